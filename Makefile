@@ -19,7 +19,7 @@ ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip -qq install --constraint constraints.txt
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
 .PHONY: help setup demo test check golden generate lint types doctest examples clean distclean
@@ -99,7 +99,7 @@ $(VENV)/.torch: $(VENV)/.created constraints.txt
 	@$(PIP) torch setuptools wheel; echo "            done after $$SECONDS s"
 	@touch $@
 
-$(VENV)/.package: $(VENV)/.torch pyproject.toml constraints.txt
+$(VENV)/.package: $(VENV)/.torch pyproject.toml constraints.txt $(wildcard graphcollab/*/_*.[ch])
 	@echo "[setup 3/3] installing graphcollab and what it needs"
 	@$(PIP) --no-build-isolation --editable '.[dev]'; echo "            done after $$SECONDS s"
 	@touch $@

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.device import beside
+from graphcollab.memory import new_rows
 from graphcollab.stack import Stacks
 from graphcollab.transport import Transport
 
@@ -71,12 +72,13 @@ class Arrivals:
 
         So it is known by its place, too, and travels once.
         """
-        if self.alone:
-            return new - old
         key = (_place(new), _place(old))
-        if key not in self._changes:
-            self._changes[key] = new - old, new, old
-        return self._changes[key][0]
+        if key in self._changes:
+            return self._changes[key][0]
+        change = torch.sub(new, old, out=new_rows(new, *new.shape))
+        if not self.alone:
+            self._changes[key] = change, new, old
+        return change
 
     def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
         """Fetch several kinds of rows, [k, P] each, along the same edges [2, E] in one meeting."""

@@ -1,15 +1,25 @@
-"""From the control plane, on the CPU, to where rows are: nobody waits for the device."""
+"""Between the control plane, on the CPU, and where rows are: the way there never waits, the way back once for all."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
-__all__ = ["beside", "consecutive", "pick"]
+__all__ = ["beside", "consecutive", "pick", "read"]
 
 
 def beside(values: Tensor, rows: Tensor) -> Tensor:
     """Return values of the control plane on the device of some rows."""
     return values.to(rows.device, non_blocking=True)
+
+
+def read(*values: Tensor) -> list[Tensor]:
+    """Return what was found on a device on the CPU, where it decides something: all of it in one wait."""
+    if all(value.device.type == "cpu" for value in values):
+        return list(values)
+    numbers = torch.cat([value.double().flatten() for value in values]).cpu()
+    parts = numbers.split([value.numel() for value in values])
+    return [part.view(value.shape).to(value.dtype) for part, value in zip(parts, values, strict=True)]
 
 
 def consecutive(index: Tensor) -> slice | None:

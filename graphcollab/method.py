@@ -276,7 +276,7 @@ class Method(Playable):
         losses = env.plane.here(losses, data.num_nodes)
         data = copy.copy(settle_validation(data, losses, env))
         data.val_loss = losses
-        cotangent = cotangent.masked_fill(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)
+        cotangent = cotangent.masked_fill_(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.arrivals import Arrivals
+from graphcollab.control_plane import ControlPlane
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
-from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
-from graphcollab.transport import Halo, Transport, agreed
+from graphcollab.transport import Halo, Transport
 
 __all__ = ["Plane"]
 
 BYTES_PER_FLOAT = 4
 
 
-class Plane:
+class Plane(ControlPlane):
     """What nodes can do with each other's models and data, over any `Transport`.
 
-    Values of the control plane, [K] or [E], have an entry for every node or edge in every process; what only a receiver
-    knows is NaN elsewhere. Rows of the data plane, [k, P], are those of the nodes that this process owns, in the order
-    of nodes. These are the transport's own: `mine`, `tell`, `everyone`, `where`, `begin`, `play`, `commit`, `private`,
-    `called`.
+    Rows of models, [k, P], are those of the nodes that this process owns, in the order of nodes; values of nodes and
+    edges are as in a `ControlPlane`.
 
     Args:
         count: K. One process need not know it.
@@ -45,146 +42,9 @@ class Plane:
     """
 
     def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:
-        self.count, self.kind = count, kind
-        self.transport = transport or Transport()
-        self.own = self.transport.own(count)
-        self.mine, self.tell = self.transport.mine, self.transport.tell
-        self.everyone, self.where = self.transport.everyone, self.transport.where
-        self.begin, self.play, self.commit = self.transport.begin, self.transport.play, self.transport.commit
-        self.private, self.called = self.transport.private, self.transport.called
+        super().__init__(count, transport, kind)
         self._arrivals = Arrivals(self.transport, self.own)
         self.change, self.whole, self.forget = self._arrivals.change, self._arrivals.whole, self._arrivals.forget
-
-    @property
-    def alone(self) -> bool:
-        """Whether all nodes are owned."""
-        return self.transport.here(self.own) is None
-
-    @property
-    def speaks(self) -> bool:
-        """Whether this process shows progress, warns and writes files, as one of all does."""
-        return self.transport.speaks
-
-    @property
-    def there(self) -> Tensor:
-        """Which nodes belong to processes that are there, a mask [K]: all, but where sites may be lost."""
-        there = self.transport.there(self.count)
-        return torch.ones(self.count, dtype=torch.bool) if there is None else there
-
-    @property
-    def complete(self) -> bool:
-        """Whether all nodes are there."""
-        return self.transport.there(self.count) is None
-
-    def agreed(self) -> AbstractContextManager[None]:
-        """Let what fails in one process fail in all of them, with the same error."""
-        return agreed(self.transport)
-
-    def at_home(self, nodes: Tensor) -> Tensor:
-        """Return those of some nodes that are owned, in their order."""
-        here = self.transport.here(nodes)
-        return nodes if here is None else nodes[here]
-
-    def known(self, nodes: Tensor) -> Tensor:
-        """Tell which of some nodes are owned, a mask of their shape."""
-        here = self.transport.here(nodes)
-        return torch.ones_like(nodes, dtype=torch.bool) if here is None else here
-
-    def here(self, values: Tensor, count: int) -> Tensor:
-        """Return values of owned nodes, [k, ...], as one of the control plane, [K, ...]: NaN for others."""
-        if self.alone:
-            return values
-        return values.new_full((count, *values.shape[1:]), torch.nan).index_copy(0, self.own, values)
-
-    def kinds(self, models: Stacks, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Yield every architecture among some nodes, whoever owns them, and which of them it is of, [m]."""
-        if self.kind is None:
-            for stack, where, _ in models.locate(nodes):
-                yield stack, where
-            return
-        for stack in range(len(models.specs)):
-            yield stack, (self.kind[nodes] == stack).nonzero().flatten()
-
-    @overload
-    def reduce(self, value: Tensor, /) -> Tensor: ...
-    @overload
-    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]: ...
-    def reduce(self, *values: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Return the sum of a value over all processes, or those of several."""
-        found = self.transport.reduce(*values)
-        return found[0] if len(found) == 1 else found
-
-    def fill_in(self, what: str, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return values that each process has filled in at places of its own (`part`), filled in by all, for all.
-
-        ``what`` says in words what everybody is told so.
-        """
-        return self.transport.fill_in(what, *values)
-
-    @overload
-    def gather(self, values: Tensor, /) -> Tensor: ...
-    @overload
-    def gather(self, *values: Tensor) -> tuple[Tensor, ...]: ...
-    def gather(self, *values: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Return the values [K, ...] of all nodes, or several such, given those of owned ones, [k, ...]."""
-        found = self.transport.gather(*values)
-        return found[0] if len(found) == 1 else found
-
-    def part(self, values: Tensor) -> Tensor:
-        """Return values [K, ...] with 0 at nodes that are not owned, so that the sum over processes has all of them."""
-        if self.alone:
-            return values
-        return torch.zeros_like(values).index_copy(0, self.own, values[self.own])
-
-    def publish(self, values: Tensor) -> Tensor:
-        """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
-        return self.gather(self.mine(values))
-
-    def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
-        """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...].
-
-        Everybody is told them, so they are neither models (`whole`) nor samples.
-        """
-        if self.transport.here(nodes) is None:
-            return values
-        every, found = self.transport.concat(beside(own, values), values)
-        place = torch.empty(self.count, dtype=torch.int64).index_copy(0, every.cpu(), torch.arange(len(every)))
-        return found[beside(place[nodes], found)]
-
-    def together(self, relation: Relation) -> Relation:
-        """Return the edges that processes have found for their receivers, put together; values of others' are NaN."""
-        if self.transport.here(relation.edge_index[1]) is None:
-            return relation
-        (pairs,) = self.transport.concat(relation.edge_index.T.contiguous())
-        own, every = relation.in_order(), replace(relation, edge_index=pairs.T, values=pairs).in_order()
-        values = own.values.new_full((len(pairs),), torch.nan if own.values.is_floating_point() else 0)
-        return replace(every, values=values.masked_scatter(self.known(every.edge_index[1]), own.values))
-
-    def one_after_the_other(self, relation: Relation) -> Relation:
-        """Return the edges that processes have found for their own receivers, in the order in which each has them."""
-        if self.transport.here(relation.edge_index[1]) is None:
-            return relation
-        pairs, values = self.transport.concat(relation.edge_index.T.contiguous(), relation.values)
-        return replace(relation, edge_index=pairs.T, values=values)
-
-    def told_by(self, relation: Relation, shared: Tensor, edge_index: Tensor) -> Relation:
-        """Return what receivers here know, and those entries, ``shared`` [M], that the senders have that they hear."""
-        if self.transport.here(edge_index[1]) is None:
-            return relation
-        (sender, receiver), told = relation.edge_index[:, shared], relation.values[shared]
-        knows, of, values = self.transport.pass_on(receiver, edge_index, sender, told)
-        both = torch.cat([relation.edge_index, torch.stack([of, knows])], 1)
-        return replace(relation, edge_index=both, values=torch.cat([relation.values, values])).in_order()
-
-    def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
-        """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
-        if self.alone:
-            return dict(texts)
-        written = [f"{node}\t{text}".encode() for node, text in texts.items()]
-        numbers = torch.tensor(list(b"\n".join([*written, b""])), dtype=torch.uint8)
-        lines = bytes(self.transport.concat(numbers)[0].tolist()).decode().splitlines()
-        found = {int(node): text for node, _, text in (line.partition("\t") for line in lines if line)}
-        return dict(sorted(found.items()))
 
     def neighbors(
         self, rows: Tensor, edge_index: Tensor, columns: int = 2**14
@@ -231,15 +91,22 @@ class Plane:
         if self.kind is None:
             self._arrivals.bring(edge_index, rows)
 
-    def mix(self, rows: Tensor, weight: Tensor, edge_index: Tensor) -> Tensor:
-        r"""Return :math:`\sum_j w_{ij} x_j` at every owned receiver, [k, P]."""
+    def mix(
+        self,
+        rows: Tensor,
+        weight: Tensor,
+        edge_index: Tensor,
+        base: Tensor | None = None,
+        against: Tensor | None = None,
+    ) -> Tensor:
+        r"""Return :math:`b_i + \sum_j w_{ij} (x_j - a_i)` at every owned receiver, [k, P]; b and a are 0 by default."""
         if not self.complete:
             there = self.there[edge_index[0]]
             if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
                 raise RuntimeError("models of nodes that are not there would be mixed")
             weight, edge_index = weight[there], edge_index[:, there]
         halo = self.halo(rows, edge_index)
-        return mix(halo.rows, halo.take(weight), halo.edge_index, len(rows))
+        return mix(halo.rows, halo.take(weight), halo.edge_index, len(rows), base=base, against=against)
 
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""
@@ -319,10 +186,6 @@ class Plane:
             return out
         owner = rows.index if rows.index.dim() == 1 else rows.index[:, -1]
         return self.tell(out, rows.node, owner if to == "model" else None)
-
-    def scored(self, values: Tensor) -> Tensor:
-        """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""
-        return values if self.alone else self.gather(values.movedim(-1, 0).contiguous()).movedim(0, -1)
 
     def models(self, models: Stacks, edge_index: Tensor, part: str | None = None) -> Stacks:
         """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once.

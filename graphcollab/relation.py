@@ -33,8 +33,8 @@ class Relation:
         if self.values.shape[:1] != self.edge_index.shape[1:]:
             raise ValueError(f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
 
-    def select(self, which: Tensor) -> Relation:
-        """Return the relation with some of its edges, by a mask [E'] or by position."""
+    def select(self, which: Tensor | slice) -> Relation:
+        """Return the relation with some of its edges, by a mask [E'], by position, or those that follow each other."""
         return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
 
     def in_order(self) -> Relation:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.device import beside, pick
+from graphcollab.memory import new_rows
 from graphcollab.param_spec import ParamSpec
 
 __all__ = ["ParamSpec", "Stacks"]
@@ -134,7 +135,9 @@ class Stacks:
     def where(self, nodes: Tensor, new: Stacks) -> Stacks:
         """Return stacks in which some nodes, a mask [K], have their rows from others of the same layout."""
         pairs = zip(self.tensors, new.tensors, self.members, strict=True)
-        return self.like(torch.where(beside(nodes[members], a)[:, None], b, a) for a, b, members in pairs)
+        return self.like(
+            torch.where(beside(nodes[members], a)[:, None], b, a, out=new_rows(a, *a.shape)) for a, b, members in pairs
+        )
 
     def to(self, *args: object, **kwargs: object) -> Stacks:
         """Move the rows to a device or dtype, as ``Tensor.to`` does."""

@@ -11,14 +11,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 from hypothesis import settings
+from joblib.externals.loky.backend import context as loky
 from torch import nn
 from torch_geometric.data import Data
 
+from graphcollab.engine import engine
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.testing import NotApplicable, Scene
 from graphcollab.typing import Env
+from tests import forked  # noqa: F401, which says what is loaded in the process to fork from
+from tests.plans import once
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are written to files; no window is opened
 
@@ -43,6 +47,32 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         yield
     except NotApplicable as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plans_made_once() -> Iterator[None]:
+    """Engines remember what they have tried; ``make_plan`` itself does not."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("make_plan", "check_plan"):
+            patch.setattr(engine, name, once(getattr(engine, name)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processes_forked() -> Iterator[None]:
+    """Processes of joblib are forked from one that has loaded PyTorch; those of scripts begin as a user's do."""
+    before = loky.get_start_method()
+    loky.set_start_method("forkserver", force=True)
+    yield
+    loky.set_start_method(before, force=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """Files survive a process that is killed without it, and no test cuts the power; that it is asked for is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")

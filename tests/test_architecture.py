@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,21 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("typing", "settings", "checks", "device", "files", "naming", "threads", "_torchvision", "_version", "param_spec"),
+    (
+        "typing",
+        "settings",
+        "checks",
+        "device",
+        "files",
+        "memory",
+        "naming",
+        "threads",
+        "_torchvision",
+        "_version",
+        "param_spec",
+    ),
     ("stack", "relation", "transport", "keyed", "documentation"),
-    ("distributed", "arrivals"),
+    ("distributed", "arrivals", "control_plane"),
     ("piece",),
     ("tasks",),
     ("datasets", "models", "engine", "ops"),
@@ -51,6 +64,7 @@ SOLE_IMPORTER = {
 
 # What may know how rows of other processes get here; all else goes through the operators of a `Plane`.
 KNOWS_TRANSPORT = (
+    "graphcollab/control_plane.py",
     "graphcollab/plane.py",
     "graphcollab/transport.py",
     "graphcollab/arrivals.py",
@@ -109,17 +123,20 @@ def running(tree: ast.AST) -> Iterator[ast.AST]:
             yield from running(child)
 
 
-def imports(file: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield the line and absolute dotted name of everything a file imports when it runs, wherever in the file."""
+@functools.cache
+def imports(file: str, tree: ast.AST) -> list[tuple[int, str]]:
+    """The line and absolute dotted name of everything a file imports when it runs, wherever in the file."""
+    found = []
     for node in running(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield node.lineno, alias.name
+                found.append((node.lineno, alias.name))
         elif isinstance(node, ast.ImportFrom):
             folder = file.removesuffix(".py").split("/")[: -node.level] if node.level else []
             module = ".".join([*folder, *([node.module] if node.module else [])])
             for alias in node.names:
-                yield node.lineno, f"{module}.{alias.name}"
+                found.append((node.lineno, f"{module}.{alias.name}"))
+    return found
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -132,8 +149,10 @@ def dotted(node: ast.AST) -> str | None:
     return None
 
 
-def real_names(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the names a file uses with their import names put back: ``np.random.seed`` is numpy.random.seed."""
+@functools.cache
+def real_names(tree: ast.AST) -> list[tuple[ast.AST, str]]:
+    """The names a file uses with their import names put back: ``np.random.seed`` is numpy.random.seed."""
+    found = []
     known: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -144,7 +163,8 @@ def real_names(tree: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         name = dotted(node)
         if name:
             first, dot, rest = name.partition(".")
-            yield node, known.get(first, first) + dot + rest
+            found.append((node, known.get(first, first) + dot + rest))
+    return found
 
 
 def parts(node: ast.expr) -> list[ast.expr]:
@@ -237,6 +257,7 @@ def lacks_all(file: str, tree: ast.Module) -> list[str]:
     return [] if "__all__" in map(dotted, targets) else [f"{file}: has no __all__"]
 
 
+@functools.cache
 def parse(file: str) -> ast.Module:
     return ast.parse((ROOT / file).read_text(encoding="utf-8"), file)
 

@@ -1,6 +1,9 @@
-"""Every method on a real GPU, where there is one: its models are the CPU's, to the last digits of double precision."""
+"""Every method on a real GPU, where there is one: its models are the CPU's, and waits for it do not grow."""
 
 from __future__ import annotations
+
+import copy
+import warnings
 
 import pytest
 import torch
@@ -24,3 +27,29 @@ def test_models_are_those_of_the_cpu(name):
     )
     for one, other in zip(there.x.tensors, here.x.tensors, strict=True):
         torch.testing.assert_close(one.cpu(), other, rtol=0, atol=1e-9)
+
+
+def syncs_of(method, scene: Scene) -> list[int]:
+    """Count in each of three rounds how often PyTorch says that the CPU waits."""
+    tasks, modules = scene.tasks.to("cuda"), [copy.deepcopy(module).to("cuda") for module in scene.modules]
+    data, env = scene.replace(tasks=tasks, modules=modules).begin(method)
+    counts = []
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                data = method.play(data, env)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        counts.append(sum("synchronizing" in str(one.message) for one in said))
+    return counts
+
+
+@pytest.mark.parametrize("name", methods.__all__)
+def test_waits_do_not_grow(name):
+    """As on the pretended device of `test_device`, with nodes, edges, local steps, chunks, trials and candidates."""
+    method = quick(name, every=1)
+    few = syncs_of(method, Scene.small(sizes=SIZES, embeds=method.embeds))
+    more = Scene.small(sizes=SIZES * 2, embeds=method.embeds).replace(chunk=3)
+    assert syncs_of(quick(name, every=1, epochs=3, batch_size=3, trials=2), more) == few

@@ -12,13 +12,20 @@ from torch_geometric.data import Data
 
 from graphcollab import join, load, methods, run
 from graphcollab.control.state import LOOP
+from graphcollab.device import read
+from graphcollab.engine import SGD
 from graphcollab.engine.views import AddNoise
+from graphcollab.exchange import NoExchange
+from graphcollab.local import ClippedMean, CrossGradients, ProjectedGradient
+from graphcollab.method import Method
 from graphcollab.nn.mixer import Mixer
 from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
+from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.train import HealthCheck, ProbeSimilarity, WatchMerging
-from graphcollab.weigh import CosineWeights
+from graphcollab.transforms import WithSelfLoops
+from graphcollab.weigh import CosineWeights, KeepWeights
 from tests.golden.cases import SIZES
 from tests.methods.quick import quick
 from tests.pretend import DEVICE, Accelerator
@@ -29,13 +36,14 @@ ALWAYS = {"fedavg", "dpsgd", "cga", "meta_l2c", "fomo", "ifca", "ditto", "dac", 
 
 # How often a round waits for the device: once for losses and finite models, where nodes train, and
 WAITS = {
-    "cga": 5,  # for own gradients, new models, and in every chunk for answers that are finite and what to combine
+    "cga": 3,  # for own gradients, new models, and all answers: whether they are finite, and what they weigh
     "cobo": 2,  # for inner products
     "dpsgd": 1,
     "dac": 4,  # for losses of met models, and for distances
-    "directed": 5,  # for every trial and chunk twice, as nodes train there
+    "directed": 2,  # for all trials
     "ditto": 2,  # as two models are trained
-    "fc": 5,  # as cga
+    "dpfl": 5,  # for the sets that were found, and three times to see whether all are full
+    "fc": 3,  # as cga
     "fedavg": 1,
     "fedamp": 3,  # for distances, and those that are computed anew
     "fedproto": 2,  # for how many classes nodes have
@@ -50,7 +58,6 @@ WAITS = {
     "pfedgraph": 4,
 }
 MOST = max(WAITS.values())  # of methods that are not listed
-GROWS = {"cga", "fc", "directed", "dpfl"}  # with chunks; with the candidates that are tried one by one
 
 
 def case(name: str, *kind: str):
@@ -120,19 +127,61 @@ def waits_of(method, scene: Scene) -> list[int]:
     return counts
 
 
-@pytest.mark.parametrize("name", [case(name) for name in methods.__all__ if name not in GROWS])
+@pytest.mark.parametrize("name", [case(name) for name in methods.__all__])
 def test_waits_do_not_grow(name):
-    """With nodes, edges, local steps and chunks."""
-    method, larger = quick(name, augment=AddNoise(0.1)), quick(name, augment=AddNoise(0.1), epochs=3, batch_size=3)
+    """With nodes, edges, local steps and chunks; with trials of edges, and candidates."""
+    often = {"augment": AddNoise(0.1), "every": 1}
+    method, larger = quick(name, **often), quick(name, **often, batch_size=3, trials=2)
     few = waits_of(method, Scene.small(sizes=SIZES, embeds=method.embeds))
     assert few == [WAITS.get(name, few[0])] * 3
     assert few[0] <= MOST
     assert waits_of(larger, Scene.small(sizes=SIZES * 2, embeds=method.embeds).replace(chunk=3)) == few
 
 
-@pytest.mark.parametrize("name", sorted(GROWS - {"dpfl"}))
-def test_waits(name):
-    assert waits_of(quick(name), Scene.small(sizes=SIZES)) == [WAITS[name]] * 3
+def exponential(targets, models):
+    """Nodes at points x with the loss exp(x y): data of a large y are bad at the models of others."""
+    samples = [(torch.ones(1, 1), torch.tensor([[target]])) for target in targets]
+    tasks = Tasks.from_samples(samples, loss=lambda x, y: (x * y).exp().mean(), metric="mse", val_fraction=0)
+    return Scene(tasks, [nn.Linear(1, 1, bias=False)]), torch.tensor(models)[:, None]
+
+
+@pytest.mark.parametrize("combine", [ProjectedGradient(), ProjectedGradient(per_layer=True), ClippedMean()], ids=repr)
+@pytest.mark.parametrize(("many", "chunk"), [(4, None), (9, 2)])
+def test_answers_that_are_not_finite_are_waited_for_once_more(combine, many, chunk):
+    local = CrossGradients(combine, optimizer=SGD(lr=0.1))
+    method = Method("cross", local, KeepWeights(), NoExchange(shown="all"), prepare=WithSelfLoops())
+    scene, models = exponential([-1.0, 1e3, *[-1.0] * (many - 2)], [1.0, 0.0, *[1.0] * (many - 2)])
+    scene = scene.replace(chunk=chunk)
+    data, env = scene.begin(method)
+    data.x = data.x_start = data.x.like([models])
+    near = local(data, env)
+    with Accelerator() as device:
+        data, env = there(scene).begin(method)
+        data.x = data.x_start = data.x.like([models.to(DEVICE)])
+        device.waits.clear()
+        far = local(data, env)
+        assert sum(device.waits.values()) == WAITS["cga"] + 1
+    assert far.bad_step.tolist() == near.bad_step.tolist() == [-1, 0, *[-1] * (many - 2)]
+    sums = [torch.zeros(many).index_add_(0, one.edge_index[1], one.edge_weight) for one in (far, near)]
+    torch.testing.assert_close(*sums)  # which of several gradients that are alike is taken is not said
+    torch.testing.assert_close(far.x.tensors[0].cpu(), near.x.tensors[0])
+
+
+def test_what_is_read_together_is_what_it_was():
+    """Of whatever type and shape, beyond what single precision holds, not finite, or nothing at all."""
+    values = [
+        torch.tensor([[True, False]]),
+        torch.tensor([-1, 2**40 + 1]),
+        torch.tensor([0.1, float("nan"), float("inf")]),
+        torch.tensor(1 / 3, dtype=torch.float64),
+        torch.empty(0, 3),
+    ]
+    with Accelerator() as device:
+        found = read(*(value.to(DEVICE) for value in values))
+        assert [*device.waits.values()] == [len(values), 1]  # there, and back
+    for one, other in zip(values, found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    assert read() == []
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -227,7 +227,7 @@ def test_edges_found_at_receivers_are_put_together_and_told():
         here = torch.ones(20, dtype=torch.bool) if here is None else here
         own = Relation(relation.edge_index[:, here], values[here], relation.size)
         texts = plane.texts({k: f"node {k}" for k in plane.own.tolist()})
-        return plane.together(own), plane.told_by(own, own.values > 0, heard), texts
+        return plane.together(own), plane.told_by(own.select(own.values > 0), heard), texts
 
     _, many, _ = spread(OWNERS["two"], found)
     key = edges[1] * NODES + edges[0]
@@ -241,7 +241,7 @@ def test_edges_found_at_receivers_are_put_together_and_told():
     receiver = told.edge_index[1]
     for nodes, heard_of, (_, found_here, _) in zip(([0, 1, 2, 3], [4, 5, 6]), ([6], []), many, strict=True):
         own, shared = (torch.isin(receiver, torch.tensor(some)) for some in (nodes, heard_of))
-        expected = told.select(own | (shared & (told.values > 0)))
+        expected = told.select((own | shared) & (told.values > 0))
         assert torch.equal(found_here.edge_index, expected.edge_index), "node 0 is told what node 6 tells, no more"
         assert torch.equal(found_here.values, expected.values)
 

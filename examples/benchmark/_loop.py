@@ -1,4 +1,4 @@
-"""A round of federated averaging in plain PyTorch, for comparison."""
+"""A round of federated averaging in plain PyTorch, for comparison; also as fast as a CPU with bfloat16 plays it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ __all__ = ["loop_round"]
 
 
 def loop_round(
-    module: nn.Module, samples: list[tuple[Tensor, Tensor]], batch_size: int, lr: float
+    module: nn.Module, samples: list[tuple[Tensor, Tensor]], batch_size: int, lr: float, half: bool = False
 ) -> Callable[[], None]:
-    """Return a function that plays a round in plain PyTorch; the module has the average afterwards."""
+    """Return a function that plays a round in plain PyTorch; the module has the average afterwards.
+
+    With ``half`` forward passes are in bfloat16, and channels last.
+    """
+    if half:
+        module = module.to(memory_format=torch.channels_last)
+        samples = [(inputs.to(memory_format=torch.channels_last), labels) for inputs, labels in samples]
     state = {name: value.clone() for name, value in module.state_dict().items()}
 
     def play() -> None:
@@ -24,7 +30,9 @@ def loop_round(
             optimizer = torch.optim.SGD(module.parameters(), lr=lr)
             for x, y in zip(inputs.split(batch_size), labels.split(batch_size), strict=True):
                 optimizer.zero_grad()
-                F.cross_entropy(module(x), y).backward()
+                with torch.autocast(x.device.type, torch.bfloat16, enabled=half):
+                    outputs = module(x)
+                F.cross_entropy(outputs.float(), y).backward()
                 optimizer.step()
             for name, value in module.state_dict().items():
                 total[name].add_(value, alpha=1 / len(samples))

@@ -9,11 +9,23 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 __all__ = ["Timed", "arguments", "interleave", "machine", "peak_bytes", "write"]
+
+
+class Ratio(NamedTuple):
+    """Median and quartiles of a ratio."""
+
+    low: float
+    median: float
+    high: float
+
+    def __str__(self) -> str:
+        wide = ", more than a third apart" if self.high - self.low > self.median / 3 else ""
+        return f"{self.median:.2f} (half of them {self.low:.2f} to {self.high:.2f}{wide})"
 
 
 class Timed:
@@ -27,9 +39,11 @@ class Timed:
         """Seconds of a round once the first is over."""
         return statistics.median(self.rest)
 
-    def over(self, other: Timed) -> float:
-        """Return the median, over the rounds in which both took turns, of its seconds over the other's."""
-        return statistics.median(mine / theirs for mine, theirs in zip(self.rest, other.rest, strict=True))
+    def over(self, other: Timed) -> Ratio:
+        """Return its seconds over the other's, in the rounds in which both took turns."""
+        values = [mine / theirs for mine, theirs in zip(self.rest, other.rest, strict=True)]
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+        return Ratio(low, median, high)
 
     def as_dict(self) -> dict[str, float]:
         """Return milliseconds."""
@@ -44,24 +58,29 @@ class Timed:
 
 
 def interleave(
-    contenders: Mapping[str, Callable[[], Any]], repeats: int, device: str, check: Callable[[], None] | None = None
+    contenders: Mapping[str, Callable[[], Any]],
+    repeats: int,
+    device: str,
+    check: Callable[[], None] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timed]:
-    """Time contenders in turn, so that whatever else the machine does affects all of them equally.
+    """Time contenders in turn, in either order, so that whatever else the machine does affects all of them equally.
 
     Args:
         contenders: What to call, by name.
         repeats: Rounds after the first one, which is kept apart.
         device: Waited for before the clock is read.
         check: Called after the first round.
+        clock: Seconds now.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(repeats + 1):
-        for name, call in contenders.items():
+        for name, call in list(contenders.items())[:: -1 if round_ % 2 else 1]:
             _wait(device)
-            start = time.perf_counter()
+            start = clock()
             call()
             _wait(device)
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
         if check and round_ == 0:
             check()
     timed = {name: Timed(values) for name, values in seconds.items()}

@@ -1,20 +1,21 @@
 """Times rounds of CoBo against plain local training plus the gradients of equally many pairs.
 
 Nodes take one local step a round; CoBo also compares the gradients of the pairs it samples (K - 1 of them on average)
-and pulls the models. The target is 1.3 times as long as a local round and the pairs' gradients together. The time of
-the gradients is measured in two ways: by computing the gradients of equally many rows, and as that many K-ths of a
-local round.
+and pulls the models, which is timed by itself, too. The target is 1.3 times as long as a local round and the pairs'
+gradients together. The time of the gradients is measured in two ways: by computing the gradients of equally many rows,
+and as that many K-ths of a local round.
 """
 
 # ci: --model mlp --nodes 4 --samples 40 --batch-size 8 --repeats 2 --json $OUT/cobo_round.json
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import Any
 
 import torch
-from _measure import arguments, interleave, machine, write  # type: ignore
+from _measure import Timed, arguments, interleave, machine, write  # type: ignore
 
 from graphcollab import Tasks, build_model, methods
 from graphcollab.engine import Engine, Rows
@@ -73,25 +74,35 @@ def main() -> None:
         cobo = Player(methods.cobo(**step), tasks, env, modules)
         pairs: list[int] = []
 
-        def gradients(cobo: Player = cobo, pairs: list[int] = pairs, env: Env = env) -> None:
+        def cobo_round(cobo: Player = cobo, pairs: list[int] = pairs) -> None:
+            cobo()
             pairs.append(cobo.data.pairs_compared - cobo.before.pairs_compared)
+
+        def gradients(cobo: Player = cobo, pairs: list[int] = pairs, env: Env = env) -> None:
             node = torch.arange(2 * pairs[-1], device=args.device) % args.nodes
             for few in node.split(env.engine.plans[0].chunk):
                 env.engine.batch_gradient(Rows.own(cobo.data.x, few), seed=1, round_=0, batch_size=args.batch_size)
 
+        def pulls(cobo: Player = cobo, env: Env = env) -> None:
+            data = copy.copy(cobo.data)
+            data.x_start = cobo.before.x
+            cobo.method.exchange(data, env)
+
         print(f"{name}: {specs[0].num_parameters:,} parameters, {args.nodes} nodes, batches of {args.batch_size}")
-        timed = interleave(
-            {"local round": local, "CoBo round": cobo, "pairs' gradients": gradients}, args.repeats, args.device
-        )
-        turns = [timed[contender].rest for contender in ("CoBo round", "local round", "pairs' gradients")]
-        ratios = sorted(c / (r + g) for c, r, g in zip(*turns, strict=True))
-        shares = sorted(c / (r + r * 2 * m / args.nodes) for c, r, m in zip(*turns[:2], pairs[1:], strict=True))
-        middle = len(ratios) // 2
-        print(f"  CoBo / (local + gradients)           {ratios[middle]:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
-        print(f"  CoBo / local (1 + 2 pairs / nodes)   {shares[middle]:.2f} ({shares[0]:.2f} to {shares[-1]:.2f})")
+        calls = {"local round": local, "CoBo round": cobo_round, "pairs' gradients": gradients, "pulls": pulls}
+        timed = interleave(calls, args.repeats, args.device)
+        alone, rounds, compared, _ = (timed[contender].rest for contender in calls)
+        both = Timed([0.0, *(one + other for one, other in zip(alone, compared, strict=True))])
+        steps = Timed([0.0, *(one + one * 2 * m / args.nodes for one, m in zip(alone, pairs[1:], strict=True))])
+        ratios = {
+            "CoBo / (local + gradients)": Timed([0.0, *rounds]).over(both),
+            "CoBo / local (1 + 2 pairs / nodes)": Timed([0.0, *rounds]).over(steps),
+            "pulls / local": timed["pulls"].over(timed["local round"]),
+        }
+        for ratio, value in ratios.items():
+            print(f"  {ratio:36} {value}")
         results[name] = {
-            "cobo / (local + gradients)": ratios[middle],
-            "cobo / local (1 + 2 pairs / nodes)": shares[middle],
+            "ratios": {ratio: value._asdict() for ratio, value in ratios.items()},
             "pairs": pairs,
             "times": {contender: values.as_dict() for contender, values in timed.items()},
         }

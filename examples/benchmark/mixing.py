@@ -1,8 +1,10 @@
 """Times mixing 100 models over a complete graph and over 10 neighbours, forward and backward, and measures its memory.
 
-Times are compared with the plain torch products that do the same, dense and sparse. Memory is what the call adds at its
-peak, in units of the models [K, P], measured in a process of its own that holds nothing else: forward, including its
-output; backward, beyond the incoming gradient.
+Times are compared with the plain torch products that do the same, dense and sparse, and those of forward passes also
+with copying the models: into memory that is there, and into new memory. When a forward pass begins, the result of the
+one before is gone, so its memory is taken again; where a result is kept, the next one is in new memory. Page faults are
+counted. Memory is what a call adds at its peak, in units of the models [K, P], measured in a process of its own that
+holds nothing else: forward, including its output; backward, beyond the incoming gradient.
 
 ``--busy`` times the sparse product with one thread and with all, first on the machine as it is, then with another
 process that keeps a core busy. It compares threads that take blocks in turn, as in graphcollab, with threads that share
@@ -14,6 +16,7 @@ every operation.
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +24,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from _measure import arguments, interleave, machine, peak_bytes, write  # type: ignore
+from _measure import Timed, arguments, interleave, machine, peak_bytes, write  # type: ignore
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -29,6 +32,7 @@ from graphcollab.ops import Structure, mix
 from graphcollab.transforms import Complete, RandomRegular, WithSelfLoops
 
 GRAPHS = ("complete", "10 neighbours")
+KEPT = 5  # results, at 351 MB each, and as many copies
 CALLS = ("forward", "backward to weights", "backward to both")
 
 
@@ -69,6 +73,28 @@ def plain_products(call: str, x: Tensor, weight: Tensor, structure: Structure) -
     if call == "backward to both":
         ways = {f"{name}, weights dense": partial(_both, to_x[name], to_weight["dense"]) for name in to_x}
     return dict([*ways.items()][:1]) if structure.density > 0.5 else ways
+
+
+def copies(x: Tensor, weight: Tensor, structure: Structure) -> dict[str, Callable[[], Any]]:
+    """Return ways to copy the models: into memory that is there, and into new memory."""
+    there = torch.empty_like(x)
+    return {"copy_": lambda: there.copy_(x), "clone": x.clone}
+
+
+def time_kept(mix_once: Callable[[], Tensor], x: Tensor, device: str) -> dict[str, Timed]:
+    """Time forward passes, and copies, whose results are kept, so that each is in new memory."""
+    print("  results are kept")
+    kept: list[Tensor] = []
+    calls = {"graphcollab, kept": lambda: kept.append(mix_once()), "clone, kept": lambda: kept.append(x.clone())}
+    with torch.no_grad():
+        return interleave(calls, KEPT, device)
+
+
+def page_faults(call: Callable[[], Any]) -> int:
+    """Return how many pages the system provides during a call."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    call()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 
 def _both(one: Callable[[], Any], other: Callable[[], Any]) -> None:
@@ -147,17 +173,25 @@ def main() -> None:
             print(name)
             mine = make_call(call, x.detach(), weight.detach(), structure)
             plain = plain_products(call, x, weight, structure)
+            rest = copies(x, weight, structure) if call == "forward" and args.device == "cpu" else {}
             with torch.no_grad():
-                timed = interleave({"graphcollab": mine, **plain}, args.repeats, args.device)
-            best = min(plain, key=lambda other: timed[other].median)
-            ratio = timed["graphcollab"].median / timed[best].median
+                timed = interleave({"graphcollab": mine, **plain, **rest}, args.repeats, args.device)
+                faults = {way: page_faults(function) for way, function in {"graphcollab": mine, **rest}.items()}
+            fastest = min(plain, key=lambda other: timed[other].median)
+            ratios = {f"graphcollab / {other}": timed["graphcollab"].over(timed[other]) for other in (fastest, *rest)}
+            if rest:
+                timed |= time_kept(mine, x, args.device)
+                ratios["both kept, graphcollab / clone"] = timed["graphcollab, kept"].over(timed["clone, kept"])
             options = ["--nodes", str(args.nodes), "--parameters", str(args.parameters), "--device", args.device]
             command = [sys.executable, __file__, "--probe", graph, call, *options]
             memory = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            print(f"  graphcollab / {best:20} {ratio:.2f}\n  memory in [K, P]                 {memory:.2f}")
+            for ratio, value in ratios.items():
+                print(f"  {ratio:34} {value}")
+            print(f"  page faults                        {faults}\n  memory in [K, P]                   {memory:.2f}")
             results[name] = {
-                "ratios": {"time": round(ratio, 3), "memory": round(memory, 3)},
-                "best plain product": best,
+                "ratios": {ratio: value._asdict() for ratio, value in ratios.items()},
+                "memory": round(memory, 3),
+                "page faults": faults,
                 "times": {key: value.as_dict() for key, value in timed.items()},
             }
     write(results, args)

@@ -1,19 +1,29 @@
-"""Times rounds of FedAvg, DPSGD, L2C, meta-L2C and DAC from 100 to 10,000 nodes with small models, all in one process.
+"""Times rounds of FedAvg, DPSGD, L2C, meta-L2C and DAC from 100 to a million nodes with small models, in one process.
 
 Every node has 20 training samples and its own model, and hears 10 others; FedAvg goes through its server node. With DAC
 a node meets 5 peers a round, from among all nodes, and remembers them and what they tell. The cost of a round per node
-should not grow with the number of nodes. Memory is the peak of the whole process so far (on a GPU, of its tensors).
+should not grow with the number of nodes. Rounds are timed by the processor time of the process, which other work on the
+machine hardly changes, and on a GPU by the clock. Memory is the peak of the process while a method runs (on a GPU, of
+its tensors).
+
+    scale.py --nodes 10000 1000000 --model linear --methods fedavg --repeats 2
+
+Ten times as many nodes need ten times the memory: for a million take the linear model of 34 parameters.
 """
 
 # ci: --nodes 20 60 --repeats 1 --json $OUT/scale.json
+# ci: --nodes 20 60 --repeats 1 --model linear --methods fedavg dac
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from _measure import Timed, arguments, machine, status, write  # type: ignore
+from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab import Method, Tasks, dac, dpsgd, fedavg, l2c, meta_l2c, run
@@ -22,7 +32,11 @@ from graphcollab.tasks import Pool, Split
 from graphcollab.train import Callback, History
 from graphcollab.transforms import RandomRegular
 
-CLASSES, TRAIN, HELD_OUT = 10, 20, 5
+TRAIN, HELD_OUT = 20, 5
+MODELS: dict[str, tuple[int, int, Callable[[], nn.Module]]] = {  # inputs, classes, and what makes the model
+    "mlp": (64, 10, lambda: MLP(64, 32, 10)),  # 2,410 parameters
+    "linear": (16, 2, lambda: nn.Linear(16, 2)),  # 34
+}
 METHODS: dict[str, Method] = {
     "fedavg": fedavg(epochs=1),
     "dpsgd": dpsgd(epochs=1),
@@ -37,28 +51,37 @@ class Clock(Callback):
 
     def __init__(self, device: str) -> None:
         self.device, self.seconds, self.start = device, list[float](), 0.0
+        self.now = time.perf_counter if device == "cuda" else time.process_time
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         """Start the clock."""
-        self.start = time.perf_counter()
+        self.start = self.now()
 
     def on_round(self, data: Data, history: History) -> None:
         """Stop it and start it again."""
         if self.device == "cuda":
             torch.cuda.synchronize()
-        self.seconds.append(time.perf_counter() - self.start)
-        self.start = time.perf_counter()
+        self.seconds.append(self.now() - self.start)
+        self.start = self.now()
 
 
-def make_tasks(nodes: int) -> Tasks:
+def make_tasks(nodes: int, width: int, classes: int) -> Tasks:
     """Give every node random samples."""
     generator, pools, splits = torch.Generator().manual_seed(0), {}, {}
     for name, size in {"train": TRAIN, "val": HELD_OUT, "test": HELD_OUT}.items():
         count = nodes * size
-        inputs = torch.randn(count, 64, generator=generator)
-        pools[name] = Pool(inputs, torch.randint(CLASSES, (count,), generator=generator))
+        inputs = torch.randn(count, width, generator=generator)
+        pools[name] = Pool(inputs, torch.randint(classes, (count,), generator=generator))
         splits[name] = Split(name, torch.arange(count), torch.arange(0, count + 1, size))
     return Tasks(pools, splits)
+
+
+def forget_peak(device: str) -> None:
+    """Measure memory anew."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_gigabytes(device: str) -> float:
@@ -70,22 +93,28 @@ def main() -> None:
     """Measure."""
     parser = arguments(__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1000, 10_000])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS])
+    parser.add_argument("--model", choices=MODELS, default="mlp")
     args = parser.parse_args()
     print(machine(args.device))
-    results: dict[str, Any] = {name: {} for name in METHODS}
+    width, classes, model = MODELS[args.model]
+    results: dict[str, Any] = {name: {} for name in args.methods}
     for nodes in sorted(args.nodes):
-        tasks, graph = make_tasks(nodes), RandomRegular(10)(Data(num_nodes=nodes))
-        for name, method in METHODS.items():
-            clock, rounds = Clock(args.device), args.repeats + 1
+        tasks = make_tasks(nodes, width, classes)
+        listens = any(METHODS[name].along_edges and not METHODS[name].finds_peers for name in args.methods)
+        graph = RandomRegular(10)(Data(num_nodes=nodes)) if listens else None
+        for name in args.methods:
+            method, clock, rounds = METHODS[name], Clock(args.device), args.repeats + 1
+            forget_peak(args.device)
             # The one evaluation comes after the last round.
             edges = graph if method.along_edges and not method.finds_peers else None
             result = run(
-                method, tasks, lambda: MLP(64, 32, CLASSES), edges, rounds=rounds, evaluate_every=rounds,
+                method, tasks, model, edges, rounds=rounds, evaluate_every=rounds,
                 callbacks=[clock], device=args.device,
             )  # fmt: skip
             timed, peak = Timed(clock.seconds), peak_gigabytes(args.device)
             each = 1e3 * timed.median / nodes
-            print(f"{nodes:7} nodes  {name:10} {each:8.3f} ms a node and round   peak {peak:5.2f} GiB   {timed}")
+            print(f"{nodes:7} nodes  {name:10} {each:8.4f} ms a node and round   peak {peak:5.2f} GiB   {timed}")
             if "memory" in result.data:
                 known = result.data.memory.edge_index.shape[1] / nodes
                 print(f"{'':15} {name:10} a node knows {known:.1f} others after {rounds} rounds")

@@ -66,7 +66,9 @@ def makers(samples: int, patience: int, **settings: Any) -> dict[str, Any]:
     }
     merges: tuple[Any, ...] = ("fedavg", "similarity")
     for metric, merge in product(METRICS, merges):
-        out[f"{metric} {merge}"] = partial(dac, metric=metric, samples=samples, merge=merge, **settings, **train)
+        out[f"{metric} {merge}"] = partial(
+            dac, metric=metric, samples=samples, merge=merge, tells=None, limit=None, **settings, **train
+        )
     return out
 
 

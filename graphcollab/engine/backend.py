@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.device import beside
-from graphcollab.engine.modules import Padding, copy_module, padding_by_type
+from graphcollab.engine.modules import MemoryFormat, Padding, copy_module, padding_by_type
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
@@ -39,6 +39,8 @@ class Backend(ABC):
         compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
         padding: Where batches may be padded to one length: ``"always"``, only in ``"evaluation"`` (predictions), or
             ``"never"``. Default: by the types of layers, `padding_by_type`.
+        memory_format: How images and the weights of convolutions lie in memory; the stacked form knows ``"contiguous"``
+            only.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Backend(ABC):
         autocast: bool = False,
         compile: bool = False,
         padding: Padding | None = None,
+        memory_format: MemoryFormat = "contiguous",
     ) -> None:
         self.module = copy_module(module)
         for layer in self.module.modules():
@@ -58,6 +61,7 @@ class Backend(ABC):
         self.spec = spec
         self.padding = padding or padding_by_type(module, spec)
         self.autocast = autocast
+        self.memory_format = getattr(torch, "contiguous_format" if memory_format == "contiguous" else memory_format)
         self.draws = Draws(twice=compile)
 
     @property

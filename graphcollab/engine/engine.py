@@ -9,13 +9,15 @@ from torch import Tensor, nn
 
 from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, batch_groups
+from graphcollab.engine.heap import keep_heap
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
-from graphcollab.engine.plan import BACKENDS, Plan, check_plan, make_plan
+from graphcollab.engine.plan import Plan, check_plan, make_plan
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
 from graphcollab.engine.views import Views
+from graphcollab.memory import new_rows
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
 
@@ -38,7 +40,7 @@ class Engine:
         backend: ``"auto"``, ``"vmap"`` or ``"loop"``; see `make_plan`.
         chunk: Rows at a time. Default: by `make_plan`'s rule.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
-        autocast: Compute forward passes in bfloat16.
+        autocast: Compute forward passes in bfloat16. Where there are plans, these say so.
         compile: Compile stacked forward passes with ``torch.compile``.
 
     Attributes:
@@ -57,21 +59,21 @@ class Engine:
         autocast: bool = False,
         compile: bool = False,
     ) -> None:
+        keep_heap()
         self.tasks = tasks
         self.objective = as_objective(tasks.loss)
         if tasks.weighted:
             require_weighted(self.objective)
         sample, pairs = few_samples(tasks), list(zip(modules, specs, strict=True))
         if plans is None:
-            plans = [make_plan(module, spec, sample, self.objective, backend, chunk) for module, spec in pairs]
+            how = backend, chunk, autocast
+            plans = [make_plan(module, spec, sample, self.objective, *how) for module, spec in pairs]
         else:
             for plan, (module, spec) in zip(plans, pairs, strict=True):
                 check_plan(plan, module, spec, sample, self.objective)
         self.initial = specs[0].flatten(modules[0])
         self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
-        self.backends: tuple[Backend, ...] = tuple(
-            BACKENDS[plan.backend](*pair, autocast, compile, plan.padding) for plan, pair in planned
-        )
+        self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair, compile) for plan, pair in planned)
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""
@@ -128,10 +130,9 @@ class Engine:
         planned = local_steps(counts, *plan)
         taken = torch.zeros_like(rows.node) if step is None else step
         layout = [(s, where, self.backends[s]) for s, where in self._stacks(rows)]
-        models = [rows.source.tensors[s].new_empty(len(where), b.spec.num_columns) for s, where, b in layout]
-        state = {slot: [torch.zeros_like(model) for model in models] for slot in optimizer.slots}
+        models = [new_rows(rows.source.tensors[s], len(where), b.spec.num_columns) for s, where, b in layout]
+        state = {slot: [new_rows(model, *model.shape).zero_() for model in models] for slot in optimizer.slots}
         before = state if slots is None else {slot: many.tensors for slot, many in slots.items()}
-        loss = torch.empty(len(rows), dtype=rows.dtype)
         seen: list[tuple[Tensor, Schedule, Tensor]] = []
         for place, (s, where, backend) in enumerate(layout):
             width = backend.spec.num_parameters
@@ -154,7 +155,7 @@ class Engine:
                 for slot, values in moved.items():
                     state[slot][place][beside(local, new), :width] = values
                 seen.append((take, schedule, torch.cat([losses, new.sum(1)[None]])))
-        loss, bad = outcome(seen, loss)
+        loss, bad = outcome(seen, torch.empty(len(rows), dtype=rows.dtype, device=rows.source.device))
         fitted = Stacks(tuple(b.spec for _, _, b in layout), tuple(models), tuple(where for _, where, _ in layout))
         after = {slot: fitted.like(many) for slot, many in state.items()}
         return Fitted(fitted, loss, bad, after, taken + planned)
@@ -236,7 +237,7 @@ class Engine:
             value, grads = self._chunk_grad(s, rows, take, split, part)
             result = grads if reduce is None else reduce(grads, take)
             if kept is None:
-                kept = result.new_empty(len(rows), *result.shape[1:])
+                kept = new_rows(result, len(rows), *result.shape[1:])
             place = beside(take, value)
             losses[place], kept[place] = value, result
         if kept is None:  # a process may own no data that the models of others meet
@@ -279,10 +280,14 @@ class Engine:
 
     def loss(self, rows: Rows, split: str) -> Tensor:
         """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
+        return self.loss_beside(rows, split).cpu()
+
+    def loss_beside(self, rows: Rows, split: str) -> Tensor:
+        """Return the same on the device of the rows: nobody waits for it."""
         out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.source.device)
         for chunk in self.predict(rows, split):
             out[beside(chunk.rows, out)] = self.losses_of(chunk)
-        return out.cpu()
+        return out
 
     def losses_of(self, chunk: Outputs) -> Tensor:
         """Return the task's loss of outputs already computed, one per row, [r]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ class LoopBackend(Backend):
         return tuple(map(torch.stack, zip(*outputs, strict=True))) if embed else torch.stack(outputs)
 
     def _run(self, inputs: Tensor, embed: bool) -> Any:
+        inputs = inputs.contiguous(memory_format=self.memory_format) if inputs.dim() == 4 else inputs
         with self._autocast(inputs.device):
             return self._whole(self.module(inputs, **embed_arguments(embed)))
 
@@ -59,7 +60,7 @@ class LoopBackend(Backend):
                 parts = torch.autograd.grad(loss, params, materialize_grads=True)
             torch.cat([g.flatten() for g in parts], out=grads[r])
             losses.append(loss.detach())
-            self._unbind(own)
+            self._unbind(own, self.spec.num_named_parameters)
             rest.append(own[width:])
         return torch.stack(losses), grads, torch.stack(rest)
 
@@ -77,7 +78,8 @@ class LoopBackend(Backend):
         losses, shares = new.new_full((len(feed.schedule), len(new)), float("nan")), self._shares(feed.scale)
         for r, row in enumerate(new):
             params = self._bind(row)
-            moved = {slot: self._split(values[r]) for slot, values in moments.items()}
+            kept = {slot: self._split(values[r]) for slot, values in moments.items()}
+            moved = {slot: [self._laid_out(view) for view in views] for slot, views in kept.items()}
             near = None if feed.anchor is None else feed.anchor[r]
             own = None if shares is None else [share[r] for share in shares]
             seen = []
@@ -96,23 +98,40 @@ class LoopBackend(Backend):
                 seen.append(loss.detach())
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)
+            for slot, views in kept.items():
+                _copy_back(views, moved[slot])
         return moments, losses
 
     def _bind(self, row: Tensor) -> list[nn.Parameter]:
-        """Point the module's parameters into a row and copy its buffers in; return those to train, in column order."""
+        """Point the module's parameters into a row and copy its buffers in; return those to train, in column order.
+
+        Weights of convolutions are copies, too, where they have to lie in memory otherwise than in a row.
+        """
         named, buffers = dict(self.module.named_parameters()), dict(self.module.named_buffers())
         params = []
         for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
             if name in named:
-                named[name].data = view
+                named[name].data = self._laid_out(view)
                 params.append(named[name])
             else:
                 buffers[name].copy_(view)
         return params[: self.spec.num_named_parameters]
 
-    def _unbind(self, row: Tensor) -> None:
-        """Copy the module's buffers back into a row."""
-        buffers = dict(self.module.named_buffers())
-        for name, view in zip(self.spec.names, self.spec.views(row), strict=True):
-            if name in buffers:
-                view.copy_(buffers[name])
+    def _unbind(self, row: Tensor, first: int = 0) -> None:
+        """Copy back into a row what the module has beside it, from the name at a place on."""
+        state = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        with torch.no_grad():
+            _copy_back(self.spec.views(row)[first:], [state[name] for name in self.spec.names[first:]])
+
+    def _laid_out(self, view: Tensor) -> Tensor:
+        """Return a parameter of a row as the module is to have it: itself, or a copy that lies otherwise in memory."""
+        if view.dim() != 4 or self.memory_format == torch.contiguous_format:
+            return view
+        return torch.empty_like(view, memory_format=self.memory_format).copy_(view)
+
+
+def _copy_back(views: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    """Copy values into the views of a row that they are not themselves."""
+    for view, value in zip(views, values, strict=True):
+        if view.data_ptr() != value.data_ptr():
+            view.copy_(value)

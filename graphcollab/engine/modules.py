@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from graphcollab.engine.engine import Engine
 
 __all__ = [
+    "MemoryFormat",
     "Padding",
     "copy_module",
     "embed_arguments",
@@ -26,6 +27,8 @@ __all__ = [
     "require_latents",
 ]
 
+MemoryFormat: TypeAlias = Literal["contiguous", "channels_last"]
+"""What lies side by side in images [B, C, H, W]: the pixels of a channel, or the channels of a pixel."""
 Padding: TypeAlias = Literal["never", "evaluation", "always"]
 """Where batches of unequal length may be padded to one."""
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside, consecutive, pick
+from graphcollab.device import beside, consecutive, pick, read
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Schedule
 
@@ -146,9 +146,9 @@ class Fitted:
 
     Args:
         models: New models.
-        loss: Mean training loss over a row's steps, [R].
-        bad_step: First step whose loss was not finite, [R]; -1 where all were. It is the number of steps where all
-            losses were finite but the last step left a model that is not.
+        loss: Mean training loss over a row's steps, [R], on the device of the models.
+        bad_step: First step whose loss was not finite, [R], there too; -1 where all were. It is the number of steps
+            where all losses were finite but the last step left a model that is not.
         slots: The optimiser's state by slot, zero in the columns of buffers.
         step: Optimiser steps taken, [R].
     """
@@ -158,6 +158,10 @@ class Fitted:
     bad_step: Tensor
     slots: Mapping[str, Stacks]
     step: Tensor
+
+    def told(self) -> list[Tensor]:
+        """Return ``loss`` and ``bad_step`` on the CPU, for the control plane."""
+        return read(self.loss, self.bad_step)
 
 
 @dataclass(frozen=True)
@@ -216,22 +220,20 @@ def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
     return torch.empty_like(values).index_copy_(0, beside(where, values), values)
 
 
-def outcome(seen: Sequence[tuple[Tensor, Schedule, Tensor]], loss: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean loss of every row and the first step whose loss was not finite, [R] each, read all at once.
+def outcome(seen: Sequence[tuple[Tensor, Schedule, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean loss of every row and the first step whose loss was not finite, [R] each, on the device.
 
     The step is -1 where all losses are finite, and the model too. Of every chunk are given its rows [r], their batches,
-    and the losses of their steps above the models' sums, [S + 1, r]; ``loss`` [R] is where the losses are put.
+    and the losses of their steps above the models' sums, [S + 1, r]; ``like`` [R] is of the losses' type and device.
     """
-    bad = torch.full(loss.shape, -1)
-    if not seen:
-        return loss, bad
-    numbers = torch.cat([values.flatten() for _, _, values in seen]).cpu()
-    for (rows, schedule, _), own in zip(seen, numbers.split([values.numel() for _, _, values in seen]), strict=True):
-        losses, models = own.view(-1, len(rows)).tensor_split([-1])
-        loss[rows] = losses.nansum(0) / schedule.steps
-        wrong = (torch.arange(len(losses))[:, None] < schedule.steps) & ~torch.isfinite(losses)
-        after = torch.where(torch.isfinite(models[0]), -1, schedule.steps)
-        bad[rows] = torch.where(wrong.any(0), wrong.int().argmax(0), after)
+    loss, bad = torch.empty_like(like), torch.full_like(like, -1, dtype=torch.int64)
+    for rows, schedule, values in seen:
+        losses, models = values.tensor_split([-1])
+        place, steps = beside(rows, values), beside(schedule.steps, values)
+        wrong = (torch.arange(len(losses), device=like.device)[:, None] < steps) & ~torch.isfinite(losses)
+        after = torch.where(torch.isfinite(models[0]), -1, steps)
+        loss[place] = losses.nansum(0) / steps
+        bad[place] = torch.where(wrong.any(0), wrong.int().argmax(0), after)
     return loss, bad
 
 

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
-from graphcollab.exchange.route import AlongEdges, Route, Ways
+from graphcollab.exchange.route import AlongEdges, Route, Sent, Ways
 from graphcollab.ops import laplacian_bound, laplacian_radius
 from graphcollab.piece import TOLD, Exchanger, Field, Readers
 from graphcollab.settings import Buffers, NonNegative, Positive
@@ -123,11 +123,11 @@ class Exchange(Exchanger):
         ways = self.route.ways(data, self.against is not None)
         before, parts = data.x, self._parts(data)
         sent = [self._sent(data, env, part) for part in parts]
-        sums: Mapping[str, Tensor] = dict(zip(parts, ways.sums(env, *zip(*sent, strict=True)), strict=True))
+        sums: Mapping[str, Tensor] = dict(zip(parts, ways.sums(env, sent), strict=True))
         data, sums = self.route.land(data, sums)
         new, width = before, 0
-        for part, total in sums.items():
-            mixed = self._with_base(data, env, ways, part, ways.gather(env, total))
+        for (part, total), one in zip(sums.items(), sent, strict=True):
+            mixed = total if ways.home is None else _with_base(env, ways, one, ways.gather(env, total))
             new = new.with_part(part, ways.unless_kept(env, mixed, before.part(part)))
             width += total.shape[1]
         data = copy.copy(self.route.charge(data, env, ways, width))
@@ -174,28 +174,17 @@ class Exchange(Exchanger):
             return self.base, self.message, self.against, self.scale
         return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
 
-    def _sent(self, data: Data, env: Env, part: str) -> tuple[Tensor, float]:
-        """Return what is summed, [k, P_part], times which number: m times s, or b + s (m − a) through servers."""
+    def _sent(self, data: Data, env: Env, part: str) -> Sent:
+        """Return what is sent of a part; to servers b + s (m − a), since base and a are averaged alike there."""
         base, message, against, scale = self._formula(part)
         sent = _term(data, env, message, part)
         if self.along_edges:
-            return sent, scale
+            own = None if base == "zero" else _term(data, env, base, part)
+            return Sent(sent, scale, own, None if against is None else _term(data, env, against, part))
         if against is not None:
             sent = sent - _term(data, env, against, part)
         sent = sent if scale == 1 else scale * sent
-        return (sent if base == "zero" else _term(data, env, base, part) + sent), 1.0
-
-    def _with_base(self, data: Data, env: Env, ways: Ways, part: str, mixed: Tensor) -> Tensor:
-        """Return b_i + s Σ w (m − a_i), [K, P_part], given s Σ w m; through servers base and a are in it."""
-        if not self.along_edges:
-            return mixed
-        base, _, against, scale = self._formula(part)
-        if against is not None:
-            total = scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
-            total = env.plane.mine(total if ways.home is None else total[ways.home])
-            total = beside(total[:, None].to(mixed.dtype), mixed)
-            mixed = torch.addcmul(mixed, _term(data, env, against, part), total, value=-1)
-        return mixed if base == "zero" else mixed + _term(data, env, base, part)
+        return Sent(sent if base == "zero" else _term(data, env, base, part) + sent)
 
 
 @dataclass(frozen=True)
@@ -275,6 +264,15 @@ class LaplacianPull(Exchange):
         )
         data.pull_warned = True
         return data
+
+
+def _with_base(env: Env, ways: Ways, sent: Sent, mixed: Tensor) -> Tensor:
+    """Return b_i + s Σ w (m − a_i), [k, P], given what nodes get of the sums s Σ w m."""
+    if sent.against is not None:
+        total = sent.scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
+        total = env.plane.mine(total[ways.home])
+        mixed = torch.addcmul(mixed, sent.against, beside(total[:, None].to(mixed.dtype), mixed), value=-1)
+    return mixed if sent.base is None else mixed + sent.base
 
 
 def _term(data: Data, env: Env, name: str, part: str) -> Tensor:

@@ -19,6 +19,22 @@ from graphcollab.typing import Env
 __all__ = ["AlongEdges", "Route", "Ways"]
 
 
+class Sent(NamedTuple):
+    """What nodes send, and what becomes of it: b_i + s Σ_j w_ij (m_j − a_i) where it comes to a node.
+
+    Args:
+        rows: m, [k, P].
+        scale: s.
+        base: b, [k, P]. Default: 0.
+        against: a, [k, P]. Default: 0.
+    """
+
+    rows: Tensor
+    scale: float = 1.0
+    base: Tensor | None = None
+    against: Tensor | None = None
+
+
 class Ways(NamedTuple):
     """The ways of one round: models go from nodes to places, are added up there, and the sums go to nodes.
 
@@ -36,15 +52,16 @@ class Ways(NamedTuple):
     home: Tensor | None = None
     keeps: Tensor | None = None
 
-    def sums(self, env: Env, rows: Sequence[Tensor], scales: Sequence[float]) -> Sequence[Tensor]:
-        """Add up rows of nodes, [k, P], times a number at every place: at owned nodes, [k, P], or at all, [places, P].
+    def sums(self, env: Env, sent: Sequence[Sent]) -> Sequence[Tensor]:
+        """Add up what is sent at every place: at owned nodes, [k, P], with base and a; or at all places, [places, P].
 
-        There may be several kinds of rows, each with its number.
+        There may be several kinds of rows.
         """
-        weights = [self.weight if scale == 1 else scale * self.weight for scale in scales]
+        weights = [self.weight if one.scale == 1 else one.scale * self.weight for one in sent]
         if self.home is None:
-            return [env.plane.mix(*pair, self.edge_index) for pair in zip(rows, weights, strict=True)]
-        return env.plane.totals(rows, weights, self.edge_index, self.places)
+            pairs = zip(sent, weights, strict=True)
+            return [env.plane.mix(one.rows, weight, self.edge_index, one.base, one.against) for one, weight in pairs]
+        return env.plane.totals([one.rows for one in sent], weights, self.edge_index, self.places)
 
     def gather(self, env: Env, sums: Tensor) -> Tensor:
         """Return what every node gets of the places' sums, [k, P]; what is one for all is stored once."""

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from graphcollab.device import beside, pick
 from graphcollab.engine import Rows
 from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
-from graphcollab.exchange.route import AlongEdges, Ways
+from graphcollab.exchange.route import AlongEdges, Sent, Ways
 from graphcollab.exchange.servers import ThroughServer, places
 from graphcollab.piece import Exchanger, Field, Readers
 from graphcollab.typing import Env
@@ -119,7 +119,7 @@ class Receive(Exchanger):
         ways = ways._replace(weight=ways.weight.to(sent.dtype))
         given = torch.zeros_like(data.own_share).index_add_(0, ways.edge_index[1], ways.weight)
         data = copy.copy(data)
-        data.received = ways.unless_kept(env, ways.sums(env, [sent], [1.0])[0], data.received)
+        data.received = ways.unless_kept(env, ways.sums(env, [Sent(sent)])[0], data.received)
         data.own_share = 1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given)
         return data, ways
 

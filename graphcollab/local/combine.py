@@ -11,7 +11,6 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside
 from graphcollab.ops import bundle_gram, bundle_sum, cone_coefficients
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, Fraction, NonNegative, Real
@@ -27,9 +26,12 @@ class Combine(Piece, ABC):
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return directions [R, P] and the gradients' coefficients in them, the own one's first, [R, m + 1].
 
+        Both stay on the gradients' device, which need not be waited for.
+
         Args:
             own: Gradients of the own data, one per receiver, [R, P].
-            others: Gradients of the data of its m neighbours, at the same model, [R, m, P].
+            others: Gradients of the data of its m neighbours, at the same model, [R, m, P]. They may hold numbers that
+                are not finite; what is returned for such a receiver is not used.
             sizes: Number of columns of every parameter tensor among the P.
         """
 
@@ -134,10 +136,11 @@ class ProjectedGradient(Combine):
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return directions, and coefficients: with ``per_layer`` their mean over layers, weighted by the sizes."""
         sizes = list(sizes) if self.per_layer else [own.shape[1]]
-        directions, total = [], torch.zeros(len(own), others.shape[1] + 1, dtype=torch.float64)
+        directions = []
+        total = torch.zeros(len(own), others.shape[1] + 1, dtype=torch.float64, device=own.device)
         for mine, theirs in zip(own.split(sizes, 1), others.split(sizes, 2), strict=True):
             u = cone_coefficients(bundle_gram(mine, theirs), self.margin)
             coefficient = torch.cat([torch.ones_like(u[:, :1]), u], 1)
-            directions.append(bundle_sum(beside(coefficient, mine), mine, theirs))
+            directions.append(bundle_sum(coefficient, mine, theirs))
             total += coefficient * mine.shape[1]
         return torch.cat(directions, 1), total / own.shape[1]

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
-from graphcollab.device import beside, pick
+from graphcollab.device import beside, pick, read
 from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer
 from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit
@@ -109,10 +109,7 @@ class CrossGradients(Local):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Ask the neighbours, and take the round's step."""
-        taken, gradients = self._own_gradients(data, env)
-        own = gradients.part(self.part)
-        lost = data.x.nodes[~torch.isfinite(_squares(own)).cpu()]
-        taken.bad_step = taken.bad_step.index_copy(0, lost, taken.bad_step[lost].clamp(min=0))
+        taken, gradients, own = self._own_gradients(data, env)
         able, (sender, receiver) = taken.bad_step < 0, data.edge_index
         rests = data.edge_weight.to(own.dtype).masked_fill(data.trains[receiver], 0)
         direction, weight = own.clone(), rests.clone()
@@ -121,19 +118,22 @@ class CrossGradients(Local):
         chunk = min(plan.chunk for plan in env.engine.plans)
 
         def combine(asked: Tensor) -> Tensor:
-            """Set the directions of receivers with finite answers only; return which answers are not, mask [E]."""
-            bad = torch.zeros_like(receiver, dtype=torch.bool)
+            """Set the directions of receivers; return which answers were not finite, mask [E]: these are set anew."""
+            bad, combined, found = torch.zeros_like(receiver, dtype=torch.bool), [], []
             for edges in _by_receiver(receiver, asked, chunk):
                 nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
-                here = env.plane.known(nodes)
-                finite = torch.isfinite(_squares(others)).cpu()
-                bad[edges[~finite & here[:, None]]] = True
-                fine = (finite.all(1) & here & able[nodes]).nonzero().flatten()
-                nodes, edges, others = nodes[fine], edges[fine], pick(others, fine)
+                some = (env.plane.known(nodes) & able[nodes]).nonzero().flatten()
+                nodes, edges, others = nodes[some], edges[some], pick(others, some)
                 place = beside(data.x.place(nodes), own)
+                finite = torch.isfinite(_squares(others))
                 direction[place], coefficient = self.combine(own[place], others, sizes)
-                coefficient = coefficient.cpu().to(own.dtype)
-                share[nodes], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
+                combined.append(edges)
+                found += [finite, coefficient]
+            numbers = read(*found)
+            for edges, finite, coefficient in zip(combined, numbers[::2], numbers[1::2], strict=True):
+                bad[edges[~finite]] = True
+                coefficient = coefficient.to(own.dtype)
+                share[receiver[edges[:, 0]]], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
             return bad
 
         asked = self._asked(data, torch.ones_like(data.trains))
@@ -162,11 +162,15 @@ class CrossGradients(Local):
     def _fit(self) -> Fit:
         return Fit(steps=1, batch_size=self.batch_size, optimizer=self.optimizer, keep_state=True)
 
-    def _own_gradients(self, data: Data, env: Env) -> tuple[Data, Stacks]:
-        """Return the data with running statistics and losses of a pass over the batch, and the gradients, 0 at rest."""
+    def _own_gradients(self, data: Data, env: Env) -> tuple[Data, Stacks, Tensor]:
+        """Return the data with running statistics and losses of a pass over the batch, and the gradients, 0 at rest.
+
+        Gradients of the part come by themselves, too. Where a loss or one of these is not finite, ``bad_step`` is 0.
+        """
         taken, nodes = copy.copy(data), env.plane.at_home(data.trains.nonzero().flatten())
         models, gradients = list(data.x.tensors), [torch.zeros_like(tensor) for tensor in data.x.tensors]
         taken.train_loss, taken.bad_step = data.train_loss.clone(), torch.full_like(data.node_id, -1)
+        trained, losses = [], []
         for s, where, row in data.x.locate(nodes) if len(nodes) else ():
             mine, width = nodes[where], data.x.specs[s].num_parameters
             place = beside(row, data.x.tensors[s])
@@ -174,11 +178,17 @@ class CrossGradients(Local):
             if buffers is not None and buffers.shape[1]:
                 models[s] = models[s].clone()
                 models[s][place, width:] = buffers
-            loss = loss.cpu()
+            trained.append(mine)
+            losses.append(loss)
+        every = data.x.like(gradients)
+        own = every.part(self.part)
+        finite, *losses = read(torch.isfinite(_squares(own)), *losses)
+        for mine, loss in zip(trained, losses, strict=True):
             taken.train_loss[mine] = loss.to(data.train_loss.dtype)
             taken.bad_step[mine[~torch.isfinite(loss)]] = 0
+        taken.bad_step[data.x.nodes[~finite]] = 0
         taken.x, taken.fit_step = data.x.like(models), data.fit_step + data.trains.long()
-        return taken, data.x.like(gradients)
+        return taken, every, own
 
     def _gradient(self, rows: Rows, data: Data, env: Env, part: str = "all") -> tuple[Tensor, Tensor, Tensor | None]:
         """Return losses, gradients and buffers of the round's batches."""
@@ -216,6 +226,7 @@ class CrossGradients(Local):
 
     def _step(self, taken: Data, data: Data, env: Env, direction: Stacks) -> Data:
         models, state = list(taken.x.tensors), {slot: list(s.tensors) for slot, s in data.fit_state.items()}
+        stepped, finite = [], []
         for s, (spec, members) in enumerate(zip(data.x.specs, data.x.members, strict=True)):
             rows = data.trains[members].nonzero().flatten()
             place = beside(rows, models[s])
@@ -227,9 +238,10 @@ class CrossGradients(Local):
             models[s] = models[s].index_copy(0, place, new)
             for slot, m in moved.items():
                 state[slot][s] = state[slot][s].index_copy(0, place, m)
-            lost = members[rows[~torch.isfinite(new.sum(1)).cpu()]]
-            lost = lost[taken.bad_step[lost] < 0]
-            taken.bad_step = taken.bad_step.index_fill(0, lost, 1)
+            stepped.append(members[rows])
+            finite.append(torch.isfinite(new.sum(1)))
+        lost = torch.cat(stepped)[~torch.cat(read(*finite))]
+        taken.bad_step = taken.bad_step.index_fill(0, lost[taken.bad_step[lost] < 0], 1)
         taken.x = data.x.like(models)
         taken.fit_state = {slot: data.x.like(many) for slot, many in state.items()}
         return taken

@@ -159,9 +159,10 @@ class Fit(LocalSteps, Local):
             step=step,
             scale=scale,
         )
+        loss, bad = fitted.told()
         data.x = _put(data.x, nodes, fitted.models, every)
-        data.train_loss = data.train_loss.index_copy(0, nodes, fitted.loss.to(data.train_loss.dtype))
-        data.bad_step = data.bad_step.index_copy(0, nodes, fitted.bad_step)
+        data.train_loss = data.train_loss.index_copy(0, nodes, loss.to(data.train_loss.dtype))
+        data.bad_step = data.bad_step.index_copy(0, nodes, bad)
         if self.keep_state:
             data.fit_step = data.fit_step.index_copy(0, nodes, fitted.step)
             data.fit_state = {slot: _put(v, nodes, fitted.slots[slot], every) for slot, v in data.fit_state.items()}

@@ -39,7 +39,8 @@ def dac(
     epsilon: Share = 1e-6,
     two_step: Literal["most_similar", "least_similar", "bounded"] | None = "most_similar",
     share: Literal["measured", "all"] = "measured",
-    limit: Count | None = None,
+    tells: Count | None = 20,
+    limit: Count | None = 75,
     patience: Count | None = None,
     part: str = "all",
     buffers: Buffers = "keep",
@@ -55,7 +56,9 @@ def dac(
     (the thesis' "DAC with Min-Max scaling"), since a τ that suits one metric, one size of data or one moment of
     training does not suit others; plain DAC is ``scale=None`` with a ``tau`` tuned for the metric, DAC-var
     ``scale=None, growth=0.2``. Nodes tell what they have measured, as in the thesis' code; read literally, its text has
-    them tell all they know (``share="all"``). All nodes merge at once, where published code lets one after the other.
+    them tell all they know (``share="all"``). They tell of the ``tells`` others they measured last, and remember
+    ``limit`` of those they were told of, so that a round costs no more however many have been played; the thesis bounds
+    neither (``tells=None, limit=None``). All nodes merge at once, where published code lets one after the other.
 
     Args:
         merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
@@ -64,7 +67,7 @@ def dac(
     """
     similarity = as_similarity(metric, part)
     weigh = PeerWeights(similarity, merge=_merging(merge, similarity, tau))
-    sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, limit)
+    sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, tells, limit)
     return patient(peer_method("dac", fit(training), weigh, part, buffers, rewire=sampler), patience)
 
 

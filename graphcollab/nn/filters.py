@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from graphcollab.memory import new_rows
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Columns", "filter_widths", "layers_of", "require_widths", "root_mean_square"]
@@ -46,7 +47,8 @@ def filter_widths(spec: ParamSpec, part: str) -> dict[str, int]:
 
 def root_mean_square(change: Tensor, channels: int, pieces: list[Columns]) -> Tensor:
     """Return the root mean square of a layer's columns of changes [k, P_part], [k]; of zeros, a number above 0."""
-    squares = torch.stack([change[:, start : start + channels * width].square().sum(1) for start, width in pieces])
+    columns = [change[:, start : start + channels * width] for start, width in pieces]
+    squares = torch.stack([torch.square(some, out=new_rows(some, *some.shape)).sum(1) for some in columns])
     mean = squares.sum(0) / (channels * sum(width for _, width in pieces))
     return mean.sqrt().clamp(min=torch.finfo(change.dtype).tiny)
 

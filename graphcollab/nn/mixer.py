@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from graphcollab.device import beside, pick
 from graphcollab.keyed import keyed_seed
+from graphcollab.memory import new_rows
 from graphcollab.nn.attend import attend, raise_own
 from graphcollab.nn.filters import filter_widths, layers_of, require_widths, root_mean_square
 from graphcollab.nn.groups import groups_of_newcomers
@@ -157,7 +158,9 @@ class Mixer:
             for start, width in pieces:
                 # [K, C, width] @ [width, hidden]
                 filters = change[:, start : start + channels * width].unflatten(1, (channels, width))
-                code = code + F.linear(filters if norm is None else filters / norm, first[:, offset : offset + width])
+                if norm is not None:
+                    filters = torch.div(filters, norm, out=new_rows(filters, *filters.shape))
+                code = code + F.linear(filters, first[:, offset : offset + width])
                 offset += width
             code = F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1)
             codes.append(F.normalize(code, dim=1) if self.score == "cosine" else code)

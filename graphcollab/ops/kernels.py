@@ -11,6 +11,8 @@ from torch import Tensor
 
 from graphcollab.checks import own_filter
 from graphcollab.device import beside
+from graphcollab.memory import new_rows
+from graphcollab.ops.compiled import INSTRUCTIONS, fits, inner_products, weighted_sums
 from graphcollab.threads import share
 
 __all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
@@ -23,14 +25,14 @@ DENSE_DENSITY = 0.2
 LONG_ROW = 2**16
 DENSE_NODES = 8192
 PARTIAL_SUMS = 16  # of a sampled product, whatever the number of threads that make them
-DENSE_WASTE = 32  # a dense product of all pairs beats gathered ones until it computes this many times what is needed
+DENSE_WASTE = {"compiled": 4, "csr": 32}  # so many times what is needed may a product of all pairs compute
 
 
 @dataclass(frozen=True)
 class Structure:
     """Edges of a bipartite graph in compressed-row form: row i lists what receiver i hears.
 
-    It is on the CPU, and so are weights and other numbers of edges.
+    It is on the CPU, and so are weights and other numbers of edges, unless they have to be found on a device.
 
     Args:
         ptr: Receiver i's edges are ``ptr[i]:ptr[i + 1]``, [D + 1].
@@ -126,8 +128,8 @@ class Structure:
         return torch.sparse_csr_tensor(self.ptr, self.sender, weight, size, check_invariants=False)
 
     def sort(self, values: Tensor) -> Tensor:
-        """Bring values of the caller's edges into this order."""
-        return values if self.order is None else values[self.order]
+        """Bring values of the caller's edges into this order, on whatever device they are."""
+        return values if self.order is None else values[beside(self.order, values)]
 
     def unsort(self, values: Tensor) -> Tensor:
         """Bring values in this order back into the caller's."""
@@ -146,7 +148,7 @@ def column_blocks(width: int, rows: int, numbers: int) -> Iterator[slice]:
 
 
 def _dense(structure: Structure, weight: Tensor) -> Tensor:
-    matrix = weight.new_zeros(structure.num_receivers, structure.num_senders)
+    matrix, structure = weight.new_zeros(structure.num_receivers, structure.num_senders), structure.beside(weight)
     return matrix.index_put_((structure.receiver, structure.sender), weight, accumulate=True)
 
 
@@ -160,7 +162,7 @@ def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
         lost = ~x.isfinite().all(1, keepdim=True)
         heard = beside(_dense(structure, torch.ones_like(weight)), x) @ lost.to(x.dtype) > 0
         return (matrix @ torch.where(lost, 0, x)).masked_fill(heard, torch.nan)
-    out = matrix @ x
+    out = torch.mm(matrix, x, out=new_rows(x, len(matrix), x.shape[1]))
     if len(out) == 0 or bool(out[0].isfinite().all()):  # each such number would be in the first row too
         return out
     lost = ~x.isfinite()
@@ -180,7 +182,7 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     blocks = list(column_blocks(x.shape[1], len(x), BLOCK_BYTES // within.itemsize))
     if len(blocks) == 1 or x.device.type != "cpu":
         return (matrix @ x.to(within)).to(x.dtype)
-    out = x.new_empty(structure.num_receivers, x.shape[1])
+    out = new_rows(x, structure.num_receivers, x.shape[1])
 
     def multiply(block: slice) -> None:
         out[:, block] = matrix @ x[:, block].to(within).contiguous()
@@ -190,10 +192,17 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
 
 PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {"dense": dense_product, "csr": csr_product}
+if INSTRUCTIONS:
+    PRODUCTS["compiled"] = weighted_sums
 
 
 def choose_product(structure: Structure, x: Tensor) -> str:
-    """Return the kernel for a graph: ``dense`` for dense or tiny graphs, ``csr`` for sparse ones."""
+    """Return the kernel: ``compiled`` where it can be, else ``dense`` for dense or tiny graphs, or ``csr``.
+
+    On a CPU the sum of one receiver so depends on its own edges alone, to the last bit.
+    """
+    if fits(x):
+        return "compiled"
     few = min(structure.num_senders, structure.num_receivers) <= 4
     return "dense" if few or structure.density >= DENSE_DENSITY or not x.is_floating_point() else "csr"
 
@@ -202,8 +211,11 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, in the structure's order, [E]."""
     structure = structure.beside(a)
     pairs = structure.num_receivers * structure.num_senders
-    if pairs <= min(DENSE_WASTE * structure.num_edges, DENSE_NODES**2):
+    compiled = fits(a, b)
+    if pairs <= min(DENSE_WASTE["compiled" if compiled else "csr"] * structure.num_edges, DENSE_NODES**2):
         return (a @ b.T)[structure.receiver, structure.sender]
+    if compiled:
+        return inner_products(structure, a, b).to(a.dtype)
     if a.device.type == "cpu" and a.dtype in (torch.float32, torch.float64):
         return _sampled(structure, a, b)
     total = a.new_zeros(structure.num_edges)

@@ -7,7 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch_geometric.utils import scatter
 
+from graphcollab.device import beside
+from graphcollab.ops.compiled import weighted_sums
 from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
 
 __all__ = ["edge_products", "mix"]
@@ -65,15 +68,20 @@ def mix(
     edges: Tensor | Structure,
     num_receivers: int | None = None,
     kernel: str | None = None,
+    base: Tensor | None = None,
+    against: Tensor | None = None,
 ) -> Tensor:
-    r"""Return :math:`y_i = \sum_{j \to i} w_{ij} x_j` without building messages [E, P].
+    r"""Return :math:`y_i = b_i + \sum_{j \to i} w_{ij} (x_j - a_i)` without building messages [E, P].
 
     Args:
         x: What senders send, [S, P].
         weight: What every receiver gives every sender it hears, [E].
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
-        kernel: ``"dense"`` or ``"csr"``. Default: by density, see `choose_product`.
+        kernel: ``"dense"``, ``"csr"`` or, where the package was built with a compiler, ``"compiled"``. Default: see
+            `choose_product`.
+        base: b, one row per receiver, [D, P]. Default: 0.
+        against: a, one row per receiver, [D, P]. Default: 0.
 
     Returns:
         [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only where they are needed.
@@ -94,7 +102,20 @@ def mix(
         raise ValueError(f"x must have shape [{structure.num_senders}, P], got {tuple(x.shape)}")
     if weight.shape != (structure.num_edges,):
         raise ValueError(f"{structure.num_edges} edges need weights [{structure.num_edges}], got {tuple(weight.shape)}")
-    return _Mix.apply(x, weight.to(x.dtype), structure, kernel)
+    for name, rows in {"base": base, "against": against}.items():
+        if rows is not None and rows.shape != (structure.num_receivers, x.shape[1]):
+            wanted = [structure.num_receivers, x.shape[1]]
+            raise ValueError(f"{name} must have shape {wanted}, got {tuple(rows.shape)}")
+    weight = weight.to(x.dtype)
+    given = [one for one in (x, weight, base, against) if one is not None]
+    alone = not (torch.is_grad_enabled() and any(one.requires_grad for one in given))
+    if len(given) > 2 and alone and (kernel or choose_product(structure, x)) == "compiled":
+        return weighted_sums(structure, structure.sort(weight), x, base, against)
+    mixed: Tensor = _Mix.apply(x, weight, structure, kernel)
+    if against is not None:
+        total = scatter(structure.sort(weight), beside(structure.receiver, weight), dim_size=structure.num_receivers)
+        mixed = torch.addcmul(mixed, against, beside(total[:, None], mixed), value=-1)
+    return mixed if base is None else mixed + base
 
 
 def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:

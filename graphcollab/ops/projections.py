@@ -16,6 +16,7 @@ __all__ = ["bundle_gram", "bundle_sum", "cone_coefficients", "project_simplex"]
 
 BLOCK_NUMBERS = 2**18  # blocks stay in the cache
 ITERATIONS = 30  # for every vector; far more than the active set method needs
+STEPS = 4  # for every vector, where all bundles take as many; more than that is not needed either
 
 
 def project_simplex(
@@ -127,34 +128,87 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
     The vectors are known by their inner products only, so P does not matter: from an eigendecomposition of all Gram
     matrices at once come vectors of m + 1 numbers with the same inner products, and with these it is a nonnegative
     least squares problem, which SciPy's ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves
-    for one bundle after the other; bundles without an obtuse angle need no solving. All vectors are scaled to length
-    one first, so the solver's tolerances hold for gradients of any size.
+    for one bundle after the other; bundles without an obtuse angle need no solving. On a device, which SciPy would have
+    to wait for, all bundles take the steps of the same method together, so many that all are done; one that is not gets
+    NaN. All vectors are scaled to length one first, so the solver's tolerances hold for gradients of any size.
 
     Args:
-        gram: Inner products of every bundle, g first, [R, m + 1, m + 1], as `bundle_gram` returns them; finite.
+        gram: Inner products of every bundle, g first, [R, m + 1, m + 1], as `bundle_gram` returns them.
         margin: Lower bound of the coefficients.
 
     Shapes:
-        Output: [R, m], float64 on the CPU. The coefficient of a vector of zeros is the margin.
+        Output: [R, m], float64 on the device of the products. The coefficient of a vector of zeros is the margin, and
+        so are all coefficients of a bundle with a product that is not finite.
 
     Example:
         >>> cone_coefficients(torch.tensor([[[0.25, -0.25], [-0.25, 0.3125]]]))
         tensor([[0.8000]], dtype=torch.float64)
     """
-    count, size = gram.shape[:2]
-    start = torch.eye(size, dtype=torch.float64)
+    size = gram.shape[1]
+    start = torch.eye(size, dtype=torch.float64, device=gram.device)
     start[0, 1:] = margin  # g + margin Σ m, so that the coefficients to be found are nonnegative
-    inner = start @ gram.detach().cpu().double() @ start.mT
+    inner = start @ gram.detach().double() @ start.mT
+    inner = torch.where(inner.isfinite().all(2).all(1)[:, None, None], inner, 0.0)
     length = inner.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
     inverse = torch.where(length == 0, 0.0, 1 / length)
     unit = inner * inverse[:, :, None] * inverse[:, None]
-    coefficient = torch.full((count, size - 1), float(margin), dtype=torch.float64)
+    found = _one_by_one(unit) if unit.device.type == "cpu" else _in_lockstep(unit)
+    return margin + found * length[:, :1] * inverse[:, 1:]
+
+
+def _one_by_one(unit: Tensor) -> Tensor:
+    """Return u ≥ 0, [R, m], with the shortest g + Σ u m, given products [R, m + 1, m + 1] of unit vectors and zeros."""
+    found = unit.new_zeros(len(unit), unit.shape[1] - 1)
     obtuse = (unit[:, 0, 1:] < 0).any(1).nonzero().flatten()
     for r, vectors in zip(obtuse.tolist(), _vectors(unit[obtuse]).numpy(), strict=True):
-        there = (length[r, 1:] > 0).nonzero().flatten()
-        found, _ = nnls(vectors[:, 1 + there.numpy()], -vectors[:, 0], maxiter=ITERATIONS * size)
-        coefficient[r, there] += torch.from_numpy(found) * length[r, 0] * inverse[r, 1 + there]
-    return coefficient
+        there = (unit[r].diagonal()[1:] > 0).nonzero().flatten()
+        found[r, there] = torch.from_numpy(
+            nnls(vectors[:, 1 + there.numpy()], -vectors[:, 0], maxiter=ITERATIONS * unit.shape[1])[0]
+        )
+    return found
+
+
+def _in_lockstep(unit: Tensor) -> Tensor:
+    """Return the same for all bundles at once, in as many steps whatever the numbers are.
+
+    Of the vectors that take part (``inside``) and s, the coefficients with which these alone make the sum shortest,
+    the first row of a table has −s at their places, and ⟨m_j, g + Σ s m⟩ at those of the others. At first nobody takes
+    part and the table is ``unit``. In a step one vector enters or leaves, which is a pivot of the table: the one whose
+    product is the most negative enters; if that takes others to negative coefficients, u goes from what it was towards
+    s until one of them is 0, which leaves.
+    """
+    count, size = unit.shape[:2]
+    table, noise = unit, 8 * size * torch.finfo(unit.dtype).eps
+    u, inside = unit.new_zeros(count, size - 1), torch.zeros_like(unit[:, 0, 1:], dtype=torch.bool)
+    done = torch.zeros_like(inside[:, :1])
+    place = torch.arange(1, size, device=unit.device)
+    for _ in range(STEPS * (size - 1)):
+        first, pivots = table[:, 0, 1:], table.diagonal(dim1=1, dim2=2)[:, 1:]
+        s = torch.where(inside, -first, 0.0)
+        crossed = inside & (s <= 0)
+        leaves = crossed.any(1, keepdim=True)
+        share = torch.where(crossed, u / (u - s), torch.inf).nan_to_num(nan=0.0, posinf=torch.inf)
+        least, out = share.min(1, keepdim=True)
+        lowest, enters = torch.where(inside | (pivots <= noise), 0.0, first).min(1, keepdim=True)
+        done = ~leaves & (lowest >= -noise)
+        u = torch.where(leaves, u + least.clamp(max=1) * (s - u), s)
+        chosen = (place == torch.where(leaves, out, enters) + 1) & ~done
+        u, inside = u.masked_fill(leaves & chosen, 0.0), inside ^ chosen
+        table = _pivoted(table, chosen)
+    return torch.where(done, u, torch.nan)
+
+
+def _pivoted(table: Tensor, chosen: Tensor) -> Tensor:
+    """Exchange one vector in each table, [R, n, n], or none: chosen [R, n - 1] at most once in a row."""
+    at = torch.nn.functional.pad(chosen, (1, 0))
+    column = torch.where(at[:, None], table, 0.0).sum(2)
+    pivot = torch.where(at, column, 0.0).sum(1, keepdim=True)
+    some = at.any(1, keepdim=True)
+    pivot = torch.where(some, pivot, 1.0)
+    line = torch.where(at, -1 / pivot, column / pivot.abs())
+    new = table - column[:, :, None] * column[:, None] / pivot[:, :, None]
+    new = torch.where(at[:, None], line[:, :, None], torch.where(at[:, :, None], line[:, None], new))
+    return torch.where(some[:, :, None], new, table)
 
 
 def _vectors(gram: Tensor) -> Tensor:

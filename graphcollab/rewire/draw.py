@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.keyed import keyed_uniform
-from graphcollab.ops.by_receiver import by_receiver, turns
+from graphcollab.ops.by_receiver import blocks, by_receiver, first_ones, turns
 
 __all__ = ["Candidates", "draw_peers"]
 
@@ -69,6 +70,11 @@ class Candidates:
         return torch.searchsorted(self.key, (self.owner + 1) * len(self.rank)) - self.begin
 
     @cached_property
+    def everybody(self) -> bool:
+        """Whether there is one list, and all nodes are in it."""
+        return len(self.key) == len(self.rank) and not bool(self.owner.any()) and int(self.key[-1]) == len(self.key) - 1
+
+    @cached_property
     def peers(self) -> Tensor:
         """How many nodes every receiver may listen to, itself left out, [K]."""
         node = torch.arange(len(self.rank))
@@ -76,6 +82,8 @@ class Candidates:
 
     def place(self, receiver: Tensor, sender: Tensor) -> Tensor:
         """Return the place of senders in their receivers' lists, [M]; -1 where they are not in them."""
+        if self.everybody:
+            return self.rank[sender]
         wanted = self.owner[receiver] * len(self.rank) + self.rank[sender]
         found = torch.searchsorted(self.key, wanted)
         there = torch.cat([self.key, self.key.new_full((1,), -1)])[found] == wanted
@@ -115,10 +123,41 @@ def draw_peers(
         Edges sender → receiver, [2, D], sorted by receiver and time of arrival, and the share of every edge's rate in
         all rates of its receiver, [D]: the probability to be drawn first.
     """
-    many, rank = len(candidates.rank), candidates.rank
+    many = len(candidates.rank)
     known = receiver.new_empty(2, 0) if known is None else known
     rate = torch.as_tensor(rate, dtype=torch.float64).expand(known.shape[1])
     rest = torch.as_tensor(rest, dtype=torch.float64).expand(many)
+    if not bool((known[1].diff() >= 0).all()):
+        order = known[1].argsort(stable=True)
+        known, rate = known[:, order], rate[order]
+    receiver = receiver.sort().values
+    work = torch.bincount(known[1], minlength=many).index_add_(0, receiver, torch.full_like(receiver, count))
+    cuts = torch.tensor(blocks(work))
+    edges, shares = [], []
+    for k, d in zip(
+        pairwise(torch.searchsorted(known[1].contiguous(), cuts).tolist()),
+        pairwise(torch.searchsorted(receiver, cuts).tolist()),
+        strict=True,
+    ):
+        edge_index, share = _race(
+            candidates, receiver[slice(*d)], count, keys, known[:, slice(*k)], rate[slice(*k)], rest
+        )
+        edges.append(edge_index)
+        shares.append(share)
+    return torch.cat(edges, 1), torch.cat(shares)
+
+
+def _race(
+    candidates: Candidates,
+    receiver: Tensor,
+    count: int,
+    keys: tuple[int, ...],
+    known: Tensor,
+    rate: Tensor,
+    rest: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Draw peers as `draw_peers` does, for a block of the receivers."""
+    many, rank = len(candidates.rank), candidates.rank
     draws = torch.zeros(many, dtype=torch.bool).index_fill_(0, receiver, True)
     sender, listener = known
     place = candidates.place(listener, sender)
@@ -137,9 +176,10 @@ def draw_peers(
     who = receiver[:, None].expand(-1, count)[arrives]
     at = _skip(first[arrives], who, taken, excluded, many)
     wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, rank[listener], rank[sender])) / rate
-    senders = torch.cat([sender, candidates.node(who, at)])
-    listeners = torch.cat([listener, who])
-    rates, times = torch.cat([rate, rest[who]]), torch.cat([wait, late[arrives]])
+    early = first_ones(listener, wait, count)
+    senders = torch.cat([sender[early], candidates.node(who, at)])
+    listeners = torch.cat([listener[early], who])
+    rates, times = torch.cat([rate[early], rest[who]]), torch.cat([wait[early], late[arrives]])
     order = by_receiver(listeners, times)
     order = order[(turns(listeners[order], many) < count) & torch.isfinite(times[order])]
     share = rates[order] / total[listeners[order]]
@@ -176,7 +216,8 @@ def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, man
 
     With the taken places p_0 < p_1 < … of a receiver, the candidate number r has the place r + #{m: p_m − m ≤ r}.
     """
-    listener, place = taken[:, by_receiver(*taken)]
+    key = (taken[0] * many + taken[1]).sort().values
+    listener, place = key // many, key % many
     before = place - turns(listener, many)
     ahead = torch.searchsorted(listener * (many + 1) + before, receiver * (many + 1) + number, right=True)
     return number + ahead - (excluded.cumsum(0) - excluded)[receiver]

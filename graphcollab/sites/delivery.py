@@ -19,7 +19,7 @@ from graphcollab.sites.mailbox import Mailbox
 __all__ = ["COORDINATOR", "Delivery", "Link"]
 
 COORDINATOR = "coordinator"
-PAUSE = 1.0  # seconds, at most, until something that has failed is tried again
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0  # seconds until something that has failed is tried again, twice as many each time
 
 
 class Link(Protocol):
@@ -73,7 +73,7 @@ class Delivery:
 
     def ask(self, content: bytes | Callable[[], bytes], patience: float | None = None) -> Frame:
         """Return the coordinator's answer to a message, or to what is made anew whenever it is asked again."""
-        end, pause = time.monotonic() + (self.patience if patience is None else patience), 0.1
+        end, pause = time.monotonic() + (self.patience if patience is None else patience), FIRST_PAUSE
         self._require_open()
         while True:
             try:
@@ -88,7 +88,7 @@ class Delivery:
                 if time.monotonic() + pause > end:
                     raise SiteLostError(f"{self.link.name} cannot reach the coordinator any more ({error})") from error
                 time.sleep(pause)
-                pause = min(2 * pause, PAUSE)
+                pause = min(2 * pause, LONGEST_PAUSE)
 
     def say(self, about: Mapping[str, Any], patience: float) -> None:
         """Tell the coordinator something that it may as well not hear."""
@@ -130,13 +130,13 @@ class Delivery:
             raise SiteLostError(self._why)
 
     def _push(self, to: str, content: bytes, epoch: int) -> None:
-        pause = 0.1
+        pause = FIRST_PAUSE
         while epoch == self.place[0] and not self._closed.is_set():
             with _quietly():
                 if self.link.push(to, content) in ("ok", "late", "refused"):
                     return
             time.sleep(pause)
-            pause = min(2 * pause, PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _beats(self, seconds: float) -> None:
         while not self._closed.wait(seconds):

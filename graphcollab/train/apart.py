@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ LONG = 60  # characters up to which a value is shown as it is
 SHOWN = 120  # characters of a value in a message at most
 BEFORE = 30  # of these, before the first that differs, where a value cannot be read as Python writes it
 Path: TypeAlias = tuple[str | int, ...]
+_READING = threading.Lock()  # Python 3.11 counts the depth of all threads' trees as one, and raises SystemError
 
 
 def shown_apart(texts: Sequence[str]) -> list[str]:
@@ -48,7 +50,8 @@ def shown_apart(texts: Sequence[str]) -> list[str]:
 def _read(text: str) -> ast.expr | None:
     """Return a value's text as an expression; None if it is none."""
     try:
-        return ast.parse(re.sub(r"<[^<>]+>", lambda found: repr(found[0]), text), mode="eval").body
+        with _READING:
+            return ast.parse(re.sub(r"<[^<>]+>", lambda found: repr(found[0]), text), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
         return None
 

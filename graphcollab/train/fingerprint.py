@@ -210,9 +210,10 @@ def _code(code: types.CodeType, doc: str | None = None) -> str:
     return hashed(code.co_code.hex(), repr(code.co_names), repr(arguments), str(code.co_flags), *constants)
 
 
-def _names(code: types.CodeType, operation: str) -> set[str]:
+@functools.lru_cache(maxsize=4096)  # as every run reads the code of its method
+def _names(code: types.CodeType, operation: str) -> frozenset[str]:
     """Return the names that a function, and those inside it, use in one way."""
-    names = {one.argval for one in dis.get_instructions(code) if one.opname == operation}
+    names = frozenset(one.argval for one in dis.get_instructions(code) if one.opname == operation)
     return names.union(*(_names(one, operation) for one in code.co_consts if isinstance(one, types.CodeType)))
 
 

@@ -19,6 +19,7 @@ from graphcollab.control import Attendance, Isolate
 from graphcollab.control.shares import ROWS, split_rows, tell_all
 from graphcollab.method import Method
 from graphcollab.naming import few
+from graphcollab.ops.kernels import PRODUCTS
 from graphcollab.phases import Phases
 from graphcollab.piece import Field
 from graphcollab.plane import Plane
@@ -137,7 +138,11 @@ def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None
     if plane.private:  # what decides is told by one of them, so they may have other processors
         require_alike({name: value for name, value in same.items() if not name.startswith(OWN)}, plane)
     else:
-        require_alike({"instructions of the CPU": torch.backends.cpu.get_cpu_capability(), **same}, plane)
+        machine = {
+            "instructions of the CPU": torch.backends.cpu.get_cpu_capability(),
+            "kernels for mixing": ", ".join(PRODUCTS),  # some were built without a compiler, perhaps
+        }
+        require_alike(machine | same, plane)
 
 
 def require_alike(here: Mapping[str, Any], plane: Plane) -> None:

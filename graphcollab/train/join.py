@@ -184,8 +184,7 @@ def join(
         )
     method.check(newcomers)
     _check_inputs(newcomers, result)
-    autocast = result.env.engine.backends[0].autocast
-    engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans, autocast=autocast)
+    engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans)
     env = Env(engine, Plane(), result.env.seed)
     new = build_graph(newcomers, result.modules, Isolated())
     new.x = new.x_init = Stacks.single(old.x.specs[0], start.expand(new.num_nodes, -1))

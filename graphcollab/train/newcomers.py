@@ -153,7 +153,7 @@ class _OnlyNewcomers(Attendance):
 def _engine(result: Result, tasks: Tasks) -> Engine:
     """Return the run's engine for other tasks."""
     engine, specs = result.env.engine, result.data.x.specs
-    return Engine(tasks, result.modules, specs, plans=engine.plans, autocast=engine.backends[0].autocast)
+    return Engine(tasks, result.modules, specs, plans=engine.plans)
 
 
 def _together(old: Tasks, new: Tasks) -> Tasks:

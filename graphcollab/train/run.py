@@ -17,6 +17,7 @@ from graphcollab.control.shares import keep_own
 from graphcollab.control.state import LOOP, to_device
 from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan, tune
+from graphcollab.memory import let_go
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
 from graphcollab.naming import few
@@ -181,6 +182,7 @@ def run(
         _refuse_between_parties(attend=attend, patience=patience)
         attend = transport.attendance
     with ExitStack() as held, plane.agreed():
+        held.callback(let_go)
         if not plane.alone:
             told: dict[str, Any] = {"rounds": rounds, "evaluate_every": evaluate_every, "patience": patience}
             told |= {"tuned": tuned, "on_nonfinite": on_nonfinite}
@@ -218,7 +220,9 @@ def run(
         kinds, data = data.x.kinds, keep_own(data, fields, plane)
         if not plane.alone and len(modules) > 1:
             plane.kind = kinds
-        plans = _plans(before["plans"], backend, chunk) if saved else None
+        plans = _plans(before, backend, chunk) if saved else None
+        if plans is not None:  # those of checkpoints from before a plan said all that it says now
+            before = {**before, "plans": [plan.as_dict() for plan in plans]}
         specs = [ParamSpec.from_module(module) for module in modules]
         if tuned and plans is None:
             found = [plan.as_dict() for plan in tune(tasks, modules, specs, data.x, autocast=autocast)]
@@ -284,9 +288,10 @@ def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
     return torch.where(steps > 0, sizes.double(), 1.0) if bool(steps.isnan().any()) else steps.clamp(min=1.0)
 
 
-def _plans(stored: Sequence[dict[str, Any]], backend: str, chunk: int | None) -> list[Plan]:
+def _plans(before: Mapping[str, Any], backend: str, chunk: int | None) -> list[Plan]:
     """Return the plans of the run that is resumed; another way of computing would give other last bits."""
-    plans = [Plan(**plan) for plan in stored]
+    precision = "bfloat16" if before["autocast"] else "full"  # which older plans do not say
+    plans = [Plan(**{"precision": precision, **plan}) for plan in before["plans"]]
     for plan in plans:
         if backend not in ("auto", plan.backend) or chunk not in (None, plan.chunk):
             raise ValueError(

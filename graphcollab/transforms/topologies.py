@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
-from graphcollab.keyed import keyed_order, keyed_seed, keyed_uniform
+from graphcollab.keyed import keyed_order, keyed_uniform
 from graphcollab.settings import Count, Natural
 from graphcollab.transforms._edges import (
     Transform,
@@ -21,10 +21,11 @@ from graphcollab.transforms._edges import (
     node_ids,
     sort_edges,
 )
+from graphcollab.transforms.regular_pairs import regular_pairs
 
 __all__ = ["Complete", "Isolated", "RandomBipartite", "RandomRegular", "Ring", "Topology", "WithSelfLoops"]
 
-_SPLIT, _DRAW = 0, 1  # what the random numbers of RandomBipartite are for
+_SPLIT, _DRAW = 0, 1  # what random numbers are for, beside pairing
 
 
 class Topology(Transform):
@@ -154,8 +155,11 @@ class Ring(Topology):
 class RandomRegular(Topology):
     r"""Gives every node ``degree`` random neighbours (functional name: ``random_regular_topology``).
 
-    The graph is undirected, and drawn by :func:`networkx.random_regular_graph` on the places of the nodes in the
-    ascending order of ``node_id``.
+    The graph is undirected. Every node has ``degree`` ends of edges, and these are paired at random; ends whose edge
+    would be a loop, or would be there twice, are paired anew with each other: `Generating Random Regular Graphs Quickly
+    (Steger and Wormald, 1999) <https://doi.org/10.1017/S0963548399003867>`_, by which all graphs are about equally
+    likely while the degree is small against K. Here all ends are paired at a time, and not one pair after the other. Of
+    a degree above (K − 1) / 2 the pairs without an edge are drawn.
 
     Args:
         degree: Neighbours of each node.
@@ -185,10 +189,7 @@ class RandomRegular(Topology):
         if count * self.degree % 2:
             odd = f"K * degree = {count} * {self.degree} is odd"
             raise ValueError(f"RandomRegular: {odd}, so no such graph exists; make one of the two even")
-        import networkx  # here, since importing it takes long
-
-        graph = networkx.random_regular_graph(self.degree, count, seed=keyed_seed(self.seed))
-        edges = torch.tensor(list(graph.edges), dtype=torch.int64, device=node_id.device).view(-1, 2).t()
+        edges = regular_pairs(count, self.degree, self.seed).to(node_id.device)
         return torch.cat([edges, edges.flip(0)], dim=1)
 
 

@@ -122,7 +122,8 @@ class TrialMixtures(Weigher):
         if len(edges):
             sent = env.plane.halo(data.x.part(self.part), data.edge_index)
             own = edges[env.plane.known(receiver[edges])]
-            votes = sum((self._compare(data, env, sent, own, t) for t in range(self.trials)), torch.zeros_like(own))
+            trials = [self._compare(data, env, sent, own, trial) for trial in range(self.trials)]
+            votes = torch.stack(trials).sum(0).cpu()
             step = self.delta * votes.sign().to(data.edge_trial.dtype)
             data.edge_trial = data.edge_trial.index_add(0, own, step).clamp(0, 1)
         data = env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])
@@ -134,14 +135,15 @@ class TrialMixtures(Weigher):
         return data
 
     def _compare(self, data: Data, env: Env, sent: Halo, edges: Tensor, trial: int) -> Tensor:
-        """Return for every edge 1 where the mixture is better, -1 where it is worse, and 0."""
+        """Return for every edge 1 where the mixture is better, -1 where it is worse, and 0, [e], on the device."""
         sender, receiver = data.edge_index[:, edges]
         nodes, place = receiver.unique(return_inverse=True)
         if self.fair:
             alone = self._tuned_scores(data, env, sent, nodes, nodes, data.edge_trial.new_zeros(len(nodes)), trial)
         else:
             alone = self._scores(env.engine, Rows.own(data.x, nodes))
-        own, mixed = alone[place], self._tuned_scores(data, env, sent, sender, receiver, data.edge_trial[edges], trial)
+        own = pick(alone, place)
+        mixed = self._tuned_scores(data, env, sent, sender, receiver, data.edge_trial[edges], trial)
         rounding = 16 * torch.finfo(data.x.dtype).eps * torch.maximum(own.abs(), mixed.abs())
         return (mixed > own + rounding).long() - (mixed < own - rounding).long()
 
@@ -149,7 +151,7 @@ class TrialMixtures(Weigher):
         self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor, trial: int
     ) -> Tensor:
         """Return the scores [R] of mixtures after fine-tuning; they are made, trained and judged chunk by chunk."""
-        engine, out = env.engine, torch.empty(len(p), dtype=torch.float64)
+        engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=data.x.device)
         for s, where, row in data.x.locate(receiver):
             columns = data.x.specs[s].columns(self.part)
             for take, own in zip(*(t.split(engine.plans[s].chunk) for t in (where, row)), strict=True):
@@ -164,18 +166,18 @@ class TrialMixtures(Weigher):
                 )
                 tuned = _only(data.x, s, fitted.models.tensors[0])
                 rows = Rows(tuned, receiver[take], torch.arange(len(take)))
-                out[take] = self._scores(engine, rows).masked_fill(fitted.bad_step >= 0, WORST)
+                out[beside(take, out)] = self._scores(engine, rows).masked_fill(fitted.bad_step >= 0, WORST)
         return out
 
     def _scores(self, engine: Engine, rows: Rows) -> Tensor:
-        """Return accuracies or negative losses, [R]; the lowest there is where they are no numbers."""
+        """Return accuracies or negative losses, [R], on the device; the lowest there is where they are no numbers."""
         out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.source.device)
         for chunk in engine.predict(rows, self.split):
             classes = self.compare == "metric" and not chunk.targets.is_floating_point()
             judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
             score = accuracy(*judged) if classes else -engine.losses_of(chunk).double()
             out[beside(chunk.rows, out)] = score.nan_to_num(nan=WORST, neginf=WORST)
-        return out.cpu()
+        return out
 
 
 def _only(models: Stacks, stack: int, tensor: Tensor) -> Stacks:

@@ -11,6 +11,8 @@ from tests.golden.cases import KINDS, RESUMED, cases, outcome
 from tests.golden.record import RECORDED, apart, moved
 
 PLAYS = dict(cases())
+# These kinds are held to what was recorded in runs that are resumed halfway: such a run plays all that others play.
+ONLY_RESUMED = {kind for kind in RESUMED if kind != "quick"}
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +20,7 @@ def recorded():
     return load_file(RECORDED)
 
 
-@pytest.mark.parametrize("case", PLAYS)
+@pytest.mark.parametrize("case", [case for case in PLAYS if case.split("/")[1] not in ONLY_RESUMED])
 def test_results_are_those_recorded(case, recorded):
     assert moved(case, outcome(PLAYS[case]), recorded) == []
 

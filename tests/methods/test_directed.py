@@ -4,20 +4,14 @@ import pytest
 import torch
 
 from graphcollab.methods import directed, local
-from graphcollab.testing import CONTRACT, Scene, check_two_architectures
+from graphcollab.testing import Scene, check_contract, check_two_architectures
 
 QUICK = {"learn_rounds": 1, "epochs": 2, "lr": 0.1, "batch_size": 4}
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"fair": False, "weights": "odds", "compare": "loss", "trials": 2}],
-    ids=["default", "other"],
-)
-def test_contract_of_both_phases(settings, check):
+def test_contract_of_other_forms():
     """One round of each phase."""
-    check(directed(**QUICK, **settings))
+    check_contract(directed(**QUICK, fair=False, weights="odds", compare="loss", trials=2))
 
 
 def test_two_architectures_share_a_head_in_both_phases():

@@ -19,7 +19,7 @@ def played(method, points, targets, rounds):
 @pytest.mark.parametrize(("lam", "expected"), [(1.0, [-2.0, 2.0]), (3.0, [-1.0, 1.0]), (0.0, [-4.0, 4.0])])
 def test_fixed_point(points, lam, expected):
     """F = ½ (v - c)² with c = ∓4; the global model stays at 0, so v* = (c + λ 0) / (1 + λ)."""
-    models, data = played(ditto(lam=lam, steps=1, lr=0.2), points, [[[-4.0]], [[4.0]]], 100)
+    models, data = played(ditto(lam=lam, steps=1, lr=0.4), points, [[[-4.0]], [[4.0]]], 40)
     assert models.tolist() == pytest.approx(expected)
     assert data.x.part("all").flatten().tolist() == pytest.approx([0.0, 0.0])
 
@@ -28,7 +28,7 @@ def test_fixed_point_is_between_own_minimum_and_average(points):
     @settings(max_examples=6)
     @given(st.lists(st.floats(-10, 10), min_size=1, max_size=5), st.floats(0, 4))
     def check(centres, lam):
-        models, _ = played(ditto(lam=lam, steps=1, lr=0.2), points, [[[c]] for c in centres], 80)
+        models, _ = played(ditto(lam=lam, steps=1, lr=0.3), points, [[[c]] for c in centres], 45)
         mean = sum(centres) / len(centres)
         assert models.tolist() == pytest.approx([(c + lam * mean) / (1 + lam) for c in centres], abs=1e-5)
 

@@ -125,7 +125,7 @@ def test_rounds_between_choices_send_nothing():
 
 @pytest.mark.parametrize("settings", [{"pool": "all", "safe": True}, {"budget": 2}])
 def test_contract(settings):
-    check_contract(dpfl(every=1, lr=0.1, epochs=2, batch_size=4, **settings))
+    check_contract(dpfl(every=1, lr=0.1, epochs=1, batch_size=4, **settings))
 
 
 @pytest.mark.parametrize("setting", [{"budget": 0}, {"every": 0}, {"pool": "last"}, {"safe": 1}])

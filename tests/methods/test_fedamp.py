@@ -38,7 +38,7 @@ def test_a_round_by_hand(points):
 def test_the_fixed_point_does_not_depend_on_alpha(points, alpha):
     method = fedamp(lr=1 / (1 + 1 / alpha), lam=1.0, alpha=alpha, sigma=4.0, steps=2)
     data, env = points([[[-1.0]], [[1.0]]]).begin(method)
-    for _ in range(300):
+    for _ in range(100):
         data = method.play(data, env)
     assert method.models(data, env).part("all").flatten().tolist() == pytest.approx([-0.788267, 0.788267], abs=1e-6)
 

@@ -23,13 +23,22 @@ def chosen(data):
 
 
 def test_contract_of_bags_that_are_kept():
-    check_contract(panm(neighbors=2, samples=2, every=1))
+    check_contract(panm(neighbors=2, samples=2, every=1, epochs=1))
 
 
 @pytest.mark.parametrize("measure", ["bag", "sample"])
 def test_contract_of_augmentation(measure):
     check_contract(
-        panm(metric="cosine_weights", neighbors=2, samples=2, explore_rounds=1, every=2, measure=measure, patience=2)
+        panm(
+            metric="cosine_weights",
+            neighbors=2,
+            samples=2,
+            explore_rounds=1,
+            every=2,
+            measure=measure,
+            patience=2,
+            epochs=1,
+        )
     )
 
 

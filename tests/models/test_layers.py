@@ -13,12 +13,14 @@ from graphcollab.models.layers import MaxPool2
 
 @pytest.mark.parametrize("shape", [(3, 2, 8, 6), (2, 1, 7, 5), (1, 1, 2, 2), (4, 3, 26, 27)])
 @pytest.mark.parametrize("ties", [False, True])
-def test_values_and_gradients(shape, ties):
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_values_and_gradients(shape, ties, memory_format):
     draw = torch.Generator().manual_seed(0)
     x = torch.randint(3, shape, generator=draw).float() if ties else torch.randn(shape, generator=draw)
-    x.requires_grad_()
+    x = x.to(memory_format=memory_format).requires_grad_()
     fast, known = MaxPool2()(x), nn.functional.max_pool2d(x, 2)
     assert torch.equal(fast, known)
+    assert fast.is_contiguous(memory_format=memory_format)
     weight = torch.randn(known.shape, generator=draw)
     (one,), (two,) = (torch.autograd.grad((y * weight).sum(), x) for y in (fast, known))
     assert torch.equal(one, two)

@@ -53,6 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
     "meddled": {"callbacks": [Meddles()], "rounds": 3},
     "version": {},
     "capability": {},
+    "kernels": {},
 }
 
 if __name__ == "__main__":
@@ -64,6 +65,10 @@ if __name__ == "__main__":
         if name == "capability":
             identity.__version__ = "9"
             torch.backends.cpu.get_cpu_capability = lambda: ("AVX2", "AVX512")[RANK]
+        if name == "kernels":
+            identity.__version__ = "9"
+            torch.backends.cpu.get_cpu_capability = lambda: "AVX2"
+            identity.PRODUCTS = ("dense", "compiled")[: 1 + RANK]
         try:
             run(**given)
         except Exception as error:

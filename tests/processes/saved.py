@@ -55,11 +55,14 @@ def found_in(result: Result) -> dict[str, Any]:
 if __name__ == "__main__":
     folder, out, rounds, seconds, *names = sys.argv[1:]
     Path(out).mkdir(exist_ok=True)
-    (Path(out) / f"attempt-{os.environ['TORCHELASTIC_RESTART_COUNT']}").touch()
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)
+    (Path(out) / f"attempt-{attempt}-{os.environ['RANK']}").write_text(str(os.getpid()))
     done = [name for name in names if len([*Path(out).glob(f"{name}-*.pt")]) == processes()]
     for name in names:
         if name not in done:
-            found = found_in(play(f"{folder}/{name}", name, int(rounds), float(seconds)))
+            result = play(f"{folder}/{name}", name, int(rounds), float(seconds))
             path = Path(out) / f"{name}-{os.environ['RANK']}.pt"
-            torch.save(found, path.with_suffix(".part"))
+            torch.save(found_in(result), path.with_suffix(".part"))
             path.with_suffix(".part").rename(path)
+            if result.interrupted:
+                sys.exit(130)  # as shells say of what Ctrl-C has ended

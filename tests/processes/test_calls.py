@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from graphcollab import Tasks
+from tests.forked import launch
 from tests.processes.calls import play
 from tests.processes.hospitals import ask, tables
-from tests.processes.test_equal import launch
+from tests.processes.test_equal import torchrun
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
 
@@ -37,7 +38,7 @@ def test_calls_find_the_same(tmp_path):
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_run(example, tmp_path):
     options = re.search("^# ci: (.*)", example.read_text(), re.MULTILINE)[1].replace("$OUT", str(tmp_path))
-    done = launch(2, example, *shlex.split(options), timeout=400)
+    done = torchrun(2, example, *shlex.split(options), timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -58,11 +59,11 @@ def close(one, other, path=""):
 
 
 def test_hospitals_that_keep_their_tables_find_the_same(tmp_path):
-    done = launch(4, Path(__file__).with_name("hospitals.py"), tmp_path, timeout=400)
+    done = launch(3, Path(__file__).with_name("hospitals.py"), tmp_path, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
     pooled = tables()
     alone = json.loads(json.dumps(ask(lambda **settings: Tasks.from_frame(pooled, **settings))))
-    everybody = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)]
+    everybody = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     for found in everybody:
         assert found.keys() == alone.keys()
         for name, one in alone.items():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.forked import launch
 from tests.processes.differing import CASES
-from tests.processes.test_equal import launch
 
 MESSAGES = {
     "owner twice": "ValueError: 'node 5' is owned by the processes [0, 1]",
@@ -23,6 +23,7 @@ MESSAGES = {
     "meddled": "RuntimeError: processes differ in 'node_id' after round 1, which all should have computed alike",
     "version": "ValueError: processes differ in version of graphcollab (9.0, 9.1): all must play the same run",
     "capability": "ValueError: processes differ in instructions of the CPU (AVX2, AVX512)",
+    "kernels": "ValueError: processes differ in kernels for mixing (dense, dense, compiled)",
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.forked import launch
 from tests.processes.scenes import QUICK, SCENES, found_by
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +22,7 @@ TOLERANCE = 1e-6  # of sums in another order, after some rounds of Adam
 SHARED = 1e-13  # of bytes: a message for several nodes counts in parts, whose sum ends in another last digit
 
 
-def launch(count: int, *arguments: object, timeout: float = 600, **settings: Any) -> subprocess.CompletedProcess[str]:
+def torchrun(count: int, *arguments: object, timeout: float) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-W",
@@ -32,9 +33,9 @@ def launch(count: int, *arguments: object, timeout: float = 600, **settings: Any
         f"--nproc-per-node={count}",
     ]
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    settings["env"] = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **settings.get("env", {})}
+    env = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False, **settings
+        [*command, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, check=False, env=env
     )
 
 

@@ -6,8 +6,8 @@ import re
 import struct
 from pathlib import Path
 
+from tests.forked import launch
 from tests.processes.private import SENTINEL
-from tests.processes.test_equal import launch
 
 
 def test_samples_are_in_the_process_of_their_node_only(tmp_path):

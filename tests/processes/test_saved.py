@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -14,15 +15,17 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from graphcollab import methods
+from graphcollab.distributed.errors import lives
+from tests.forked import FORKS, launch, play_by_torchrun
 from tests.processes.saved import found_in, play
-from tests.processes.test_equal import close, launch
+from tests.processes.test_equal import close, torchrun
 
 SAVED = Path(__file__).with_name("saved.py")
 
@@ -121,35 +124,29 @@ def test_a_loss_that_is_not_finite_is_told_to_all(tmp_path):
 
 
 def started(
-    folder: Path,
-    out: Path,
-    *names: str,
-    log: IO[str] | int = subprocess.PIPE,
-    options: Sequence[str] = (),
-    rounds: int = 6,
-    seconds: float = 0.3,
-) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    root = Path(__file__).parents[2]
-    env = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    arguments = [*command, *options, *map(str, (SAVED, folder, out, rounds, seconds)), *names]
-    return subprocess.Popen(arguments, stderr=log, stdout=log, text=True, env=env)
+    folder: Path, *names: str, rounds: int = 100, seconds: float = 0.1, restarts: int = 0
+) -> multiprocessing.Process:
+    """Start two processes as torchrun does, whose checkpoints, results and words come into a folder."""
+    arguments = [str(one) for one in (folder / "run", folder / "out", rounds, seconds, *names)]
+    launcher = FORKS.Process(target=play_by_torchrun, args=(2, str(SAVED), arguments, f"{folder}/log", restarts))
+    launcher.start()
+    return launcher
 
 
-def workers(launcher: int) -> list[int]:
-    """Return the processes that a launcher has started, by their rank."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            stat = (path / "stat").read_text().rpartition(")")[2].split()
-            if int(stat[1]) == launcher and stat[0] not in "ZX":
-                env = (path / "environ").read_bytes().split(b"\0")
-                rank = next((one[5:] for one in env if one.startswith(b"RANK=")), None)
-                if rank is not None:
-                    found[int(rank)] = int(path.name)
-        except OSError:
-            continue
-    return [found[rank] for rank in sorted(found)]
+def ended(launcher: multiprocessing.Process, seconds: float = 60.0) -> int | None:
+    """Wait until what was started has ended; its exit code, or None if it goes on."""
+    launcher.join(seconds)
+    if launcher.is_alive():
+        launcher.kill()
+        return None
+    return launcher.exitcode
+
+
+def workers(out: Path) -> list[int]:
+    """Return the processes at work that a launcher has started last, by their rank."""
+    attempt = len([*out.glob("attempt-*-0")]) - 1
+    found = [int(path.read_text() or 0) for path in sorted(out.glob(f"attempt-{attempt}-*"))]
+    return [number for number in found if number and lives(number)]
 
 
 def wait_for_round(folder: Path, round_: int) -> None:
@@ -161,13 +158,11 @@ def wait_for_round(folder: Path, round_: int) -> None:
 
 def test_a_killed_process_ends_all_and_is_named(tmp_path):
     method = "dpsgd"
-    launcher = started(tmp_path / "run", tmp_path / "out", method, rounds=100)
+    launcher = started(tmp_path, method)
     wait_for_round(tmp_path / "run" / method, 1)
-    os.kill(workers(launcher.pid)[1], signal.SIGKILL)
-    began = time.monotonic()
-    _, log = launcher.communicate(timeout=60)
-    assert time.monotonic() - began < 30
-    assert launcher.returncode != 0
+    os.kill(workers(tmp_path / "out")[1], signal.SIGKILL)
+    assert ended(launcher, 30) == 1
+    log = (tmp_path / "log.2").read_text()
     assert re.search(r"process 1 with 3 nodes \('node 1', 'node 2', 'node 5'\) was killed", log), log[-3000:]
 
 
@@ -183,16 +178,15 @@ def test_a_killed_run_goes_on_by_itself(names, tmp_path):
     draw = random.Random(len(names))
     whole = found_by(2, tmp_path / "whole", tmp_path / "expected", names, 6)
     folder, out, kills = tmp_path / "run", tmp_path / "out", 0
-    with open(tmp_path / "log", "w") as log:
-        launcher = started(folder, out, *names, log=log, options=[f"--max-restarts={len(names) + 1}"], seconds=0.1)
-        for name in names:
-            wait_for_round(folder / name, 1)
-            time.sleep(draw.uniform(0.0, 0.7))
-            if found := workers(launcher.pid):
-                os.kill(draw.choice(found), signal.SIGKILL)
-                kills += 1
-        assert launcher.wait(timeout=240) == 0, (tmp_path / "log").read_text()[-3000:]
-    assert len([*out.glob("attempt-*")]) == 1 + kills > 1
+    launcher = started(tmp_path, *names, rounds=6, restarts=len(names) + 1)
+    for name in names:
+        wait_for_round(folder / name, 1)
+        time.sleep(draw.uniform(0.0, 0.7))
+        if found := workers(out):
+            os.kill(draw.choice(found), signal.SIGKILL)
+            kills += 1
+    assert ended(launcher, 240) == 0, (tmp_path / "log.2").read_text()[-3000:]
+    assert len([*out.glob("attempt-*-0")]) == 1 + kills > 1
     for name in names:
         for p, process in enumerate(whole[name]):
             same(torch.load(out / f"{name}-{p}.pt", weights_only=True), process, exactly=True, what=name)
@@ -200,10 +194,10 @@ def test_a_killed_run_goes_on_by_itself(names, tmp_path):
 
 def test_control_c_finishes_the_round_and_saves(tmp_path):
     method = "dpsgd"
-    launcher = started(tmp_path / "run", tmp_path / "out", method, rounds=100)
+    launcher = started(tmp_path, method)
     wait_for_round(tmp_path / "run" / method, 2)
-    launcher.send_signal(signal.SIGINT)
-    launcher.communicate(timeout=60)
+    os.kill(launcher.pid, signal.SIGINT)
+    assert ended(launcher) is not None
     found = [torch.load(tmp_path / "out" / f"{method}-{p}.pt", weights_only=True) for p in range(2)]
     rounds = found[0]["rounds"]
     assert found[1]["rounds"] == rounds
@@ -234,25 +228,17 @@ sys.stdout.write(f"told: {[trial.failure for trial in found.trials]}\\n")
 """
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "variables"])
-def test_what_fails_in_one_process_outside_of_a_run_is_told_to_all(launcher, tmp_path):
+@pytest.mark.parametrize(
+    "start", [pytest.param(torchrun, id="torchrun", marks=pytest.mark.slow), pytest.param(launch, id="variables")]
+)
+def test_what_fails_in_one_process_outside_of_a_run_is_told_to_all(start, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(TROUBLE)
-    if launcher == "torchrun":
-        done = launch(2, script, timeout=90)
-        assert done.returncode == 0, done.stderr[-3000:]
-        said = done.stdout
-    else:
-        said = "".join(one.communicate(timeout=90)[0] for one in by_variables(2, [str(script)], free_port()))
-    told = [line for line in said.replace("told: ", "\ntold: ").splitlines() if line.startswith("told: ")]
+    done = start(2, script, timeout=90)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = [line for line in done.stdout.replace("told: ", "\ntold: ").splitlines() if line.startswith("told: ")]
     both = ["told: only one of us fails", "told: ['', 'ValueError: the file of node 5 is damaged']"]
     assert sorted(told) == sorted(2 * both)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def by_variables(count: int, arguments: Sequence[str], port: int) -> list[subprocess.Popen[str]]:

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
+from graphcollab.ops.by_receiver import blocks
 from graphcollab.relation import Relation
+from graphcollab.rewire import draw
 from graphcollab.rewire.draw import Candidates, draw_peers
 from graphcollab.transforms import Complete
 
@@ -31,12 +33,12 @@ def pairs(edge_index):
     return set(zip(*edge_index.tolist(), strict=True))
 
 
-def test_probabilities_of_ordered_pairs_are_those_of_drawing_one_after_the_other():
+@pytest.mark.parametrize("draws", [1500, pytest.param(6000, marks=pytest.mark.slow)])
+def test_probabilities_of_ordered_pairs_are_those_of_drawing_one_after_the_other(draws):
     candidates = Candidates.of(nodes(7, [5, 3, 9, 1, 0, 22, 7]))
     known, rate, rest = torch.tensor([[1, 2, 3], [0, 0, 0]]), torch.tensor([0.5, 0.2, 0.0]), 0.1
     weight = {1: 0.5, 2: 0.2, 4: 0.1, 5: 0.1, 6: 0.1}  # 3 has rate 0
     drawn = Counter()
-    draws = 6000
     for seed in range(draws):
         edges, share = draw_peers(candidates, torch.tensor([0]), 2, (seed,), known, rate, rest)
         drawn[tuple(edges[0].tolist())] += 1
@@ -117,3 +119,15 @@ def test_everybody_takes_memory_for_the_peers_drawn_and_not_for_all_pairs():
     drawn, _ = draw_peers(Candidates.of(nodes(count)), torch.arange(count), 5, (0,))
     assert drawn.shape == (2, 5 * count)
     assert bool((drawn[0] != drawn[1]).all())
+
+
+def test_blocks_of_receivers_change_nothing(monkeypatch):
+    generator, many = torch.Generator().manual_seed(0), 40
+    pair = torch.randperm(many * many, generator=generator)[:500]
+    known, rate = torch.stack([pair // many, pair % many]), torch.rand(500, generator=generator)
+    candidates, receiver = Candidates.of(nodes(many)), torch.randperm(many, generator=generator)[:30]
+    whole = draw_peers(candidates, receiver, 4, (1, 2), known, rate, rest=0.01)
+    monkeypatch.setattr(draw, "blocks", lambda work: blocks(work, 50))
+    for one, other in zip(whole, draw_peers(candidates, receiver, 4, (1, 2), known, rate, rest=0.01), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-15)
+    assert whole[0].shape == (2, 120)

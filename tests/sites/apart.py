@@ -19,5 +19,5 @@ def codes(samples: Tensor) -> Tensor:
 
 
 def apart(name: str, **settings: Any) -> Method | Phases:
-    """Make a method whose phases are all played in two rounds, with those of some settings that it has."""
-    return early(name, encoder=codes, **settings)
+    """Make a method whose phases are all played in two rounds, of one pass, with those of some settings that it has."""
+    return early(name, encoder=codes, **{"epochs": 1, **settings})

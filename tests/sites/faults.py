@@ -37,7 +37,7 @@ class FaultyDoor(Door):
         if fault == "before":
             raise ConnectionError("lost on its way")
         if fault == "late":
-            time.sleep(0.05)
+            time.sleep(0.02)
         if fault == "twice":
             super().ask(content)
         reply = super().ask(content[:-1] if fault == "cut" else content)
@@ -57,7 +57,7 @@ class FaultyDoor(Door):
         if fault == "lost unseen":
             return "ok"
         if fault == "late":
-            time.sleep(0.05)
+            time.sleep(0.02)
         if fault == "twice":
             super().push(to, content)
         return super().push(to, content[:-1] if fault == "cut" else content)

@@ -1,4 +1,4 @@
-"""Four hospitals, each with its own patients only, that meet in threads of one process."""
+"""Four hospitals, each with a third of its own patients only, that meet in threads of one process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
 
 TABLE = load_dataset("heart_disease")
-COLUMNS = {name: values for name, values in TABLE.columns.items() if name != "ca"}  # two hospitals have hardly any
+COLUMNS = {name: values[::3] for name, values in TABLE.columns.items() if name != "ca"}  # hardly known in two
 PLACE = COLUMNS["hospital"]
 NAMES = tuple(TABLE.sizes)
 ROWS = {

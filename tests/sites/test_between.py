@@ -125,5 +125,5 @@ def test_every_setting_is_tried_or_refused():
 def test_settings_that_are_not_refused_work(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     value = SETTINGS[name]
-    alone, found = play(methods.l2c(), settings=lambda site: {name: value(site) if callable(value) else value})
+    alone, found = play(methods.l2c(epochs=1), settings=lambda site: {name: value(site) if callable(value) else value})
     require_same(alone, found)

@@ -98,7 +98,7 @@ def resumed(method, folder: Path):
 @pytest.mark.parametrize("name", ["l2c", "fedavg"])
 def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
     """Who has missed rounds listens for one, and works again."""
-    method = getattr(methods, name)()
+    method = getattr(methods, name)(epochs=1)
     stopped(method, tmp_path)
     with pytest.warns(RuntimeWarning, match="va has played 4 rounds, as its checkpoints say, and others"):
         found = resumed(method, tmp_path)
@@ -116,7 +116,7 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
 
 
 def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(tmp_path):
-    method = methods.fedavg()
+    method = methods.fedavg(epochs=1)
 
     def act(here, stops=()):
         for number in range(2):
@@ -133,7 +133,7 @@ def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(
 
 @pytest.mark.parametrize("lost", ["removed", "newest damaged"])
 def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path):
-    method = methods.fedavg()
+    method = methods.fedavg(epochs=1)
     stopped(method, tmp_path)
     if lost == "removed":
         shutil.rmtree(tmp_path / "va")
@@ -145,7 +145,7 @@ def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path)
 
 def test_a_site_that_cannot_learn_what_it_has_missed_is_named(tmp_path):
     """Others have begun another phase since."""
-    method = methods.pens(explore_rounds=5)
+    method = methods.pens(explore_rounds=5, epochs=1)
     stopped(method, tmp_path)
     for one in resumed(method, tmp_path).values():
         assert isinstance(one, ValueError)
@@ -154,7 +154,7 @@ def test_a_site_that_cannot_learn_what_it_has_missed_is_named(tmp_path):
 
 
 def test_a_site_whose_checkpoints_are_all_damaged_is_named(tmp_path):
-    method = methods.fedavg()
+    method = methods.fedavg(epochs=1)
     stopped(method, tmp_path)
     before = {name: sorted((tmp_path / name).rglob("*")) for name in NAMES}
     for path in (tmp_path / "va").glob("round-*/manifest.json"):
@@ -172,7 +172,7 @@ def test_a_site_whose_checkpoints_are_all_damaged_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["l2c", "fedavg"])
 def test_a_site_that_is_cut_off_comes_back(name, tmp_path):
     """It misses a round, listens in the next, and works again."""
-    method, hall, at_work = getattr(methods, name)(), Hall(NAMES, poll=0.5), dict[int, bool]()
+    method, hall, at_work = getattr(methods, name)(epochs=1), Hall(NAMES, poll=0.5), dict[int, bool]()
 
     def act(here):
         cut = [CutOff(hall, here.name if here.name == "va" else "", 2, at_work if here.name == "cleveland" else {})]
@@ -203,7 +203,7 @@ def full_disk(monkeypatch, folder: Path) -> None:
 
 def test_a_site_whose_disk_is_full_leaves(tmp_path, monkeypatch):
     full_disk(monkeypatch, tmp_path / "va")
-    method = methods.l2c()
+    method = methods.l2c(epochs=1)
 
     def act(here):
         return here.run(method, small, rounds=5, checkpoint=tmp_path / here.name, checkpoint_every=1)
@@ -223,7 +223,7 @@ def test_a_folder_that_cannot_be_written_to_is_named_before_training(tmp_path):
     (tmp_path / "va").write_text("a file")
 
     def act(here):
-        return here.run(methods.l2c(), small, rounds=5, checkpoint=tmp_path / here.name)
+        return here.run(methods.l2c(epochs=1), small, rounds=5, checkpoint=tmp_path / here.name)
 
     found = meet(act)
     assert all("va" in str(one) for one in found.values()), found

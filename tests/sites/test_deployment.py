@@ -130,13 +130,12 @@ def test_calls_to_a_site_that_is_killed_fail_and_the_job_goes_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_job_plays_in_the_simulator(tmp_path, monkeypatch):
-    monkeypatch.setenv("PRIVATE", str(tmp_path))
+def test_a_job_plays_in_the_simulator(tmp_path):
     (tmp_path / "own.txt").write_text("of all")
     parts = "tests.sites.parts."
     job = write_job(tmp_path / "job", parts + "Server", parts + "Site", question="own.txt", seconds=0.0)
-    done = simulate(job, SITES[:2], tmp_path / "simulated", allowed=[parts])
-    assert done.returncode == 0, done.stdout[-5000:]
+    done = simulate(job, SITES[:2], tmp_path / "simulated", {"PRIVATE": str(tmp_path)}, allowed=[parts])
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     (written,) = (tmp_path / "simulated").rglob("heard.jsonl")
     said = json.loads(written.read_text().splitlines()[-1])
     assert {name: answer["text"] for name, answer in said.items()} == dict.fromkeys(SITES[:2], "of all")

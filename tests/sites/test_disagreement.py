@@ -28,7 +28,7 @@ def refused(act, **own) -> str:
 
 
 def plays(here, **changed):
-    settings = {"method": methods.l2c(), "model": small, "rounds": 2, **changed}
+    settings = {"method": methods.l2c(epochs=1), "model": small, "rounds": 2, **changed}
     return here.run(settings.pop("method"), settings.pop("model"), **settings)
 
 
@@ -39,7 +39,7 @@ def only(name, usual, other):
 @pytest.mark.parametrize(
     ("what", "setting", "usual", "other"),
     [
-        ("method", "method", methods.l2c(), methods.l2c(lr=0.5)),
+        ("method", "method", methods.l2c(epochs=1), methods.l2c(epochs=1, lr=0.5)),
         ("rounds", "rounds", 2, 3),
         ("seed", "seed", 0, 1),
         ("shapes of the models", "model", small, lambda tasks: nn.Linear(*tasks.input_shape, 2)),
@@ -56,7 +56,7 @@ def test_other_settings(what, setting, usual, other):
 
 
 def test_the_setting_that_differs_is_named():
-    choose = only("va", methods.l2c(), methods.l2c(lr=0.5))
+    choose = only("va", methods.l2c(epochs=1), methods.l2c(epochs=1, lr=0.5))
     assert refused(lambda here: plays(here, method=choose(here))) == (
         "ValueError: sites differ in method, local.optimizer.lr=0.01 at cleveland, hungarian, switzerland and "
         "local.optimizer.lr=0.5 at va: all must play the same run"

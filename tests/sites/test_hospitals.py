@@ -189,7 +189,7 @@ def test_a_hospital_that_is_lost_comes_back(tmp_path):
 
 
 @needs_flare
-def test_two_sites_play_in_the_simulator(tmp_path, monkeypatch):
+def test_two_sites_play_in_the_simulator(tmp_path):
     files = write_files(tmp_path)
     names = SITES[:2]
     script = tmp_path / "own.py"
@@ -206,9 +206,8 @@ result = hospital.run(graphcollab.fedavg(), model, rounds=2, progress=False)
 result.history.to_json(here / f"{{name}}.json")
 """
     )
-    monkeypatch.setenv("GRAPHCOLLAB_SITE", str(script))
-    done = simulate(job(tmp_path / "job"), names, tmp_path / "simulated")
-    assert done.returncode == 0, done.stdout[-5000:]
+    done = simulate(job(tmp_path / "job"), names, tmp_path / "simulated", {"GRAPHCOLLAB_SITE": str(script)})
+    assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     pooled = Tasks.from_frame({name: files[name] for name in names}, **SETTINGS)
     alone = run(
         methods.fedavg(),
@@ -219,6 +218,6 @@ result.history.to_json(here / f"{{name}}.json")
     )
     for name in names:
         path = tmp_path / f"{name}.json"
-        assert path.exists(), done.stdout[-5000:]
+        assert path.exists(), (done.stdout + done.stderr)[-5000:]
         found = torch.tensor(json.loads(path.read_text())["values"]["test_metric"])
         assert torch.allclose(found, torch.stack(alone.history.values["test_metric"]).to(found), atol=1e-2)

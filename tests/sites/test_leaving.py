@@ -66,11 +66,11 @@ def by_reader(leaving) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
-        (methods.l2c(), {"evaluate_every": 5}),
-        (methods.meta_l2c(), {}),
-        (methods.fedavg(), {"evaluate_every": 3}),
-        (methods.ditto(), {}),
-        (methods.local(), {}),
+        (methods.l2c(epochs=1), {"evaluate_every": 5}),
+        (methods.meta_l2c(epochs=1), {}),
+        (methods.fedavg(epochs=1), {"evaluate_every": 3}),
+        (methods.ditto(epochs=1), {}),
+        (methods.local(epochs=1), {}),
     ],
     ids=["evaluated seldom", "mixer", "server", "two models", "alone"],
 )
@@ -79,7 +79,7 @@ def test_a_rehearsal_counts_all_that_is_sent(method, settings, doors):
 
 
 @pytest.mark.parametrize(
-    "method", [methods.cobo(), methods.l2c(drop_round=4)], ids=["pairs drawn", "neighbours dropped"]
+    "method", [methods.cobo(), methods.l2c(epochs=1, drop_round=4)], ids=["pairs drawn", "neighbours dropped"]
 )
 def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
     told, real = by_reader(rehearsed(method)), doors()
@@ -91,7 +91,7 @@ def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
 
 def test_scores_and_the_initial_model_are_told_to_everybody():
     """They are added up, but each site has a place of its own in them."""
-    for method in (methods.fedavg(), methods.meta_l2c()):
+    for method in (methods.fedavg(epochs=1), methods.meta_l2c(epochs=1)):
         leaving = rehearsed(method)
         numbers = sum(one.numel() for one in small_model().parameters())
         told = {line.what.partition(" (")[0]: line for line in leaving.lines if line.to == "everybody"}
@@ -103,10 +103,10 @@ def test_scores_and_the_initial_model_are_told_to_everybody():
 
 
 def test_a_run_sends_the_models_that_its_rehearsal_has_told(doors):
-    told = {to: size for to, size in by_reader(rehearsed(methods.l2c())).items() if to in OTHERS}
+    told = {to: size for to, size in by_reader(rehearsed(methods.l2c(epochs=1))).items() if to in OTHERS}
 
     def act(here):
-        here.run(methods.l2c(), small, rounds=ROUNDS)
+        here.run(methods.l2c(epochs=1), small, rounds=ROUNDS)
 
     before = doors()
     meet(act)
@@ -115,7 +115,7 @@ def test_a_run_sends_the_models_that_its_rehearsal_has_told(doors):
 
 
 def test_the_table_says_who_reads_what(tmp_path):
-    leaving = rehearsed(methods.l2c(), checkpoint=tmp_path / "kept")
+    leaving = rehearsed(methods.l2c(epochs=1), checkpoint=tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
     assert (leaving.site, leaving.method, leaving.sites, leaving.rounds) == ("va", "l2c", 4, ROUNDS)
     numbers = sum(one.numel() for one in small_model().parameters())
@@ -130,7 +130,7 @@ def test_the_table_says_who_reads_what(tmp_path):
     assert leaving.bytes == sum(line.bytes for line in leaving.lines)
     assert "to sites that may hear it: the part of its model that is mixed\n" in text
     assert "to the coordinator, to be added up: nothing" in text
-    averaged = str(rehearsed(methods.fedavg()))
+    averaged = str(rehearsed(methods.fedavg(epochs=1)))
     assert "to the coordinator, to be added up: the part of its model that is averaged" in averaged
 
 
@@ -143,18 +143,18 @@ def small_model():
 
 @pytest.mark.parametrize(("dry_run", "count"), [(True, 4), (["Genf"], 2), (["Genf", "Basel"], 3)])
 def test_so_many_sites_are_rehearsed(dry_run, count):
-    assert rehearsed(methods.fedavg(), dry_run=dry_run).sites == count
+    assert rehearsed(methods.fedavg(epochs=1), dry_run=dry_run).sites == count
 
 
 def test_listeners_are_the_others_where_no_others_are_named():
     here = site("va", ROWS["va"], dry_run=True, listeners=["cleveland", "hungarian"], **SETTINGS)
-    leaving = here.run(methods.l2c(), small, rounds=1)
+    leaving = here.run(methods.l2c(epochs=1), small, rounds=1)
     assert {line.to for line in leaving.lines} == {"everybody", "cleveland", "hungarian"}
 
 
 def test_sites_that_may_not_listen_get_no_models():
     here = site("va", ROWS["va"], dry_run=OTHERS, listeners=["cleveland"], **SETTINGS)
-    leaving = here.run(methods.l2c(), small, rounds=2)
+    leaving = here.run(methods.l2c(epochs=1), small, rounds=2)
     assert {line.to: line.bytes > 0 for line in leaving.lines if line.what.startswith("models")} == {"cleveland": True}
 
 
@@ -164,7 +164,7 @@ def test_a_rehearsal_warns_of_nothing_that_copies_find(recwarn):
 
 
 def test_what_is_added_up_is_told_from_what_everybody_reads():
-    readers = {line.what.split(" (")[0]: line.to for line in rehearsed(methods.fedavg()).lines}
+    readers = {line.what.split(" (")[0]: line.to for line in rehearsed(methods.fedavg(epochs=1)).lines}
     assert readers["what is added up: models, gradients, counters"] == ADDED
     assert readers["what is agreed on, and how tables are prepared"] == "everybody"
 
@@ -173,7 +173,7 @@ def test_a_rehearsal_writes_nothing(tmp_path):
     kept = tmp_path / "history.json"
     kept.write_text("of the real run")
     with pytest.raises(ValueError, match="a rehearsal plays no callbacks, as they may write files"):
-        rehearsed(methods.l2c(), callbacks=[HistoryLog(kept)])
+        rehearsed(methods.l2c(epochs=1), callbacks=[HistoryLog(kept)])
     assert kept.read_text() == "of the real run"
 
 
@@ -188,7 +188,7 @@ def test_a_rehearsal_writes_nothing(tmp_path):
 def test_what_is_wrong_with_the_own_data_is_said_of_them_and_not_of_a_copy(rows, settings, why):
     here = site("va", rows, dry_run=OTHERS, **{**SETTINGS, **settings})
     with pytest.raises((ValueError, OSError, KeyError)) as told:
-        here.run(methods.local(), small, rounds=1)
+        here.run(methods.local(epochs=1), small, rounds=1)
     words = f"{told.value} {told.value.__cause__ or ''}"
     assert why in words
     assert not any(name in words for name in OTHERS)
@@ -209,7 +209,7 @@ def test_others_are_named_once_and_without_the_site_itself():
 
 
 def test_a_rehearsal_is_no_result():
-    leaving = rehearsed(methods.local())
+    leaving = rehearsed(methods.local(epochs=1))
     for name in ("models", "save", "history"):
         with pytest.raises(AttributeError, match=rf"'{name}': this was a rehearsal \(dry_run=\), .* print what"):
             getattr(leaving, name)
@@ -220,19 +220,19 @@ def test_a_rehearsal_is_no_result():
 def test_a_checkpoint_that_could_not_be_written_is_found_out(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ValueError, match=r"checkpoint=.* must be a folder, and .*file is not one"):
-        rehearsed(methods.local(), checkpoint=tmp_path / "file" / "kept")
+        rehearsed(methods.local(epochs=1), checkpoint=tmp_path / "file" / "kept")
     with pytest.raises(ValueError, match="checkpoint must be"):
-        rehearsed(methods.local(), checkpoint=3)
+        rehearsed(methods.local(epochs=1), checkpoint=3)
 
 
 def test_a_folder_that_a_run_uses_can_be_written_to(tmp_path):
     with hold_folder(tmp_path):
-        assert rehearsed(methods.local(), checkpoint=tmp_path).lines
+        assert rehearsed(methods.local(epochs=1), checkpoint=tmp_path).lines
 
 
 def test_a_rehearsal_in_a_job_is_refused_at_all_sites():
     def act(here):
-        return here.run(methods.local(), small, rounds=1)
+        return here.run(methods.local(epochs=1), small, rounds=1)
 
     found = meet(act, va={"dry_run": OTHERS})
     words = {str(one) for one in found.values()}
@@ -243,5 +243,5 @@ def test_a_rehearsal_in_a_job_is_refused_at_all_sites():
 def test_nothing_is_sent_to_anybody_outside():
     """A rehearsal needs no connection."""
     assert torch.is_tensor(next(small_model().parameters()))
-    assert rehearsed(methods.local()).lines
+    assert rehearsed(methods.local(epochs=1)).lines
     assert set(NAMES) == {*OTHERS, "va"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,18 +26,20 @@ class Ends(Callback):
 
 
 def test_a_callback_may_end_a_run_at_all_sites():
-    found = meet(lambda here: here.run(methods.l2c(), small, rounds=5, callbacks=[Ends()]))
+    found = meet(lambda here: here.run(methods.l2c(epochs=1), small, rounds=5, callbacks=[Ends()]))
     assert [one.history.rounds for one in found.values()] == [[1, 2]] * len(NAMES)
 
 
 def test_classes_that_weigh_unlike():
     settings = {**SETTINGS, "loss": nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))}
-    alone = run(methods.l2c(), Tasks.from_frame(COLUMNS, node="hospital", **settings), small, rounds=2)
-    require_same(alone, meet(lambda here: here.run(methods.l2c(), small, rounds=2), **dict.fromkeys(NAMES, settings)))
+    method = methods.l2c(epochs=1)
+    alone = run(method, Tasks.from_frame(COLUMNS, node="hospital", **settings), small, rounds=2)
+    require_same(alone, meet(lambda here: here.run(method, small, rounds=2), **dict.fromkeys(NAMES, settings)))
 
 
 def test_comparisons_along_edges():
-    made, edges = {"l2c": methods.l2c, "dpsgd": methods.dpsgd}, [("va", "cleveland"), ("hungarian", "va")]
+    made = {"l2c": partial(methods.l2c, epochs=1), "dpsgd": methods.dpsgd}
+    edges = [("va", "cleveland"), ("hungarian", "va")]
     settings = {"seeds": (0, 1), "rounds": 2, "graphs": {"l2c": edges}}
     alone = compare(
         made, lambda seed: Tasks.from_frame(COLUMNS, node="hospital", seed=seed, **SETTINGS), small, **settings
@@ -57,7 +60,7 @@ def cells(figure: Any, panel: int) -> list[list[str]]:
 
 def test_a_site_draws_the_weights_that_it_knows():
     def act(here):
-        result = here.run(methods.l2c(), small, rounds=2, callbacks=[RecordGraph([1, 2])])
+        result = here.run(methods.l2c(epochs=1), small, rounds=2, callbacks=[RecordGraph([1, 2])])
         compared = here.compare({"l2c": methods.l2c}, small, seeds=(0,), rounds=2, callbacks=[RecordGraph([1, 2])])
         return result, comparison_figures(compared, ["l2c"])
 
@@ -103,7 +106,7 @@ def test_callbacks_hear_of_an_evaluation_in_which_a_site_was_lost(monkeypatch):
 
     def act(here):
         notes = Notes()
-        return here.run(methods.l2c(), small, rounds=3, callbacks=[notes]).history, notes
+        return here.run(methods.l2c(epochs=1), small, rounds=3, callbacks=[notes]).history, notes
 
     found = meet(act)
     assert isinstance(found.pop("va"), PowerCut)
@@ -115,7 +118,7 @@ def test_callbacks_hear_of_an_evaluation_in_which_a_site_was_lost(monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*(is not defined|one class)")
 @pytest.mark.parametrize("name", ["fedavg", "l2c"])
 def test_a_site_of_one_class_takes_part_where_the_metric_is_not_defined_there(name):
-    method, auc = getattr(methods, name)(), {**SETTINGS, "metric": "auc"}
+    method, auc = getattr(methods, name)(epochs=1), {**SETTINGS, "metric": "auc"}
     ill = {column: values[ROWS["hungarian"]["disease"] == 1] for column, values in ROWS["hungarian"].items()}
     given = {**dict.fromkeys(NAMES, auc), "hungarian": {**auc, "rows": ill}}
     kept = (COLUMNS["hospital"] != "hungarian") | (COLUMNS["disease"] == 1)

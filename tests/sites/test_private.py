@@ -22,9 +22,7 @@ from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Sites
 from graphcollab.stack import Stacks
 from tests.sites.apart import apart
-from tests.sites.test_every_method import NAMES, Small
-
-ROUNDS = 3
+from tests.sites.test_every_method import NAMES, Small, check
 
 
 class Watched(Connection):
@@ -49,6 +47,11 @@ class Telling(Small):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.public = set[float]()  # what all may know, or might know once
+        self.check()
+
+    def once(self) -> None:
+        super().once()
+        self.check()
 
     def check(self) -> None:
         here, own = self.connection, int(self.sites.nodes)
@@ -68,13 +71,6 @@ class Telling(Small):
         told = name in ("edge_weight", "last_graph") and "edge_told" in self.data  # of edges that are cut by now
         if told or any(field.covers(name) and field.known_to == "public" for field in self.fields):
             yield from tensors_in(value)
-
-    def play(self) -> Telling:
-        self.check()
-        while self.data.round < ROUNDS:
-            self.sites.play(self.once, self.snapshot, self.restore)
-            self.check()
-        return self
 
 
 def numbers_of(field: Field, value: Any, own: int, edge_index: Tensor) -> Iterator[Tensor]:
@@ -124,9 +120,11 @@ def play(name: str, kind: type[Small] = Telling) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", methods.__all__)
-def test_what_is_told_is_declared(name):
+def test_sites_find_what_one_process_finds_and_tell_what_is_declared(name):
     """Who reads something is who the pieces say; and nobody is told what only an owner or a receiver may know."""
     found = play(name)
+    check(name, found)
+    assert max(found["a"].exchanges) <= 3
     declared = {reader for piece in apart(name).walk() for reader in piece.told}
     told = set()
     for one in found.values():

@@ -25,7 +25,10 @@ from graphcollab.train import Callback, Result
 from graphcollab.typing import Env
 
 NAMES = ("Basel", "Bern", "Chur")
-ROUNDS, DEADLINE = 12, 60.0  # a site that is started again is known to have been lost at once
+METHODS = {name: getattr(methods, name)(epochs=1) for name in ("fedavg", "l2c", "meta_l2c", "dac")}
+METHODS["cobo"] = methods.cobo()
+PLAYED = (2, 12)  # rounds of the two runs
+DEADLINE = 60.0  # a site that is started again is known to have been lost at once
 
 
 CHECKPOINTS = True
@@ -36,17 +39,25 @@ class Killed(BaseException):
 
 
 class Kill(Callback):
-    """Ends the process in a round, when it has trained and sent nothing yet."""
+    """Ends the process in rounds, when it has trained and sent nothing yet; in those after them others wait for it."""
 
-    def __init__(self, rounds: list[int]) -> None:
-        self.rounds, self.working = rounds, dict[int, list[bool]]()
+    def __init__(self, rounds: list[int], hall: Hall) -> None:
+        self.rounds, self.coordinator, self.working = rounds, hall.coordinator, dict[int, list[bool]]()
 
     def before_mixing(self, data: Data, env: Env) -> None:
         if self.rounds and data.round == self.rounds[0]:
             self.rounds.pop(0)
             raise Killed
         self.working[data.round] = env.plane.transport.working.tolist()
-        time.sleep(0.1 if data.round > 4 else 0.0)  # so that there is a run to come back into
+        end = time.monotonic() + 30
+        while data.round in (4, 8) and self.comes_back():
+            assert time.monotonic() < end, "it does not come back"
+            time.sleep(0.01)
+
+    def comes_back(self) -> bool:
+        """Tell whether somebody was started again, and is not back yet."""
+        lost = self.coordinator.lost.items()
+        return any(why == "was started again" and site not in self.coordinator._wanting for site, why in lost)
 
 
 @dataclass(frozen=True)
@@ -68,16 +79,15 @@ def samples(name: str) -> tuple[Tensor, Tensor]:
 
 def script(connection: Connection, method: str, folder: Path, kill: Kill) -> list[Result]:
     """Two runs after one another, as a site plays them."""
-    made = getattr(methods, method)
-    settings: dict[str, Any] = {"rounds": ROUNDS, "progress": False, "checkpoint_every": 1}
+    settings: dict[str, Any] = {"progress": False, "checkpoint_every": 1}
     found = []
     with connected(connection):
         for number, callbacks in enumerate(([], [kill])):
             company = _Meeting(connection)
             tasks = tasks_of_site(company, connection.name, samples(connection.name), test_fraction=0.2)
             settings |= {"checkpoint": folder / connection.name / str(number) if CHECKPOINTS else None}
-            settings |= {"callbacks": callbacks}
-            found.append(run(made(), tasks, lambda: torch.nn.Linear(3, 2), **settings))
+            settings |= {"callbacks": callbacks, "rounds": PLAYED[number]}
+            found.append(run(METHODS[method], tasks, lambda: torch.nn.Linear(3, 2), **settings))
     return found
 
 
@@ -91,7 +101,7 @@ class _Meeting:
 
 def play(method: str, folder: Path, rounds: list[int]) -> tuple[dict[str, list[Result]], dict[str, Kill]]:
     hall = Hall(NAMES, deadline=DEADLINE, poll=0.2)
-    kills = {name: Kill(rounds if name == "Chur" else []) for name in NAMES}
+    kills = {name: Kill(rounds if name == "Chur" else [], hall) for name in NAMES}
 
     def life(name: str) -> list[Result]:
         while True:
@@ -123,10 +133,10 @@ def play(method: str, folder: Path, rounds: list[int]) -> tuple[dict[str, list[R
     return {name: one.result() for name, one in acts.items()}, kills
 
 
-@pytest.mark.parametrize("method", ["fedavg", "l2c", "meta_l2c", "cobo", "dac"])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_site_that_is_started_again_comes_back(method, tmp_path):
     found, kills = play(method, tmp_path, [3, 7])
-    working = [tuple(kills["Bern"].working[t]) for t in range(ROUNDS)]
+    working = [tuple(kills["Bern"].working[t]) for t in range(PLAYED[1])]
     away = [not row[2] for row in working]
     assert away[3]
     assert away[7]
@@ -135,7 +145,8 @@ def test_a_site_that_is_started_again_comes_back(method, tmp_path):
     every = map(torch.cat, zip(*map(samples, NAMES), strict=True))
     pooled = Tasks.from_arrays(*every, [name for name in NAMES for _ in range(40)], test_fraction=0.2)
     for number, attend in enumerate((None, Scripted(there=tuple(working)))):
-        alone = run(getattr(methods, method)(), pooled, lambda: torch.nn.Linear(3, 2), rounds=ROUNDS, attend=attend)
+        settings = {"rounds": PLAYED[number], "attend": attend}
+        alone = run(METHODS[method], pooled, lambda: torch.nn.Linear(3, 2), **settings)
         for k, name in enumerate(NAMES):
             own = found[name][number]
             assert own.history.rounds == alone.history.rounds

@@ -6,12 +6,14 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 import torch
 
+from graphcollab.sites import delivery
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.errors import SiteLostError
@@ -20,8 +22,50 @@ from graphcollab.sites.transport import Sites
 from tests.sites.faults import FaultyDoor
 
 NAMES = ("Basel", "Bern", "Chur", "Genf")
-DEADLINE = 1.5  # where sites are to be lost
+DEADLINE = 0.5  # where sites are to be lost
 LONG = 60.0  # where they are not, however slow the machine is
+TICK = 0.01
+
+
+@pytest.fixture(autouse=True)
+def tried_again_soon(monkeypatch):
+    monkeypatch.setattr(delivery, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(delivery, "LONGEST_PAUSE", 0.1)
+
+
+class Clock:
+    """Seconds that pass tick by tick while others may act, so that they are longer where the machine is slow."""
+
+    def __init__(self) -> None:
+        self.now, self.due = 0.0, list[tuple[float, Callable[[], None]]]()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def after(self, seconds: float, act: Callable[[], None]) -> None:
+        """Do something after a while."""
+        self.due.append((self.now + seconds, act))
+
+    @contextmanager
+    def running(self, hall: Hall) -> Iterator[None]:
+        """Let time pass, in which the coordinator of a hall watches."""
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(TICK):
+                self.now += TICK
+                for one in [one for one in self.due if one[0] <= self.now]:
+                    self.due.remove(one)
+                    one[1]()
+                hall.coordinator.watch()
+
+        running = threading.Thread(target=run, daemon=True)
+        running.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            running.join()
 
 
 class Small:
@@ -29,7 +73,7 @@ class Small:
 
     def __init__(self, door: FaultyDoor, rounds: int) -> None:
         self.door, self.rounds, self.name = door, rounds, door.name
-        self.connection = Connection(door, patience=60.0, beat=0.1)
+        self.connection = Connection(door, patience=60.0, beat=0.03)
         self.sites = Sites(self.connection, torch.arange(len(NAMES)))
         self.value, self.round = float(NAMES.index(self.name)), 0
         self.there: list[list[str]] = []  # who worked in every round
@@ -97,23 +141,16 @@ def expected(there: list[list[str]]) -> tuple[list[float], list[float]]:
 def play(
     rounds: int, rate: float = 0.0, seed: int = 0, deadline: float = LONG, **slow: Callable[[Small], None]
 ) -> dict[str, Small]:
-    hall = Hall(NAMES, deadline=deadline, poll=0.1, lost=0.2)
+    clock = Clock()
+    hall = Hall(NAMES, deadline=deadline, poll=0.1, lost=0.1, clock=clock)
     small = {name: Small(FaultyDoor(hall, name, seed, rate), rounds) for name in NAMES}
     for name, act in slow.items():
         small[name].slow = act
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.05):
-            hall.coordinator.watch()
-
-    threading.Thread(target=watch, daemon=True).start()
-    with warnings.catch_warnings(), ThreadPoolExecutor(len(NAMES)) as threads:
+    with warnings.catch_warnings(), clock.running(hall), ThreadPoolExecutor(len(NAMES)) as threads:
         warnings.simplefilter("ignore")
         acts = [threads.submit(one.play) for one in small.values()]
         for one in acts:
             one.exception()
-    ended.set()
     for one in acts:
         one.result()
     return small
@@ -149,7 +186,7 @@ def falls_silent(at: int, seconds: float) -> Callable[[Small], None]:
         if small.round == at and not done:
             done.append(True)
             small.door.silent.set()
-            threading.Timer(seconds, small.door.silent.clear).start()
+            small.door.hall.coordinator._clock.after(seconds, small.door.silent.clear)
 
     return act
 
@@ -162,7 +199,7 @@ def waits_for_all(*rounds: int) -> Callable[[Small], None]:
         while small.round in rounds and time.monotonic() < end:
             if {*coordinator.present, *coordinator._wanting} == {*NAMES}:
                 return
-            time.sleep(0.05)
+            time.sleep(0.01)
 
     return act
 
@@ -192,22 +229,15 @@ def test_a_short_silence_is_waited_for():
 
 
 def test_a_site_that_never_answers_again_hears_that_the_run_has_ended():
-    hall = Hall(NAMES, deadline=DEADLINE, poll=0.1)
+    clock = Clock()
+    hall = Hall(NAMES, deadline=DEADLINE, poll=0.1, clock=clock)
     small = {name: Small(FaultyDoor(hall, name, 0, 0.0), 10) for name in NAMES}
     small["Genf"].slow = falls_silent(9, 3 * DEADLINE)
-    ended = threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.05):
-            hall.coordinator.watch()
-
-    threading.Thread(target=watch, daemon=True).start()
-    with ThreadPoolExecutor(len(NAMES)) as threads, warnings.catch_warnings():
+    with clock.running(hall), ThreadPoolExecutor(len(NAMES)) as threads, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         acts = {name: threads.submit(one.play) for name, one in small.items()}
         with pytest.raises(SiteLostError, match="ended while Genf was left behind"):
             acts["Genf"].result()
-    ended.set()
     assert small["Bern"].round == 10
 
 

@@ -60,7 +60,7 @@ def one_way() -> tuple[list[tuple[str, str]], dict[str, dict[str, list[str]]]]:
 
 @pytest.mark.parametrize("name", ["l2c", "dac"])
 def test_models_go_to_listeners_only(name):
-    method, (edges, own) = getattr(methods, name)(), one_way()
+    method, (edges, own) = getattr(methods, name)(epochs=1), one_way()
     alone = run(method, together(), small, edges, rounds=ROUNDS)
     require_same(alone, meet(lambda here: here.run(method, small, rounds=ROUNDS), **own))
 
@@ -111,7 +111,7 @@ def test_benefit_is_that_of_one_process():
 )
 def test_what_cannot_be_between_sites_is_refused_by_name(settings, why):
     verbs = [
-        lambda here: here.run(methods.l2c(), small, rounds=1, **settings),
+        lambda here: here.run(methods.l2c(epochs=1), small, rounds=1, **settings),
         lambda here: here.compare({"l2c": methods.l2c}, small, rounds=1, seeds=(0,), **settings),
         lambda here: here.benefit(small, rounds=1, repeats=3, **settings),
     ]
@@ -126,13 +126,13 @@ def test_what_cannot_be_between_sites_is_refused_by_name(settings, why):
 
 def test_parties_without_a_site_are_refused_the_same():
     """Also where a script calls `graphcollab.run` itself."""
-    for one in meet(lambda here: run(methods.l2c(), here.tasks(), small, rounds=1, patience=2)).values():
+    for one in meet(lambda here: run(methods.l2c(epochs=1), here.tasks(), small, rounds=1, patience=2)).values():
         assert str(one) == f"patience cannot be given between sites: {ONE_RUN['patience']}"
 
 
 def test_a_site_has_its_own_model_alone(tmp_path):
     def act(here):
-        result = here.run(methods.l2c(), small, rounds=1)
+        result = here.run(methods.l2c(epochs=1), small, rounds=1)
         result.save(tmp_path / here.name)
         scores = result.scores(["auc", "accuracy"])
         with pytest.raises(ValueError, match="no site has those of others"):
@@ -143,7 +143,7 @@ def test_a_site_has_its_own_model_alone(tmp_path):
         assert "process" not in str(told.value)
         return load(tmp_path / here.name).names, scores
 
-    alone = run(methods.l2c(), together(), small, rounds=1).scores(["auc", "accuracy"])
+    alone = run(methods.l2c(epochs=1), together(), small, rounds=1).scores(["auc", "accuracy"])
     for name, own in meet(act).items():
         assert not isinstance(own, BaseException), own
         assert own[0] == (name,)
@@ -153,7 +153,7 @@ def test_a_site_has_its_own_model_alone(tmp_path):
 
 def test_a_sample_is_not_told_as_a_cluster_centre():
     """With as many centres as training samples every centre is a sample; a code of it may be told."""
-    for one in meet(lambda here: here.run(methods.flt(centers=400), small, rounds=1)).values():
+    for one in meet(lambda here: here.run(methods.flt(centers=400, epochs=1), small, rounds=1)).values():
         assert isinstance(one, ValueError)
         assert "would tell all sites one of its training samples" in str(one)
         assert "encoder=" in str(one)
@@ -168,7 +168,7 @@ def test_nodes_with_other_models():
         bodies = {"wide": nn.Sequential(nn.Linear(width, 8), nn.ReLU()), "narrow": nn.Linear(width, 6)}
         return split_models(bodies, tasks.input_shape, 2, latent=5)
 
-    for method in (methods.l2c(part="head"), methods.ifca(part="head")):
+    for method in (methods.l2c(part="head", epochs=1), methods.ifca(part="head", epochs=1)):
         alone = run(method, together(), two, rounds=2, architecture=kinds)
         require_same(alone, meet(lambda here: here.run(method, two, rounds=2, architecture=kinds)))  # noqa: B023
 
@@ -180,8 +180,8 @@ def test_a_site_probes_for_itself(metric):
     def settings():
         return {"rounds": 2, "callbacks": [ProbeSimilarity(metric)]}
 
-    alone = run(methods.l2c(), together(), small, **settings()).history.scores
-    found = meet(lambda here: here.run(methods.l2c(), small, **settings()).history.scores)
+    alone = run(methods.l2c(epochs=1), together(), small, **settings()).history.scores
+    found = meet(lambda here: here.run(methods.l2c(epochs=1), small, **settings()).history.scores)
     for k, name in enumerate(NAMES):
         assert [*found[name]] == [*alone] == [1, 2]
         for round_, (pairs, scores) in found[name].items():
@@ -227,7 +227,7 @@ def wide(tasks):
 )
 def test_other_tasks(name, settings):
     """Regression, weighted samples, and other metrics; with a table of what every site has reached."""
-    method, given = getattr(methods, name)(), {**SETTINGS, **settings}
+    method, given = getattr(methods, name)(epochs=1), {**SETTINGS, **settings}
     alone = run(method, Tasks.from_frame(COLUMNS, node="hospital", **given), wide, rounds=2)
     table = str(site_table(alone))
 
@@ -248,18 +248,21 @@ def test_several_targets():
     names = [NAMES[k] for k in place]
     settings = {"loss": "mse", "metric": "mse"}
     model = lambda tasks: nn.Linear(*tasks.input_shape, 2)  # noqa: E731
-    alone = run(methods.l2c(), Tasks.from_arrays(inputs, targets, names, **settings), model, rounds=2)
+    alone = run(methods.l2c(epochs=1), Tasks.from_arrays(inputs, targets, names, **settings), model, rounds=2)
 
     def act(here):
         own = place == NAMES.index(here.name)
-        return site(here.name, (inputs[own], targets[own]), **settings).run(methods.l2c(), model, rounds=2)
+        return site(here.name, (inputs[own], targets[own]), **settings).run(methods.l2c(epochs=1), model, rounds=2)
 
     require_same(alone, meet(act))
 
 
 def test_who_lets_nobody_listen_trains_alone_where_servers_may_average_without_it():
     """As docs/deploying.md says of ``incomplete="average"``."""
-    method, edges = methods.fedavg(incomplete="average"), [(one, to) for one in NAMES[:3] for to in NAMES if one != to]
+    method, edges = (
+        methods.fedavg(incomplete="average", epochs=1),
+        [(one, to) for one in NAMES[:3] for to in NAMES if one != to],
+    )
     assert NAMES[3] == "va"
     found = meet(lambda here: here.run(method, small, rounds=ROUNDS), va={"listeners": []})
     require_same(run(method, together(), small, edges, rounds=ROUNDS), found)

@@ -207,7 +207,7 @@ def test_leaves_and_differences():
 
 def contrasting():
     """Averages heads, and reads latents."""
-    fit = Fit(epochs=2, batch_size=4, objective=SupervisedContrast(), views=Views(count=2))
+    fit = Fit(epochs=1, batch_size=4, objective=SupervisedContrast(), views=Views(count=2))
     return dpsgd(part="head").replace(local=fit)
 
 

@@ -1,6 +1,6 @@
-"""Runs that are killed, interrupted and resumed, each in a process of its own; prints what differs in the end, as JSON.
+"""Runs that are killed, interrupted and resumed: ``killed_runs.py CASE`` prints what differs in the end, as JSON.
 
-A process is forked for every attempt, so that PyTorch is loaded once. Run by ``test_killed_runs.py``.
+A process is forked for every attempt.
 """
 
 from __future__ import annotations
@@ -224,25 +224,24 @@ WAYS = {
 }
 
 
-def main():
-    torch.set_num_threads(1)
+def main(case):
     report = {}
-    for case in CASES:
-        with tempfile.TemporaryDirectory() as place:
-            plain = Path(place, "plain")
-            expected = state(train(case, plain, save=False), plain)
-            for disturb in (way for way, cases in WAYS.items() if case in cases):
-                folder = Path(place, disturb.__name__)
-                kills = disturb(case, folder)
-                result = train(case, folder)
-                report[f"{disturb.__name__}: {case}"] = {
-                    "kills": kills,
-                    "rounds": result.history.rounds[-1],
-                    "differs": differences(expected, state(result, folder)),
-                    "files": sorted(path.name for path in (folder / "checkpoints").iterdir()),
-                }
+    with tempfile.TemporaryDirectory() as place:
+        plain = Path(place, "plain")
+        expected = state(train(case, plain, save=False), plain)
+        for disturb in (way for way, cases in WAYS.items() if case in cases):
+            folder = Path(place, disturb.__name__)
+            kills = disturb(case, folder)
+            result = train(case, folder)
+            report[disturb.__name__] = {
+                "kills": kills,
+                "rounds": result.history.rounds[-1],
+                "differs": differences(expected, state(result, folder)),
+                "files": sorted(path.name for path in (folder / "checkpoints").iterdir()),
+            }
     json.dump(report, sys.stdout)
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    main(sys.argv[1])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from graphcollab import methods
@@ -53,3 +57,21 @@ def test_what_cannot_be_named_is_cut_where_it_differs(long):
 def test_what_is_long_after_the_difference_is_cut():
     one, other = shown_apart(["x" + "a" * 500, "y" + "a" * 500])
     assert (one, other) == ("x" + "a" * 119 + "…", "y" + "a" * 119 + "…")
+
+
+def test_threads_that_read_at_the_same_time_get_the_same():
+    texts = [f"{FIT}b=B(c=1))", f"{FIT}b=B(c=2))"]
+    interval, threshold, callback = sys.getswitchinterval(), gc.get_threshold(), lambda *_: sum(range(50))
+    gc.callbacks.append(callback)  # in which other threads may take over while a tree is being built
+    try:
+        gc.freeze()
+        gc.set_threshold(1)
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(4) as pool:
+            shown = [*pool.map(lambda _: shown_apart(texts), range(200))]
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+        gc.callbacks.remove(callback)
+    assert shown == [["b.c=1", "b.c=2"]] * 200

@@ -30,6 +30,7 @@ from graphcollab import mapl
 from graphcollab.engine import AddNoise
 from graphcollab.train.fingerprint import fingerprint
 from graphcollab.train.identity import found_in, layers
+from tests.forked import interpret
 
 
 def settings(module):
@@ -382,14 +383,18 @@ run(meta_l2c(epochs=1), tasks, model, rounds=int(sys.argv[1]), checkpoint=sys.ar
 
 
 def test_the_same_in_every_process(tmp_path):
+    script, saved = tmp_path / "script.py", tmp_path / "saved"
+    script.write_text(SCRIPT)
+    seed = "0" if os.environ.get("PYTHONHASHSEED") == "77" else "77"
+    env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script), "2", str(saved)]
+    begun = lambda: subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)  # noqa: E731
     shown = []
-    for rounds, seed in ((1, "0"), (2, "77")):  # the second goes on where the first was, so it must be the same run
-        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-c", SCRIPT, str(rounds), str(tmp_path)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=ROOT)
+    for start in (lambda: interpret(script, 1, saved), begun):  # the second goes on, so it must be the same run
+        done = start()
         assert done.returncode == 0, done.stderr
         shown.append(done.stdout)
     assert shown[0] == shown[1]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-000001", "round-000002"]
+    assert sorted(path.name for path in saved.iterdir()) == ["round-000001", "round-000002"]
     assert " at 0x" not in shown[0]
     assert len(shown[0].splitlines()) > 10

@@ -7,19 +7,61 @@ import fcntl
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from graphcollab.train.lock import LOCK, hold_folder
+from tests.forked import FORKS
 
 
 def check_free(folder):
     with hold_folder(folder):
         pass
+
+
+# In processes of their own:
+
+
+def hold(folder, told):
+    with hold_folder(folder):
+        told.send(None)
+        time.sleep(60)
+
+
+def hold_and_fork(folder, told):
+    with hold_folder(folder):
+        child = os.fork()
+        if not child:
+            time.sleep(60)
+            os._exit(0)
+        time.sleep(0.3)
+        told.send(child)
+        time.sleep(60)
+
+
+def fork_and_let_the_child_leave(folder, told):
+    try:
+        with hold_folder(folder):
+            child = os.fork()
+            if not child:
+                raise SystemExit
+            assert os.waitpid(child, 0)[1] == 0
+            with hold_folder(folder):
+                pass
+    except RuntimeError as error:
+        told.send(str(error))
+
+
+def started(work, folder):
+    """Start a process, and return it and the end of a pipe at which it is heard."""
+    hears, tells = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=work, args=(folder, tells))
+    process.start()
+    tells.close()
+    return process, hears
 
 
 def test_a_second_run_is_told_who_is_there(tmp_path):
@@ -75,15 +117,12 @@ def test_only_one_is_inside_at_a_time(tmp_path):
 
 
 def test_a_run_that_was_killed_leaves_no_lock(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from graphcollab.train.lock import hold_folder\n"
-        "with hold_folder(Path(sys.argv[1])):\n    print('in', flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"in\n"
-        with pytest.raises(RuntimeError, match=rf"process {process.pid}\)"), hold_folder(tmp_path):
-            pass
-        process.send_signal(signal.SIGKILL)
+    process, told = started(hold, tmp_path)
+    assert told.recv() is None
+    with pytest.raises(RuntimeError, match=rf"process {process.pid}\)"), hold_folder(tmp_path):
+        pass
+    process.kill()
+    process.join()
     with hold_folder(tmp_path):
         assert (tmp_path / LOCK).read_text() == str(os.getpid())
 
@@ -123,38 +162,22 @@ def test_where_nothing_can_be_written(place):
 
 
 def test_a_forked_child_that_outlives_a_killed_run_holds_no_lock(tmp_path):
-    code = (
-        "import os, sys, time; from pathlib import Path; from graphcollab.train.lock import hold_folder\n"
-        "with hold_folder(Path(sys.argv[1])):\n"
-        "    child = os.fork()\n"
-        "    if not child:\n        time.sleep(60)\n        os._exit(0)\n"
-        "    time.sleep(0.3); print(child, flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as process:
-        child = int(process.stdout.readline())
-        try:
-            with pytest.raises(RuntimeError, match=rf"process {process.pid}\)"):
-                check_free(tmp_path)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+    process, told = started(hold_and_fork, tmp_path)
+    child = told.recv()
+    try:
+        with pytest.raises(RuntimeError, match=rf"process {process.pid}\)"):
             check_free(tmp_path)
-            with hold_folder(tmp_path):
-                pass
-        finally:
-            os.kill(child, signal.SIGKILL)
+        process.kill()
+        process.join()
+        check_free(tmp_path)
+        with hold_folder(tmp_path):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_a_forked_child_that_leaves_takes_no_lock_along(tmp_path):
-    code = (
-        "import os, sys; from pathlib import Path; from graphcollab.train.lock import hold_folder\n"
-        "folder = Path(sys.argv[1])\n"
-        "try:\n    with hold_folder(folder):\n"
-        "        child = os.fork()\n"
-        "        if not child:\n            raise SystemExit\n"
-        "        assert os.waitpid(child, 0)[1] == 0\n"
-        "        with hold_folder(folder):\n            pass\n"
-        "except RuntimeError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
-    assert done.stdout.startswith("another run is under way"), done.stderr
+    process, told = started(fork_and_let_the_child_leave, tmp_path)
+    assert told.recv().startswith("another run is under way")
+    process.join()
     assert list(tmp_path.iterdir()) == []

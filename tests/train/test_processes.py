@@ -140,7 +140,7 @@ from graphcollab.train import Callback
 class Slow(Callback):
     def on_round(self, data, history):
         print("round", data.round, flush=True)
-        time.sleep(0.2)
+        time.sleep(0.1)
 
 def tasks(seed):
     x = torch.randn(2, 10, 3, generator=torch.Generator().manual_seed(seed))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import types
 from dataclasses import replace
@@ -15,7 +13,6 @@ import pytest
 import torch
 from torch import nn
 
-import graphcollab
 from graphcollab import Tasks, build_model, ditto, dpsgd, fedavg, load, local, run
 from graphcollab.judge import FineTuned
 from graphcollab.local import Fit
@@ -23,6 +20,7 @@ from graphcollab.method import Method
 from graphcollab.testing import Scene
 from graphcollab.train.bundle import _digest
 from graphcollab.train.save_models import briefly
+from tests.forked import launch
 
 NAMES = ("Cleveland", "Budapest", "Zurich")
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
@@ -53,15 +51,11 @@ INPUTS = torch.tensor([[0.1, -2.0, 3.0, 0.5], [1.0, 1.0, -1.0, 0.0], [-3.0, 0.2,
 
 def told_elsewhere(folder, path="", *trusted):
     """What a fresh process finds, which has neither data nor this file."""
-    package = str(Path(graphcollab.__file__).parents[1])
-    out = subprocess.run(
-        [sys.executable, "-c", FRESH, str(folder), json.dumps(INPUTS.tolist()), str(path), *trusted],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": package, "OMP_NUM_THREADS": "1"},
-    )
-    return json.loads(out.stdout)
+    script = Path(folder).with_name("fresh.py")
+    script.write_text(FRESH)
+    done = launch(1, script, folder, json.dumps(INPUTS.tolist()), path, *trusted)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_another_process_predicts_the_same(tmp_path):

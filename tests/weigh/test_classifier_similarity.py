@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from collections import OrderedDict
 
@@ -25,10 +27,10 @@ THIRDS = torch.full((3,), 1 / 3, dtype=torch.float64)
 CODE = {"lr": 0.1, "rule": "sign", "similarity": "per_class", "normalize": True, "log_degree": False}
 
 
-def scene(heads, sizes=None, edges=None, bias=False):
-    """Return graph and environment of nodes with given classifiers [K, C, d], and all pairs as edges."""
-    heads = torch.as_tensor(heads, dtype=torch.float32)
-    count, classes, width = heads.shape
+@functools.cache
+def begun(shape, sizes=None, edges=None, bias=False):
+    """Return graph and environment of nodes with classifiers of a shape, which are to be replaced."""
+    count, classes, width = shape
     samples = [(torch.ones(n, width), torch.arange(n) % classes) for n in sizes or [4] * count]
     tasks = Tasks.from_samples(samples)
     module = nn.Sequential(OrderedDict(head=nn.Linear(width, classes, bias=bias)))
@@ -36,9 +38,17 @@ def scene(heads, sizes=None, edges=None, bias=False):
     env = Env(Engine(tasks, [module], [spec]), Plane(), 0)
     data = WithSelfLoops()(build_graph(tasks, [module], Complete() if edges is None else edges))
     data.phase_start = 0
+    return data, env
+
+
+def scene(heads, sizes=None, edges=None, bias=False):
+    """Return graph and environment of nodes with given classifiers [K, C, d], and all pairs as edges."""
+    heads = torch.as_tensor(heads, dtype=torch.float32)
+    data, env = begun(heads.shape, sizes and tuple(sizes), edges, bias)
+    data = copy.copy(data)
     flat = heads.flatten(1)
     if bias:
-        flat = torch.cat([flat, torch.zeros(count, classes)], 1)
+        flat = torch.cat([flat, torch.zeros(*heads.shape[:2])], 1)
     data.x = data.x.with_part("head", flat)
     return data, env
 
@@ -239,5 +249,5 @@ def test_how_far_apart_cosines_must_be_for_weight_to_vanish(count, others, apart
         cosine = 1 - apart - margin  # of two clusters of equal heads
         side = math.sqrt(1 - cosine**2)
         heads = [[[1.0, 0.0]]] * (others + 1) + [[[cosine, side]]] * (count - others - 1)
-        matrix, _ = weights(*scene(heads), ClassifierSimilarity(lr=2.0), rounds=400)
+        matrix, _ = weights(*scene(heads), ClassifierSimilarity(lr=8.0), rounds=100)
         assert (float(matrix[0, others + 1 :].max()) == 0) == vanishes

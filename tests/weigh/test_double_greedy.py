@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from graphcollab.weigh.double_greedy import double_greedy
+from tests.pretend import DEVICE, Accelerator
 
 
 def found(theta, c, order, budget, uniform=0.5, safe=False):
@@ -60,3 +61,30 @@ def test_no_set_is_larger_than_the_budget_and_the_safe_one_is_never_worse_than_a
             assert len(found(FOUR, 0.5, order, budget, uniform)[0]) <= budget
             assert found(FOUR, 0.5, order, budget, uniform, safe=True)[1] <= 0.25
     assert found(FOUR, 0.5, (1, 2, 3), 1)[0] == {0}
+
+
+@pytest.mark.parametrize(
+    ("place", "budget", "sets", "waits"),
+    [("cpu", 3, 2 + 2 * 2, 0), ("cpu", 21, 2 + 2 * 20, 0), (DEVICE, 3, 2 + 2 * 5, 2), (DEVICE, 21, 2 + 2 * 20, 4)],
+)
+def test_how_long_it_takes_and_how_often_a_device_is_waited_for(place, budget, sets, waits):
+    """Node 0 has 0, the other 20 have 1, which is what it wants: the first ones are added until its set is full.
+
+    On a device that is asked before the 6th, the 11th and the 16th candidate only; waited for are answers and result.
+    """
+    edges = torch.stack([torch.arange(21), torch.zeros(21, dtype=torch.int64)])
+    theta = (edges[0] > 0).double()
+    asked = []
+    with Accelerator() as device:
+        values = theta.to(place, non_blocking=True)
+
+        def losses(members):
+            asked.append(members)
+            weight = members.to(place, non_blocking=True).double()
+            return (((weight * values).sum() / weight.sum() - 1) ** 2)[None]
+
+        settings = edges, edges[0] > 0, (edges[0] - 1).clamp(min=0), torch.full((21,), 0.5)
+        found = double_greedy(losses, *settings, budget)
+        assert sum(device.waits.values()) == waits
+    assert found.tolist() == [True] * budget + [False] * (21 - budget)
+    assert len(asked) == sets

@@ -32,7 +32,7 @@ PUT_TOGETHER = {
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("weigh", PUT_TOGETHER.values(), ids=PUT_TOGETHER)
 def test_contract(weigh, check):
-    local = Fit(epochs=2, batch_size=4)
+    local = Fit(epochs=1, batch_size=4)
     check(Method("put together", local=local, weigh=weigh, exchange=Exchange(), prepare=WithSelfLoops()))
 
 

@@ -104,6 +104,19 @@ def test_mixture_that_diverges_is_worse(points):
         assert graph(method.play(data, env))[0, 1][0] == pytest.approx(0.5 if fair else 0.4)
 
 
+def test_mixture_that_diverges_is_worse_by_accuracy_too():
+    """Outputs that are no numbers have a largest one all the same, which is right now and then."""
+    method = learn()
+    data, env = Scene.small().begin(method)
+    models = data.x.tensors[0].clone()
+    models[0] = torch.nan
+    data.x = data.x.like([models])
+    sent = env.plane.halo(data.x.part("all"), data.edge_index)
+    ends = torch.zeros(5, dtype=torch.int64), torch.arange(1, 6)
+    scores = method.weigh._tuned_scores(data, env, sent, *ends, torch.full((5,), 0.5, dtype=data.x.dtype), 0)
+    assert scores.tolist() == [-1e300] * 5
+
+
 def test_edges_of_nodes_at_rest_are_not_tried(points):
     method = learn(fair=False)
     data, env = points(TRAIN, VAL).begin(method, X)

@@ -1,0 +1,79 @@
+"""`new_rows`: memory for the models of all nodes, which a round takes over from the round before."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import threading
+import weakref
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["let_go", "new_rows"]
+
+LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
+PAGE = 2**21  # bytes of a large page: sizes are multiples of it
+KEPT = 2  # free blocks of a size: what a round needs beside the models that it has begun with
+TURNS = 64  # so many blocks are taken before free ones of a size that is not asked for are let go
+
+
+class _Free:
+    """Blocks that nobody sees, by size, and when one of that size was last asked for."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, list[mmap.mmap]] = {}
+        self.asked: dict[int, int] = {}
+        self.turn = 0
+        self.taking = threading.RLock()  # the garbage collector may give a block back in the middle of `take`
+
+    def take(self, size: int) -> mmap.mmap:
+        with self.taking:
+            self.turn += 1
+            self.asked[size] = self.turn
+            if free := self.blocks.get(size):
+                return free.pop()
+            for other in [other for other, turn in self.asked.items() if turn < self.turn - TURNS]:
+                del self.asked[other]
+                self.blocks.pop(other, None)
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def give_back(self, block: mmap.mmap) -> None:
+        with self.taking:
+            free = self.blocks.setdefault(len(block), [])
+            if len(block) in self.asked and len(free) < KEPT:
+                free.append(block)
+
+    def let_go(self) -> None:
+        with self.taking:
+            self.blocks.clear()
+            self.asked.clear()
+
+
+_FREE = _Free()
+
+
+def let_go() -> None:
+    """Return to the system what nobody sees, and what still comes back of the same sizes: a run is over."""
+    _FREE.let_go()
+
+
+def new_rows(like: Tensor, *shape: int) -> Tensor:
+    """Return an uninitialised tensor of a number type and on a device as another one's.
+
+    Large ones on the CPU lie in blocks that return here when nobody sees them any more: when the last tensor that is a
+    view of one is gone. New memory would cost more than the arithmetic on it: the system clears every page of it when
+    it is first written to.
+
+    Args:
+        like: The other tensor.
+        shape: The shape.
+    """
+    size = math.prod(shape) * like.element_size()
+    if like.device.type != "cpu" or size < LEAST:
+        return like.new_empty(shape)
+    block = _FREE.take(-(-size // PAGE) * PAGE)
+    raw = np.frombuffer(block, np.uint8, size)
+    weakref.finalize(raw, _FREE.give_back, block).atexit = False
+    return torch.from_numpy(raw).view(like.dtype).view(shape)

@@ -1,0 +1,156 @@
+"""The compiled kernels for models on the CPU: weighted sums of rows, of their differences, and inner products.
+
+They are part of the package where it was built with a C compiler, as its wheels are. Without them PyTorch's own
+products do the same, slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.memory import new_rows
+from graphcollab.threads import share, threads_here
+
+if TYPE_CHECKING:
+    from graphcollab.ops.kernels import Structure
+
+try:
+    _rows: Any = import_module("graphcollab.ops._rows")
+except ImportError:
+    _rows = None
+
+__all__ = ["INSTRUCTIONS", "fits", "inner_products", "weighted_sums"]
+
+INSTRUCTIONS: list[str] = _rows.instructions() if _rows else []
+"""The sets of instructions that this machine has, the best one last; none without compiled kernels."""
+
+KINDS = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
+BLOCK_BYTES = 3 * 2**18  # that rows of a block of columns take, which stay in the cache
+LEAST_COLUMNS = 256
+FEW_NUMBERS = 2**16  # with fewer products it takes longer to share them than to compute them
+PARTS = 16  # of an inner product, whatever the number of threads
+TALL = 4  # receivers of a tile
+DENSE_DENSITY = 0.5  # from which on a row is read for four receivers at a time, whether all of them hear it or not
+
+
+def fits(*rows: Tensor) -> bool:
+    """Tell whether the kernels know what to do with some rows: floats on the CPU."""
+    return bool(INSTRUCTIONS) and all(one.device.type == "cpu" and one.dtype in KINDS for one in rows)
+
+
+def weighted_sums(
+    structure: Structure,
+    weight: Tensor,
+    x: Tensor,
+    base: Tensor | None = None,
+    against: Tensor | None = None,
+    instructions: str | None = None,
+) -> Tensor:
+    """Return y_i = b_i + Σ_j w_ij (x_j − a_i), [D, P], of x [S, P], as b_i − (Σ_j w_ij) a_i + Σ_j w_ij x_j.
+
+    Args:
+        structure: The edges.
+        weight: w in the structure's order, [E].
+        x: What senders send.
+        base: b, [D, P]. Default: 0.
+        against: a, [D, P]. Default: 0.
+        instructions: One of `INSTRUCTIONS`. Default: the last.
+    """
+    x = _side_by_side(x)
+    base, against = (None if one is None else _side_by_side(one) for one in (base, against))
+    w = weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous()
+    total = None if against is None else _totals(structure, w)
+    dense = _tiles(structure, w) if structure.density >= DENSE_DENSITY else None
+    y = new_rows(x, structure.num_receivers, x.shape[1])
+    name, kind = instructions or INSTRUCTIONS[-1], KINDS[x.dtype]
+
+    heard, weights, senders = _at(x), w.data_ptr(), structure.sender.data_ptr()
+
+    def act(part: tuple[int, int, int, int]) -> None:
+        first, count, start, stop = part
+        own = *_at(base, first), *_at(against, first), _at(total, first)[0]
+        edges = structure.ptr.data_ptr() + 8 * first, senders, count  # of 8 bytes each
+        tiles = _at(dense, first // TALL)[0], len(x)
+        _rows.mix(name, kind, *heard, *own, weights, *edges, *tiles, *_at(y, first), start, stop)
+
+    _share(act, structure, x, whole=dense is not None)
+    return y
+
+
+def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str | None = None) -> Tensor:
+    """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, in the structure's order, float64 [E].
+
+    Numbers are multiplied in single precision at least. Columns are cut into the same blocks, and these into the same
+    parts, whatever the number of threads.
+    """
+    a, b = _side_by_side(a), _side_by_side(b)
+    name, kind = instructions or INSTRUCTIONS[-1], KINDS[a.dtype]
+    blocks = list(_columns(a, len(a) + len(b)))
+    total = torch.zeros(min(PARTS, len(blocks)), structure.num_edges, dtype=torch.float64)
+
+    def act(part: int) -> None:
+        for start, stop in blocks[part * len(blocks) // len(total) : (part + 1) * len(blocks) // len(total)]:
+            edges = structure.ptr.data_ptr(), structure.sender.data_ptr(), structure.num_receivers
+            _rows.dot(name, kind, *_at(a), *_at(b), *edges, total[part].data_ptr(), start, stop)
+
+    if structure.num_edges * a.shape[1] < FEW_NUMBERS:
+        for part in range(len(total)):
+            act(part)
+    else:
+        share(act, range(len(total)))
+    return total.sum(0)
+
+
+def _side_by_side(rows: Tensor) -> Tensor:
+    """Return rows whose numbers follow each other in memory; a ValueError says which the kernels do not know."""
+    if not fits(rows):
+        known = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
+        raise ValueError(f"compiled kernels are for {known} on the CPU, got {rows.dtype} on {rows.device}")
+    return rows if rows.stride(1) == 1 or rows.shape[1] < 2 else rows.contiguous()
+
+
+def _at(rows: Tensor | None, first: int = 0) -> tuple[int, int]:
+    """Return where rows lie from one of them on, and how many numbers they are apart."""
+    return (0, 0) if rows is None else (rows.data_ptr() + first * rows.stride(0) * rows.element_size(), rows.stride(0))
+
+
+def _totals(structure: Structure, weight: Tensor) -> Tensor:
+    """Return the sums of receivers' weights, [D, 1]."""
+    return weight.new_zeros(structure.num_receivers, 1).index_add_(0, structure.receiver, weight[:, None])
+
+
+def _tiles(structure: Structure, weight: Tensor) -> Tensor:
+    """Return the weights of all pairs, [⌈D / 4⌉, 4 · S]: four receivers at a time, side by side for every sender."""
+    tiles = -(-structure.num_receivers // TALL)
+    place = structure.receiver * structure.num_senders + structure.sender
+    dense = weight.new_zeros(tiles * TALL * structure.num_senders).index_add_(0, place, weight)
+    return dense.view(tiles, TALL, -1).transpose(1, 2).reshape(tiles, -1)
+
+
+def _columns(x: Tensor, count: int, least: int = LEAST_COLUMNS) -> Iterator[tuple[int, int]]:
+    """Cut columns into blocks of which so many rows stay in the cache; not fewer than so many columns each."""
+    step = max(BLOCK_BYTES // (max(count, 1) * x.element_size()) // LEAST_COLUMNS, -(-least // LEAST_COLUMNS))
+    for start in range(0, x.shape[1], step * LEAST_COLUMNS):
+        yield start, min(start + step * LEAST_COLUMNS, x.shape[1])
+
+
+def _share(act: Any, structure: Structure, x: Tensor, whole: bool) -> None:
+    """Let threads do blocks of columns for all receivers; where there are few blocks, some receivers at a time.
+
+    A kernel that makes the sums of all receivers strip by strip (``whole``) needs blocks only to share them: it gets
+    few, which are large.
+    """
+    count = structure.num_receivers
+    least = -(-x.shape[1] // (4 * threads_here())) if whole else LEAST_COLUMNS
+    blocks = [*_columns(x, len(x), least)]
+    if structure.num_edges * x.shape[1] < FEW_NUMBERS:
+        for block in blocks:
+            act((0, count, *block))
+        return
+    step = count if whole else max(-(-count * min(len(blocks), PARTS) // PARTS // TALL) * TALL, TALL)
+    share(act, [(first, min(step, count - first), *block) for block in blocks for first in range(0, count, step)])

@@ -1,0 +1,57 @@
+"""The order of edges by receiver and keys, whatever way it is found, and blocks of nodes with equal work."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from graphcollab.ops.by_receiver import blocks, by_receiver, first_ones
+
+
+@pytest.mark.parametrize("crowd", [0, 400], ids=["alike", "one has far more than others"])
+def test_order_is_that_of_sorting_tuples(crowd):
+    draw = torch.Generator().manual_seed(crowd)
+    receiver = torch.cat([torch.randint(50, (300,), generator=draw), torch.full((crowd,), 7)])
+    receiver = receiver[torch.randperm(len(receiver), generator=draw)]
+    first = torch.randint(3, receiver.shape, generator=draw).double()
+    first[first == 2] = torch.inf
+    second = torch.randint(4, receiver.shape, generator=draw)
+    second[second == 3] = torch.iinfo(torch.int64).max
+    keys = [*zip(receiver.tolist(), first.tolist(), second.tolist(), range(len(receiver)), strict=True)]
+    assert by_receiver(receiver, first, second).tolist() == [key[-1] for key in sorted(keys)]
+    assert by_receiver(receiver).tolist() == receiver.argsort(stable=True).tolist()
+
+
+@pytest.mark.parametrize("crowd", [0, 400], ids=["alike", "one has far more than others"])
+@pytest.mark.parametrize("count", [1, 4, 1000])
+def test_first_ones_are_those_of_sorting(crowd, count):
+    draw = torch.Generator().manual_seed(crowd)
+    receiver = torch.cat([torch.randint(50, (300,), generator=draw), torch.full((crowd,), 7)])
+    key = torch.rand(receiver.shape, generator=draw)
+    places, keys = receiver.tolist(), key.tolist()
+    expected, seen = [], Counter()
+    for e in sorted(range(len(places)), key=lambda e: (places[e], keys[e])):
+        seen[places[e]] += 1
+        expected += [e] if seen[places[e]] <= count else []
+    found = first_ones(receiver, key, count).tolist()
+    assert sorted(found) == sorted(expected)
+    assert receiver[found].tolist() == receiver[expected].tolist()
+
+
+def test_what_is_no_number_comes_last():
+    receiver, key = torch.tensor([0, 0, 1, 0]), torch.tensor([torch.nan, torch.inf, 2.0, 1.0])
+    assert by_receiver(receiver, key, key).tolist() == [3, 1, 0, 2]
+
+
+def test_without_edges_there_is_no_order():
+    nothing = torch.empty(0, dtype=torch.int64)
+    assert by_receiver(nothing, nothing).tolist() == []
+    assert first_ones(nothing, nothing, 3).tolist() == []
+
+
+def test_blocks_by_hand():
+    assert blocks(torch.tensor([2, 0, 3, 4, 4, 0, 1]), most=5) == [0, 3, 4, 7]
+    assert blocks(torch.tensor([9, 9]), most=5) == [0, 1, 2]
+    assert blocks(torch.tensor([1, 1]), most=5) == [0, 2]

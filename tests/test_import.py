@@ -1,0 +1,32 @@
+"""What the package does when it is imported in a new process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+HEAVY = ("torchvision", "sklearn", "matplotlib")
+SCRIPT = f"""
+import sys
+import graphcollab.datasets, graphcollab.models
+print(*(name for name in {HEAVY} if name in sys.modules))
+import torch
+from graphcollab.tasks import Tasks
+tasks = Tasks.from_samples([(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * 3)
+for method in (graphcollab.meta_l2c, graphcollab.fedavg, graphcollab.dpsgd):
+    graphcollab.run(method(), tasks, torch.nn.Linear(3, 2), rounds=1)
+graphcollab.Mix()(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.ones(1))
+"""
+
+
+def test_no_heavy_library_is_imported_and_nothing_is_left_in_the_temporary_folder(tmp_path):
+    """Neither when the package is imported, nor when runs are played and a layer is made."""
+    places = {name: str(tmp_path) for name in ("TMPDIR", "TEMP", "TMP")}
+    # PyTorch Geometric's own deprecation warning is the one exception, as in pyproject.toml
+    quiet = ["-W", "error", "-W", "ignore:`torch.jit.script` is deprecated:DeprecationWarning"]
+    command = [sys.executable, *quiet, "-c", SCRIPT]
+    done = subprocess.run(command, env={**os.environ, **places}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+    assert list(tmp_path.iterdir()) == []

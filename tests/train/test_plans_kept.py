@@ -1,0 +1,62 @@
+"""A resumed run computes as it began: in the memory format and the precision of its plan, also of an older one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from graphcollab import Tasks, fedavg, run
+from graphcollab.models import fedavg_cnn
+from graphcollab.testing import differences
+from graphcollab.train import checkpoint
+
+
+def play(folder, rounds, **settings):
+    draw = torch.Generator().manual_seed(0)
+    samples = [
+        (torch.randn(8, 1, 16, 16, generator=draw), torch.randint(3, (8,), generator=draw).float().long())
+        for _ in range(2)
+    ]
+    method = fedavg(epochs=1, batch_size=4)
+    model = lambda: fedavg_cnn((1, 16, 16), 3)  # noqa: E731
+    where = {} if folder is None else {"checkpoint": folder, "checkpoint_every": 1}
+    return run(method, Tasks.from_samples(samples), model, rounds=rounds, **where, **settings)
+
+
+def rewrite(folder, **fields):
+    """Let plans in checkpoints have other fields; None takes a field out."""
+    for path in folder.glob("*/manifest.json"):
+        content = json.loads(path.read_bytes().partition(b"\n")[2])
+        (plan,) = content["about"]["plans"]
+        plan |= fields
+        content["about"]["plans"] = [{name: value for name, value in plan.items() if value is not None}]
+        text = json.dumps(content).encode()
+        path.write_bytes(checkpoint._head(text) + text)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_resumed_runs_repeat_the_plan(tmp_path, autocast):
+    play(tmp_path, 1, autocast=autocast)
+    resumed, whole = play(tmp_path, 2, autocast=autocast), play(None, 2, autocast=autocast)
+    assert resumed.env.engine.plans == whole.env.engine.plans
+    (plan,) = resumed.env.engine.plans
+    assert (plan.memory_format, plan.precision) == ("channels_last", "bfloat16" if autocast else "full")
+    assert differences(resumed.data, whole.data) == []
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_plans_from_before_are_taken_as_they_were_meant(tmp_path, autocast):
+    play(tmp_path, 1, autocast=autocast)
+    rewrite(tmp_path, memory_format=None, precision=None)
+    for rounds in (2, 3):  # and what is saved then says it all
+        (plan,) = play(tmp_path, rounds, autocast=autocast).env.engine.plans
+        assert (plan.memory_format, plan.precision) == ("contiguous", "bfloat16" if autocast else "full")
+
+
+def test_plans_of_a_later_version_are_refused(tmp_path):
+    play(tmp_path, 1)
+    rewrite(tmp_path, memory_format="tiled")
+    with pytest.raises(ValueError, match="memory_format must be 'contiguous' or 'channels_last', got 'tiled'"):
+        play(tmp_path, 2)
