@@ -53,6 +53,8 @@ def command(start: str) -> list[str]:
     return found
 
 
-def script(name: str) -> str:
-    """The page's ``site.py``, of a site of another name."""
-    return block("text", "graphcollab.site(").replace('"Hungary"', repr(name))
+def script(name: str, rounds: int) -> str:
+    """The page's ``site.py``, of a site of another name and with another number of rounds."""
+    told = block("text", "graphcollab.site(")
+    assert told.count("rounds=20,") == 1
+    return told.replace('"Hungary"', repr(name)).replace("rounds=20,", f"rounds={rounds},")

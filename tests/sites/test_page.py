@@ -22,6 +22,7 @@ from tests.sites.participant import Participant
 
 SITES = ("Cleveland", "Hungary")
 LATER = "LongBeach"
+ROUNDS = 100  # as many as leave time to abort a job between its first checkpoint and its end
 
 needs_flare = pytest.mark.skipif(
     importlib.util.find_spec("nvflare") is None, reason="needs NVIDIA FLARE: pip install 'graphcollab[nvflare]'"
@@ -90,7 +91,7 @@ def numbers(said: str) -> list[str]:
 @pytest.mark.timeout(600)
 def test_a_run_as_the_page_tells(tmp_path):
     patients = write_files(tmp_path)
-    files = {name: {"patients.csv": patients[name], "site.py": page.script(name)} for name in SITES}
+    files = {name: {"patients.csv": patients[name], "site.py": page.script(name, ROUNDS)} for name in SITES}
     with deployment(SITES, files=files, environment={"GRAPHCOLLAB_SITE": "{private}/site.py"}) as deployed:
         hungary = deployed.sites["Hungary"]
         told = {name: page.command(f"nvflare {name}") for name in ("system status", "job submit", "job list")}
@@ -113,7 +114,7 @@ def test_a_run_as_the_page_tells(tmp_path):
         [second] = numbers(type_(deployed, told["job submit"]))
         said = type_(deployed, [second if word == "JOB_ID" else word for word in told["job wait"]])
         assert "FINISHED:COMPLETED" in said
-        assert json.loads((hungary.private / "history.json").read_text())["rounds"] == [*range(1, 101)]
+        assert json.loads((hungary.private / "history.json").read_text())["rounds"] == [*range(1, ROUNDS + 1)]
         assert (hungary.private / "models" / "manifest.json").exists()
 
         project = page.project(SERVER, deployed.port, [*SITES, LATER])
