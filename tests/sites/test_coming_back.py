@@ -153,7 +153,9 @@ def test_a_site_that_cannot_learn_what_it_has_missed_is_named(tmp_path):
     stopped(method, tmp_path)
     for one in resumed(method, tmp_path).values():
         assert isinstance(one, ValueError)
-        assert str(one).startswith(f"va has played {LOST} rounds, as its checkpoints say, and cannot go on where others are")
+        assert str(one).startswith(
+            f"va has played {LOST} rounds, as its checkpoints say, and cannot go on where others are"
+        )
         assert "let all sites start afresh" in str(one)
 
 
