@@ -191,7 +191,7 @@ def _play_with_absent(method: AnyMethod, attend: Attendance, keeps: bool = False
         states.append(play.after(rounds))
         models.append(play.judged(rounds))
         there, _ = attend.at_work(states[-2], play.env)
-        for name, old, new in (("x", *(data.x for data in states[-2:])), ("models", *models[-2:])):
+        for name, old, new in (("x", states[-2].x, states[-1].x), ("models", models[-2], models[-1])):
             require(bool(torch.isfinite(rows(new)).all()), f"{name} is not finite where nodes are absent")
             if keeps:
                 same = torch.equal(rows(old)[~there], rows(new)[~there])
