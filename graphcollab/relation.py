@@ -35,7 +35,11 @@ class Relation:
 
     def select(self, which: Tensor | slice) -> Relation:
         """Return the relation with some of its edges, by a mask [E'], by position, or those that follow each other."""
-        return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
+        if isinstance(which, slice):
+            return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
+        place = which.nonzero().flatten() if which.dtype == torch.bool else which
+        edges = torch.stack([end.index_select(0, place) for end in self.edge_index])
+        return replace(self, edge_index=edges, values=self.values.index_select(0, place))
 
     def in_order(self) -> Relation:
         """Return the relation with its edges sorted by receiver, and those of a receiver by sender."""

@@ -62,7 +62,9 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     package = ROOT / "graphcollab"
     files = [*package.rglob("*.py"), package / "py.typed", package / "datasets" / "heart_disease.csv"]
     there = {str(path.relative_to(ROOT)) for path in files}
-    kernels = {f"graphcollab/{name}.abi3.so" for name in ("models/_pool", "ops/_rows") if shutil.which("cc")}
+    kernels = {
+        f"graphcollab/{name}.abi3.so" for name in ("engine/_chain", "models/_pool", "ops/_rows") if shutil.which("cc")
+    }
     assert {name for name in names if ".dist-info/" not in name} == there | kernels
     assert wheel.name.split("-")[2:4] == ["cp311", "abi3"]  # one wheel for all versions of Python
     assert any(name.endswith("LICENSE") for name in names)

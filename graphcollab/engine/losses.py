@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.settings import NonNegative, look_up
 
-__all__ = ["Loss", "Proximal", "as_objective"]
+__all__ = ["Loss", "Proximal", "as_objective", "cross_entropy"]
 
 
 @dataclass(frozen=True, repr=False)

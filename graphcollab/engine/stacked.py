@@ -8,18 +8,16 @@ laid out against the grain. The form here is one ``baddbmm``. It is put in place
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["make_chain", "stacked_linear", "stacked_ops"]
-
-Step: TypeAlias = Callable[[Mapping[str, Tensor], Tensor], Tensor]
-"""Takes parameters by name, [r, ...] each, and values [r, m, ...] to values [r, m, ...]."""
+__all__ = ["Chain", "elementwise", "flatten", "linear", "make_chain", "stacked_linear", "stacked_ops"]
 
 # Layers that treat every number alike and have no state: the same for one node and for many.
 ELEMENTWISE = (
@@ -103,7 +101,28 @@ class stacked_ops(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def make_chain(module: nn.Module) -> Step | None:
+@dataclass(frozen=True)
+class Chain:
+    """A chain of layers for many rows: takes parameters by name, [r, ...] each, and values [r, m, ...].
+
+    Args:
+        steps: What is done to the values, one after the other: `linear`, `flatten` or `elementwise` with their first
+            arguments, which can be pickled.
+        writes: Whether they would write to their input.
+    """
+
+    steps: tuple[partial[Tensor], ...]
+    writes: bool
+
+    def __call__(self, params: Mapping[str, Tensor], values: Tensor) -> Tensor:
+        """Return what the last layer returns, [r, m, ...]."""
+        values = values.clone() if self.writes else values
+        for step in self.steps:
+            values = step(params, values)
+        return values
+
+
+def make_chain(module: nn.Module) -> Chain | None:
     """Return the stacked form of a module that is a chain of layers, or None where vmap is needed.
 
     vmap's own work per step exceeds a small layer's. A chain is an ``nn.Sequential`` (nested ones too, and subclasses
@@ -119,28 +138,21 @@ def make_chain(module: nn.Module) -> Step | None:
     steps = _steps(module, "", {name for name, _ in module.named_parameters()})
     if steps is None:
         return None
-    return partial(_chain, steps, _writes(module))
+    return Chain(tuple(steps), _writes(module))
 
 
-# Steps are functions of this file with some arguments given, so that what holds them can be pickled.
-
-
-def _chain(steps: Sequence[Step], writes: bool, params: Mapping[str, Tensor], values: Tensor) -> Tensor:
-    values = values.clone() if writes else values
-    for step in steps:
-        values = step(params, values)
-    return values
-
-
-def _linear(weight: str, bias: str | None, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+def linear(weight: str, bias: str | None, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Apply a linear layer by the names of its weight and bias."""
     return stacked_linear(x, params[weight], None if bias is None else params[bias])
 
 
-def _flatten(params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+def flatten(params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Flatten samples."""
     return x.flatten(2)
 
 
-def _elementwise(layer: nn.Module, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+def elementwise(layer: nn.Module, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """Apply a layer that treats every number alike."""
     out: Tensor = layer(x)
     return out
 
@@ -155,7 +167,7 @@ def _writes(module: nn.Module) -> bool:
     return False
 
 
-def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[Step] | None:
+def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[partial[Tensor]] | None:
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
         return None
     if "forward" in vars(module) or any(p._backward_hooks for p in module.parameters(recurse=False)):
@@ -163,15 +175,15 @@ def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[Step] | None
     if type(module) is nn.Linear:
         weight, bias = f"{prefix}weight", None if module.bias is None else f"{prefix}bias"
         return (
-            [partial(_linear, weight, bias)] if {weight, bias or weight} <= names else None
+            [partial(linear, weight, bias)] if {weight, bias or weight} <= names else None
         )  # else shared under another name
     if type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
-        return [_flatten]
+        return [partial(flatten)]
     if type(module) in ELEMENTWISE:
-        return [partial(_elementwise, module)]
+        return [partial(elementwise, module)]
     if not isinstance(module, nn.Sequential) or type(module).forward is not nn.Sequential.forward:
         return None
-    steps: list[Step] = []
+    steps: list[partial[Tensor]] = []
     for name, child in module._modules.items():
         inner = None if child is None else _steps(child, f"{prefix}{name}.", names)
         if inner is None:

@@ -11,6 +11,7 @@ from torch.func import functional_call, vmap
 
 from graphcollab.device import beside
 from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
+from graphcollab.engine.dense_steps import dense_layers, take_dense_steps
 from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
@@ -38,6 +39,7 @@ class VmapBackend(Backend):
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)
         self.chain = make_chain(module)
+        self.layers = None if self.draws.twice else dense_layers(self.chain, spec)
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
         self._run = torch.compile(self._forward) if self.draws.twice else self._forward
@@ -79,6 +81,10 @@ class VmapBackend(Backend):
         state: Mapping[str, Tensor],
         step: Tensor,
     ) -> tuple[dict[str, Tensor], Tensor]:
+        if self.layers is not None and not self.autocast:
+            found = take_dense_steps(self.layers, new, feed, optimizer, objective)
+            if found is not None:
+                return {}, found
         count = self.spec.num_named_parameters
         # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
         # buffers that change in the forward pass must not count as changes of the parameters beside them.

@@ -54,82 +54,8 @@ static inline uint16_t narrow(float number) {
   return number != number ? 0x7fc0 : (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-#define SET(name) plain_##name
-#define VEC 16
-#include "_rows_set.h"
-#undef SET
-#undef VEC
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#define X86 1
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#endif
-#define SET(name) avx2_##name
-#define VEC 32
-#include "_rows_set.h"
-#undef SET
-#undef VEC
-#if defined(__clang__)
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,fma"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,fma,prefer-vector-width=512")
-#endif
-#define SET(name) avx512_##name
-#define VEC 64
-#include "_rows_set.h"
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-
-static const struct {
-  const char *name;
-  const Kernels *kernels;
-} sets[] = {
-    {"plain", plain_kernels},
-#ifdef X86
-    {"avx2", avx2_kernels},
-    {"avx512", avx512_kernels},
-#endif
-};
-
-static int known(int set) {
-#ifdef X86
-  __builtin_cpu_init();
-  if (set == 1) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (set == 2) return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-#endif
-  return set == 0;
-}
-
-static PyObject *instructions(PyObject *self, PyObject *none) {
-  PyObject *names = PyList_New(0);
-  for (int set = 0; names && set < (int)(sizeof(sets) / sizeof(*sets)); set++) {
-    if (!known(set)) continue;
-    PyObject *name = PyUnicode_FromString(sets[set].name);
-    if (!name || PyList_Append(names, name)) Py_CLEAR(names);
-    Py_XDECREF(name);
-  }
-  return names;
-}
-
-static const Kernels *find(const char *name, int kind) {
-  for (int set = 0; set < (int)(sizeof(sets) / sizeof(*sets)); set++)
-    if (!strcmp(sets[set].name, name) && known(set) && kind >= 0 && kind < 3) return sets[set].kernels + kind;
-  PyErr_SetString(PyExc_ValueError, "unknown instructions, or kind of numbers");
-  return NULL;
-}
-
-#define AT(type, address) ((type *)(intptr_t)(address))
+#define KERNELS "_rows_set.h"
+#include "_sets.h"
 
 static PyObject *mix(PyObject *self, PyObject *args) {
   const char *set;
@@ -138,7 +64,7 @@ static PyObject *mix(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "siLLLLLLLLLLLLLLLLL", &set, &kind, &x, &xs, &b, &bs, &a, &as, &t, &w, &ptr, &sender,
                         &count, &dense, &senders, &y, &ys, &from, &to))
     return NULL;
-  const Kernels *kernels = find(set, kind);
+  const Kernels *kernels = find(set, kind, 3);
   if (!kernels) return NULL;
   const Sums sums = {.x = AT(void, x), .xs = xs, .b = AT(void, b), .bs = bs, .a = AT(void, a), .as = as,
                      .t = AT(void, t), .w = AT(void, w), .ptr = AT(int64_t, ptr), .sender = AT(int64_t, sender),
@@ -156,7 +82,7 @@ static PyObject *dot(PyObject *self, PyObject *args) {
   long long a, as, b, bs, ptr, sender, count, out, from, to;
   if (!PyArg_ParseTuple(args, "siLLLLLLLLLL", &set, &kind, &a, &as, &b, &bs, &ptr, &sender, &count, &out, &from, &to))
     return NULL;
-  const Kernels *kernels = find(set, kind);
+  const Kernels *kernels = find(set, kind, 3);
   if (!kernels) return NULL;
   Py_BEGIN_ALLOW_THREADS;
   kernels->dot(AT(void, a), as, AT(void, b), bs, AT(int64_t, ptr), AT(int64_t, sender), count, AT(double, out), from,

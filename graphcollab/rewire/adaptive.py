@@ -150,8 +150,8 @@ def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tens
         width = (high - low)[receiver]
         similarity = torch.where(width > 0, (similarity - low[receiver]) / width.where(width > 0, 1.0), 0.0)
         low, high = zero, (high > low).to(zero.dtype)
-    weight = torch.exp(tau * (similarity - high[receiver]))
+    weight = torch.exp(tau * (similarity - high.index_select(0, receiver)))
     total = scatter(weight, receiver, dim_size=many)
     known = total > 0
     none = torch.where(known, torch.exp((tau * (0 - high)).clamp(max=700)) / total.where(known, 1.0), 0.0)
-    return weight / total[receiver], none
+    return weight / total.index_select(0, receiver), none

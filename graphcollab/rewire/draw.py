@@ -83,8 +83,8 @@ class Candidates:
     def place(self, receiver: Tensor, sender: Tensor) -> Tensor:
         """Return the place of senders in their receivers' lists, [M]; -1 where they are not in them."""
         if self.everybody:
-            return self.rank[sender]
-        wanted = self.owner[receiver] * len(self.rank) + self.rank[sender]
+            return self.rank.index_select(0, sender)
+        wanted = self.owner.index_select(0, receiver) * len(self.rank) + self.rank.index_select(0, sender)
         found = torch.searchsorted(self.key, wanted)
         there = torch.cat([self.key, self.key.new_full((1,), -1)])[found] == wanted
         return torch.where(there, found - self.begin[receiver], -1)
@@ -132,15 +132,17 @@ def draw_peers(
         known, rate = known[:, order], rate[order]
     receiver = receiver.sort().values
     work = torch.bincount(known[1], minlength=many).index_add_(0, receiver, torch.full_like(receiver, count))
-    cuts = torch.tensor(blocks(work))
+    cuts = blocks(work)
+    places = torch.tensor(cuts)
     edges, shares = [], []
-    for k, d in zip(
-        pairwise(torch.searchsorted(known[1].contiguous(), cuts).tolist()),
-        pairwise(torch.searchsorted(receiver, cuts).tolist()),
+    for nodes, k, d in zip(
+        pairwise(cuts),
+        pairwise(torch.searchsorted(known[1].contiguous(), places).tolist()),
+        pairwise(torch.searchsorted(receiver, places).tolist()),
         strict=True,
     ):
         edge_index, share = _race(
-            candidates, receiver[slice(*d)], count, keys, known[:, slice(*k)], rate[slice(*k)], rest
+            candidates, slice(*nodes), receiver[slice(*d)], count, keys, known[:, slice(*k)], rate[slice(*k)], rest
         )
         edges.append(edge_index)
         shares.append(share)
@@ -149,6 +151,7 @@ def draw_peers(
 
 def _race(
     candidates: Candidates,
+    nodes: slice,
     receiver: Tensor,
     count: int,
     keys: tuple[int, ...],
@@ -156,33 +159,34 @@ def _race(
     rate: Tensor,
     rest: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Draw peers as `draw_peers` does, for a block of the receivers."""
-    many, rank = len(candidates.rank), candidates.rank
-    draws = torch.zeros(many, dtype=torch.bool).index_fill_(0, receiver, True)
+    """Draw peers as `draw_peers` does, for those receivers that are among consecutive nodes."""
+    rank, first, many = candidates.rank, nodes.start, nodes.stop - nodes.start
+    draws = torch.zeros(many, dtype=torch.bool).index_fill_(0, receiver - first, True)
     sender, listener = known
     place = candidates.place(listener, sender)
-    fits = (place >= 0) & (sender != listener) & draws[listener]
-    sender, listener, place, rate = sender[fits], listener[fits], place[fits], rate[fits]
+    fits = ((place >= 0) & (sender != listener) & draws.index_select(0, listener - first)).nonzero().flatten()
+    sender, listener, place, rate = (values.index_select(0, fits) for values in (sender, listener, place, rate))
     own = candidates.place(receiver, receiver)
-    taken = torch.stack([torch.cat([listener, receiver[own >= 0]]), torch.cat([place, own[own >= 0]])])
+    taken = torch.stack([torch.cat([listener, receiver[own >= 0]]) - first, torch.cat([place, own[own >= 0]])])
     excluded = torch.bincount(taken[0], minlength=many)
-    free = candidates.length - excluded  # [K]: candidates without a rate of their own
+    free = candidates.length[nodes] - excluded  # [many]: candidates without a rate of their own
     who_draws, draws_made = rank[receiver, None], torch.arange(count)
     place_draw, time_draw = (keyed_uniform(s, *keys, who_draws, draws_made) for s in (_PLACE_STREAM, _TIME_STREAM))
-    first = _distinct(free[receiver], place_draw)  # [R, count] numbers below free, or -1
-    total = torch.zeros(many, dtype=torch.float64).index_add_(0, listener, rate) + free * rest
-    late = _arrivals(free[receiver], rest[receiver], time_draw)  # [R, count]
+    number = _distinct(free[receiver - first], place_draw)  # [R, count] numbers below free, or -1
+    total = torch.zeros(many, dtype=torch.float64).index_add_(0, listener - first, rate) + free * rest[nodes]
+    late = _arrivals(free[receiver - first], rest[receiver], time_draw)  # [R, count]
     arrives = torch.isfinite(late)
     who = receiver[:, None].expand(-1, count)[arrives]
-    at = _skip(first[arrives], who, taken, excluded, many)
-    wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, rank[listener], rank[sender])) / rate
+    at = _skip(number[arrives], who - first, taken, excluded, len(rank))
+    who_hears, who_speaks = rank.index_select(0, listener), rank.index_select(0, sender)
+    wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, who_hears, who_speaks)) / rate
     early = first_ones(listener, wait, count)
     senders = torch.cat([sender[early], candidates.node(who, at)])
     listeners = torch.cat([listener[early], who])
     rates, times = torch.cat([rate[early], rest[who]]), torch.cat([wait[early], late[arrives]])
     order = by_receiver(listeners, times)
-    order = order[(turns(listeners[order], many) < count) & torch.isfinite(times[order])]
-    share = rates[order] / total[listeners[order]]
+    order = order[(turns(listeners[order] - first, many) < count) & torch.isfinite(times[order])]
+    share = rates[order] / total[listeners[order] - first]
     return torch.stack([senders[order], listeners[order]]), share
 
 
@@ -211,13 +215,13 @@ def _arrivals(free: Tensor, rest: Tensor, uniform: Tensor) -> Tensor:
     return (-torch.log1p(-uniform) / left).nan_to_num(nan=torch.inf, posinf=torch.inf).cumsum(1)
 
 
-def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, many: int) -> Tensor:
-    """Return the place of the number-th candidate of a receiver that is not among those taken.
+def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, longest: int) -> Tensor:
+    """Return the place of the number-th candidate of a receiver that is not among those taken, in a list below longest.
 
     With the taken places p_0 < p_1 < … of a receiver, the candidate number r has the place r + #{m: p_m − m ≤ r}.
     """
-    key = (taken[0] * many + taken[1]).sort().values
-    listener, place = key // many, key % many
-    before = place - turns(listener, many)
-    ahead = torch.searchsorted(listener * (many + 1) + before, receiver * (many + 1) + number, right=True)
+    key = (taken[0] * longest + taken[1]).sort().values
+    listener, place = key // longest, key % longest
+    before = place - turns(listener, len(excluded))
+    ahead = torch.searchsorted(listener * (longest + 1) + before, receiver * (longest + 1) + number, right=True)
     return number + ahead - (excluded.cumsum(0) - excluded)[receiver]

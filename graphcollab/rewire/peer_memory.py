@@ -74,7 +74,7 @@ def update_memory(
 
 def _keys(relation: Relation, rank: Tensor) -> Tensor:
     """Return a number for every entry, [M], ascending by receiver and, of one receiver, by rank of the sender."""
-    return relation.edge_index[1] * relation.size[0] + rank[relation.edge_index[0]]
+    return relation.edge_index[1] * relation.size[0] + rank.index_select(0, relation.edge_index[0])
 
 
 def _in_order(relation: Relation, rank: Tensor) -> Relation:
@@ -88,17 +88,20 @@ def _with(known: Relation, news: Relation, rank: Tensor) -> Relation:
     key, new = _keys(known, rank), _keys(news, rank)
     place = torch.searchsorted(key, new)
     here = torch.cat([key, key.new_full((1,), -1)])[place] == new
-    values = known.values.clone()
     over = here.nonzero().flatten()
-    over = over[(values[place[over], 1] == 0) | (news.values[over, 1] > 0)]
-    values[place[over]] = news.values[over]
+    before = known.values[:, 1].index_select(0, place.index_select(0, over))
+    over = over[(before == 0) | (news.values[:, 1].index_select(0, over) > 0)]
+    taken = place.index_select(0, over)
     more = (~here).nonzero().flatten()
-    place = place[more] + torch.arange(len(more))  # where these stand in the result
-    old = torch.ones(len(key) + len(more), dtype=torch.bool).index_fill_(0, place, False)
-    order = torch.empty(len(old), dtype=torch.int64).index_copy_(0, place, len(key) + torch.arange(len(more)))
-    order[old] = torch.arange(len(key))
-    edges = torch.cat([known.edge_index, news.edge_index[:, more]], 1)
-    return Relation(edges[:, order], torch.cat([values, news.values[more]])[order], known.size)
+    place = place.index_select(0, more) + torch.arange(len(more))  # where these stand in the result
+    old = torch.ones(len(key) + len(more), dtype=torch.bool).index_fill_(0, place, False).nonzero().flatten()
+    values = known.values.new_empty(len(key) + len(more), known.values.shape[1])
+    values.index_copy_(0, old, known.values.index_copy(0, taken, news.values.index_select(0, over)))
+    values.index_copy_(0, place, news.values.index_select(0, more))
+    edges = known.edge_index.new_empty(2, len(values))
+    for all_, was, new in zip(edges, known.edge_index, news.edge_index, strict=True):
+        all_.index_copy_(0, old, was).index_copy_(0, place, new.index_select(0, more))
+    return Relation(edges, values, known.size)
 
 
 def _kept(memory: Relation, limit: int | None) -> Tensor:
@@ -112,13 +115,18 @@ def _kept(memory: Relation, limit: int | None) -> Tensor:
 
 def _first_entries(memory: Relation, candidates: Tensor, count: int | None, *keys: Tensor) -> Tensor:
     """Tell which of some entries, a mask [M], are among so many first ones of their receiver, by keys [M]."""
-    if count is None:
+    if count is None or not len(candidates):
         return candidates
-    receiver = memory.edge_index[1]
-    crowded = torch.bincount(receiver[candidates], minlength=memory.size[1]) > count
-    some = (candidates & crowded[receiver]).nonzero().flatten()
-    order = some[by_receiver(receiver[some], *(key[some] for key in keys))]
-    late = order[turns(receiver[order], memory.size[1]) >= count]
+    first, last = memory.edge_index[1].aminmax()
+    receiver, many = memory.edge_index[1] - first, int(last - first) + 1  # of a block there are few
+    some = candidates.nonzero().flatten()
+    whose = receiver.index_select(0, some)
+    crowded = torch.bincount(whose, minlength=many) > count
+    some = some[crowded.index_select(0, whose)]
+    whose, *own = (values.index_select(0, some) for values in (receiver, *keys))
+    order = by_receiver(whose, *own)
+    late = turns(whose.index_select(0, order), many) >= count
+    late = some.index_select(0, order[late])
     return candidates.index_fill(0, late, False)
 
 
@@ -135,21 +143,25 @@ def _heard(told: Relation, begin: Tensor, met: Relation, rank: Tensor, first: in
     """
     many = told.size[0]
     (sender, receiver), trust = met.edge_index, met.values[:, 0]
-    edge = torch.repeat_interleave(torch.arange(len(sender)), begin[sender + 1] - begin[sender])  # [T'] who told
-    item = begin[sender[edge]] + turns(edge, len(sender))
-    third, listener = told.edge_index[0, item], receiver[edge]
+    begins, ends = begin.index_select(0, sender), begin.index_select(0, sender + 1)
+    edge = torch.repeat_interleave(torch.arange(len(sender)), ends - begins)  # [T'] who told
+    item = begins.index_select(0, edge) + turns(edge, len(sender))
+    third, listener = told.edge_index[0].index_select(0, item), receiver.index_select(0, edge)
     # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
     turn = rank[sender].argsort(stable=True)
     turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
     place = torch.empty_like(turn)
     place[turn] = torch.arange(len(turn))
-    order = _first_of((listener - first) * many + rank[third], place[edge], len(sender), many)
-    order = order[third[order] != listener[order]]
-    similarity = told.values[item[order], 0]
+    pair = (listener - first) * many + rank.index_select(0, third)
+    order = _first_of(pair, place.index_select(0, edge), len(sender), many)
+    third, listener = third.index_select(0, order), listener.index_select(0, order)
+    others = (third != listener).nonzero().flatten()
+    order = order.index_select(0, others)
+    edges = torch.stack([third.index_select(0, others), listener.index_select(0, others)])
+    similarity = told.values[:, 0].index_select(0, item.index_select(0, order))
     if two_step == "bounded":
-        similarity = torch.minimum(similarity, trust[edge[order]])
-    values = torch.stack([similarity, torch.zeros_like(similarity)], 1)
-    return Relation(torch.stack([third[order], listener[order]]), values, told.size)
+        similarity = torch.minimum(similarity, trust.index_select(0, edge.index_select(0, order)))
+    return Relation(edges, torch.stack([similarity, torch.zeros_like(similarity)], 1), told.size)
 
 
 def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
@@ -160,7 +172,8 @@ def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
     if len(pair) < many * many // 4:
         order = (pair * turns + turn).argsort()
         first = torch.ones_like(pair, dtype=torch.bool)
-        first[1:] = pair[order[1:]] != pair[order[:-1]]
+        ordered = pair.index_select(0, order)
+        first[1:] = ordered[1:] != ordered[:-1]
         return order[first]
     # There are about as many entries as pairs: a table of all pairs is no larger, and much faster than sorting.
     none = torch.iinfo(torch.int64).max

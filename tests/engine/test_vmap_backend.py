@@ -71,5 +71,5 @@ def test_rows_that_are_done_leave_the_stack(make_engine):
         return original(judge, params, *rest)
 
     engine.backends[0]._loss = watch
-    engine.fit(Rows.own(models), LocalSteps(batch_size=3, optimizer=SGD()), seed=0, round_=0)
+    engine.fit(Rows.own(models), LocalSteps(batch_size=3, optimizer=SGD(momentum=0.5)), seed=0, round_=0)
     assert seen == [3, 1, 1, 1]

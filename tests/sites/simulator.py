@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
+import os
+import runpy
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 
 from graphcollab.sites.deploying import CLASSES
 from tests.forked import interpret
@@ -16,7 +23,7 @@ from tests.forked import interpret
 def simulate(
     job: Path, sites: Sequence[str], workspace: Path, env: dict[str, str], allowed: Sequence[str] = ()
 ) -> subprocess.CompletedProcess:
-    """Play a job to its end (15 s without training).
+    """Play a job to its end (10 s without training).
 
     Args:
         job: the job's folder.
@@ -32,11 +39,76 @@ def simulate(
     return interpret(Path(__file__), job, workspace, ",".join(sites), env=env)
 
 
+class Nursery:
+    """Forks processes that run a module from one that has loaded it, and has no threads yet."""
+
+    def __init__(self) -> None:
+        self._asks, asked = multiprocessing.Pipe()
+        if os.fork() == 0:
+            self._asks.close()
+            self._serve(asked)
+        asked.close()
+
+    def start(self, command: Sequence[str], env: Mapping[str, str], **_: object) -> Started:
+        """Start ``python -m module arguments``, in place of `subprocess.Popen`."""
+        self._asks.send((command[2:], dict(env)))
+        return Started(self._asks.recv())
+
+    def _serve(self, asked: Connection) -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who ends is gone
+        with contextlib.suppress(EOFError):
+            while True:
+                (module, *arguments), env = asked.recv()
+                if (number := os.fork()) == 0:
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    asked.close()
+                    os.setsid()
+                    os.environ.clear()
+                    os.environ.update(env)
+                    sys.argv = [module, *arguments]
+                    runpy.run_module(module, run_name="__main__", alter_sys=True)
+                    sys.exit()
+                asked.send(number)
+        os._exit(0)
+
+
+class Started:
+    """What the simulator asks of a `subprocess.Popen`."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.returncode = number, None
+
+    def poll(self) -> int | None:
+        """Return None while it lives."""
+        try:
+            os.kill(self.number, 0)
+        except ProcessLookupError:
+            self.returncode = 0
+        return self.returncode
+
+    def wait(self, timeout: float) -> None:
+        """Wait until it has ended."""
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired(str(self.number), timeout)
+            time.sleep(0.05)
+
+    def terminate(self, number: int = signal.SIGTERM) -> None:
+        """Ask it to end."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.number, number)
+
+    def kill(self) -> None:
+        """End it."""
+        self.terminate(signal.SIGKILL)
+
+
 if __name__ == "__main__":
     from nvflare.fuel.f3.mpm import MainProcessMonitor
-    from nvflare.private.fed.app.simulator.simulator_runner import SimulatorRunner
+    from nvflare.private.fed.app.simulator import simulator_runner, simulator_worker  # noqa: F401, one for the nursery
 
-    class Runner(SimulatorRunner):
+    class Runner(simulator_runner.SimulatorRunner):
         """The simulator without its 3 s for what others may still be doing in the end."""
 
         def run_process(self, return_dict):
@@ -46,6 +118,7 @@ if __name__ == "__main__":
             return_dict["run_status"] = status
 
     multiprocessing.set_start_method("fork", force=True)  # as in a process that was not forked from a server
+    simulator_runner.subprocess = SimpleNamespace(Popen=Nursery().start, TimeoutExpired=subprocess.TimeoutExpired)
     job, workspace, names = sys.argv[1:]
     count = len(names.split(","))
     sys.exit(Runner(job_folder=job, workspace=workspace, clients=names, n_clients=count, threads=count).run())

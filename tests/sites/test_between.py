@@ -64,8 +64,12 @@ def play(method, listeners=None, rounds=2, settings=lambda name: {}):
     return alone, found
 
 
+# Where all listen, test_site.py plays those that are SHOWN, and test_private.py rounds of all methods; here are, of the
+# others, those that have several phases, centres, prototypes, or what no site has.
+QUICK = [(name, column) for column in (1, 2) for name in SHOWN]
+QUICK += [(name, 0) for name in ("directed", "ifca", "mapl", "oracle", "pens")]
 COLUMNS = [
-    pytest.param(name, column, marks=[pytest.mark.slow] if column and name not in SHOWN else [])
+    pytest.param(name, column, marks=[] if (name, column) in QUICK else [pytest.mark.slow])
     for column in range(len(LISTENERS))
     for name in methods.__all__
 ]
@@ -95,35 +99,43 @@ def test_the_table_has_every_method():
     assert listed == methods.__all__
 
 
+# Those of a group are tried together.
 SETTINGS = {
-    "seed": 3,
-    "architecture": [0, 0, 0, 0],
-    "evaluate_every": 2,
-    "callbacks": lambda name: [WatchMetrics(["log_loss", "brier"], ("val", "test"))],
-    "progress": False,
-    "checkpoint": lambda name: name,
-    "checkpoint_every": 1,
-    "resume": False,
-    "on_nonfinite": "isolate",
-    "device": "cpu",
-    "backend": "loop",
-    "chunk": 1,
-    "threads": 1,
-    "autocast": True,
-    "compile": True,
-    "tuned": True,
+    "loop": {
+        "seed": 3,
+        "architecture": [0, 0, 0, 0],
+        "evaluate_every": 2,
+        "callbacks": lambda name: [WatchMetrics(["log_loss", "brier"], ("val", "test"))],
+        "progress": False,
+        "on_nonfinite": "isolate",
+    },
+    "checkpoints": {
+        "checkpoint": lambda name: name,
+        "checkpoint_every": 1,
+        "resume": False,
+        "device": "cpu",
+        "backend": "loop",
+        "chunk": 1,
+        "threads": 1,
+    },
+    "tuned": {"autocast": True, "tuned": True},
+    "compile": {"compile": True},
 }
 
 
 def test_every_setting_is_tried_or_refused():
     known = {*inspect.signature(run).parameters} - {"method", "model", "rounds"}
-    assert {*SETTINGS} == known - {*ONE_RUN}
+    assert {setting for group in SETTINGS.values() for setting in group} == known - {*ONE_RUN}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one == "compile")) for one in SETTINGS])
-def test_settings_that_are_not_refused_work(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "group", [pytest.param(one, marks=[pytest.mark.slow] * (one == "compile")) for one in SETTINGS]
+)
+def test_settings_that_are_not_refused_work(group, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    value = SETTINGS[name]
-    alone, found = play(methods.l2c(epochs=1), settings=lambda site: {name: value(site) if callable(value) else value})
-    require_same(alone, found)
+
+    def settings(site):
+        return {name: value(site) if callable(value) else value for name, value in SETTINGS[group].items()}
+
+    require_same(*play(methods.l2c(epochs=1), settings=settings))

@@ -20,6 +20,7 @@ from graphcollab.train.saver import Saver
 from graphcollab.typing import Env
 from tests.sites.in_threads import NAMES, meet, small, together
 
+LOST, STOPPED, ROUNDS = 2, 4, 6  # after how many rounds Long Beach stops, all others do, and the run is over
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
 pytestmark = pytest.mark.filterwarnings("ignore:.*(goes on without|waits to be let in|back$|is damaged|has played)")
 
@@ -70,6 +71,9 @@ class Away(Attendance):
         return there, there
 
 
+AWAY = Away(rounds=(*range(LOST, STOPPED), STOPPED))  # it listens for a round before it works again
+
+
 def require_models(alone: Result, found: dict[str, Result], names=NAMES) -> None:
     for name in names:
         assert isinstance(found[name], Result), found[name]
@@ -78,21 +82,21 @@ def require_models(alone: Result, found: dict[str, Result], names=NAMES) -> None
 
 
 def stopped(method, folder: Path) -> None:
-    """Play until Long Beach stops in the fifth round, and all others in the seventh."""
+    """Play until Long Beach stops, and two rounds later all others."""
 
     def act(here):
-        stops = Stops(4 if here.name == "va" else 6)
+        stops = Stops(LOST if here.name == "va" else STOPPED)
         kept = {"checkpoint": folder / here.name, "checkpoint_every": 1, "callbacks": [stops]}
-        return here.run(method, small, rounds=8, **kept)
+        return here.run(method, small, rounds=ROUNDS, **kept)
 
     found = meet(act)
     assert all(isinstance(one, BaseException) for one in found.values()), found
     saved = {name: max(path.name for path in (folder / name).glob("round-*")) for name in NAMES}
-    assert saved == {name: "round-000004" if name == "va" else "round-000006" for name in NAMES}
+    assert saved == {name: f"round-{LOST if name == 'va' else STOPPED:06d}" for name in NAMES}
 
 
 def resumed(method, folder: Path):
-    return meet(lambda here: here.run(method, small, rounds=8, checkpoint=folder / here.name, checkpoint_every=1))
+    return meet(lambda here: here.run(method, small, rounds=ROUNDS, checkpoint=folder / here.name, checkpoint_every=1))
 
 
 @pytest.mark.parametrize("name", ["l2c", "fedavg"])
@@ -100,13 +104,13 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
     """Who has missed rounds listens for one, and works again."""
     method = getattr(methods, name)(epochs=1)
     stopped(method, tmp_path)
-    with pytest.warns(RuntimeWarning, match="va has played 4 rounds, as its checkpoints say, and others"):
+    with pytest.warns(RuntimeWarning, match=f"va has played {LOST} rounds, as its checkpoints say, and others"):
         found = resumed(method, tmp_path)
-    require_models(run(method, together(), small, rounds=8, attend=Away(rounds=(4, 5, 6))), found)
+    require_models(run(method, together(), small, rounds=ROUNDS, attend=AWAY), found)
     missed = found["cleveland"].history.table("test_metric")[:, NAMES.index("va")].isnan().tolist()
-    assert missed == [False] * 4 + [True] * 2 + [False] * 2
+    assert missed == [LOST <= round_ < STOPPED for round_ in range(ROUNDS)]
     for one in found.values():
-        assert one.history.rounds == [*range(1, 9)]
+        assert one.history.rounds == [*range(1, ROUNDS + 1)]
         torch.testing.assert_close(
             one.history.table("test_metric"), found["cleveland"].history.table("test_metric"), equal_nan=True
         )
@@ -122,13 +126,13 @@ def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(
         for number in range(2):
             kept = {"checkpoint": tmp_path / here.name / str(number), "checkpoint_every": 1}
             callbacks = stops if number else ()
-            result = here.run(method, small, rounds=6, seed=number, callbacks=callbacks, **kept)
+            result = here.run(method, small, rounds=4, seed=number, callbacks=callbacks, **kept)
         return result
 
-    assert not any(isinstance(one, Result) for one in meet(lambda here: act(here, [Stops(3)])).values())
+    assert not any(isinstance(one, Result) for one in meet(lambda here: act(here, [Stops(2)])).values())
     shutil.rmtree(tmp_path / "va")
     found = meet(act)
-    require_models(run(method, together(), small, rounds=6, seed=1, attend=Away(rounds=(3,))), found)
+    require_models(run(method, together(), small, rounds=4, seed=1, attend=Away(rounds=(2,))), found)
 
 
 @pytest.mark.parametrize("lost", ["removed", "newest damaged"])
@@ -138,18 +142,20 @@ def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path)
     if lost == "removed":
         shutil.rmtree(tmp_path / "va")
     else:
-        (tmp_path / "va" / "round-000004" / "manifest.json").write_text("{")
+        (tmp_path / "va" / f"round-{LOST:06d}" / "manifest.json").write_text("{")
     found = resumed(method, tmp_path)
-    require_models(run(method, together(), small, rounds=8, attend=Away(rounds=(4, 5, 6))), found)
+    require_models(run(method, together(), small, rounds=ROUNDS, attend=AWAY), found)
 
 
 def test_a_site_that_cannot_learn_what_it_has_missed_is_named(tmp_path):
     """Others have begun another phase since."""
-    method = methods.pens(explore_rounds=5, epochs=1)
+    method = methods.pens(explore_rounds=3, epochs=1)
     stopped(method, tmp_path)
     for one in resumed(method, tmp_path).values():
         assert isinstance(one, ValueError)
-        assert str(one).startswith("va has played 4 rounds, as its checkpoints say, and cannot go on where others are")
+        assert str(one).startswith(
+            f"va has played {LOST} rounds, as its checkpoints say, and cannot go on where others are"
+        )
         assert "let all sites start afresh" in str(one)
 
 

@@ -27,7 +27,6 @@ from graphcollab.typing import Env
 from tests.sites.apart import apart
 
 NAMES = tuple("abcdef")
-ROUNDS = 5
 TOLERANCE = 1e-9
 
 
@@ -56,20 +55,23 @@ class Small:
         connection: The site's.
         name: Of the method.
         losses: The site that loses its connection in a round, when it has trained.
+
+    Attributes:
+        rounds: How many are played.
+        fields: What the loop and the method keep.
     """
+
+    rounds = 5  # as many as a site needs to be lost and to come back
 
     def __init__(self, hall: Hall, connection: Connection, name: str, losses: dict[int, str]) -> None:
         self.hall, self.connection, self.losses = hall, connection, dict(losses)
         self.method = apart(name)
+        self.fields = (*LOOP, *self.method.fields)
         self.sites = Sites(connection, torch.arange(len(NAMES)))
         scene = Scene.small(embeds=self.method.embeds).replace(attend=Presence())
         self.data, self.env = scene.begin(self.method, self.sites)
         self.history, self.there = History(NAMES), list[tuple[bool, ...]]()
         self.exchanges, self.why = list[int](), ""
-
-    @property
-    def fields(self):
-        return (*LOOP, *self.method.fields)
 
     def once(self) -> None:
         if self.losses.get(self.data.round) == self.connection.name:
@@ -88,7 +90,7 @@ class Small:
 
     def play(self) -> Small:
         self.sites.begin(self.data.round, self.snapshot, self.restore)
-        while self.data.round < ROUNDS:
+        while self.data.round < self.rounds:
             try:
                 self.sites.play(self.once, self.snapshot, self.restore)
             except SiteLostError as error:
@@ -110,14 +112,15 @@ def play(name: str, losses: dict[int, str]) -> dict[str, Small]:
 
 def check(name: str, found: dict[str, Small]) -> None:
     longest: Sequence[tuple[bool, ...]] = max((one.there for one in found.values()), key=len)
-    assert len(longest) == ROUNDS
+    rounds = found["a"].rounds
+    assert len(longest) == rounds
     method = apart(name)
     scene = Scene.small(embeds=method.embeds).replace(attend=Scripted(there=tuple(longest)))
-    data, env = scene.play(method, ROUNDS)
+    data, env = scene.play(method, rounds)
     judged = method.models(data, env)
     for k, site in enumerate(NAMES):
         own = found[site]
-        if own.data.round < ROUNDS:
+        if own.data.round < rounds:
             assert "another phase" in own.why
             assert isinstance(method, Phases)
             continue
@@ -125,7 +128,7 @@ def check(name: str, found: dict[str, Small]) -> None:
         for what, alone, other in (("models", data.x, own.data.x), ("judged", judged, models)):
             one, many = alone.row(k)[1], other.row(k)[1]
             assert torch.allclose(one, many, rtol=TOLERANCE, atol=TOLERANCE), (what, site, (one - many).abs().max())
-        back = torch.tensor([one.data.round == ROUNDS for one in found.values()])  # others are not heard of any more
+        back = torch.tensor([one.data.round == rounds for one in found.values()])  # others are not heard of any more
         edges = [one.edge_index[:, back[one.edge_index].all(0)] for one in (data, own.data)]
         assert torch.equal(*edges)
         weights = [one.edge_weight[(one.edge_index[1] == k) & back[one.edge_index[0]]] for one in (data, own.data)]

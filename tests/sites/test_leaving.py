@@ -18,7 +18,7 @@ from graphcollab.train.lock import hold_folder
 from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 
 OTHERS = ["cleveland", "hungarian", "switzerland"]
-ROUNDS = 7
+ROUNDS = 4
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def by_reader(leaving) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("method", "settings"),
     [
-        (methods.l2c(epochs=1), {"evaluate_every": 5}),
+        (methods.l2c(epochs=1), {"evaluate_every": 3}),
         (methods.meta_l2c(epochs=1), {}),
-        (methods.fedavg(epochs=1), {"evaluate_every": 3}),
+        (methods.fedavg(epochs=1), {"evaluate_every": 2}),
         (methods.ditto(epochs=1), {}),
         (methods.local(epochs=1), {}),
     ],
@@ -79,7 +79,7 @@ def test_a_rehearsal_counts_all_that_is_sent(method, settings, doors):
 
 
 @pytest.mark.parametrize(
-    "method", [methods.cobo(), methods.l2c(epochs=1, drop_round=4)], ids=["pairs drawn", "neighbours dropped"]
+    "method", [methods.cobo(), methods.l2c(epochs=1, drop_round=2)], ids=["pairs drawn", "neighbours dropped"]
 )
 def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
     told, real = by_reader(rehearsed(method)), doors()
@@ -125,7 +125,7 @@ def test_the_table_says_who_reads_what(tmp_path):
     assert {line.what for line in models} == {f"models, or changes of them (float32 [{numbers}])"}
     assert all(ROUNDS * 4 * numbers < line.bytes < ROUNDS * (4 * numbers + 200) for line in models)
     text = str(leaving)
-    assert "What would leave va in 7 rounds of l2c among 4 sites" in text
+    assert f"What would leave va in {ROUNDS} rounds of l2c among 4 sites" in text
     assert f"{leaving.bytes:,} bytes in all" in text
     assert leaving.bytes == sum(line.bytes for line in leaving.lines)
     assert "to sites that may hear it: the part of its model that is mixed\n" in text

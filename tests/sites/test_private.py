@@ -44,6 +44,8 @@ class Watched(Connection):
 class Telling(Small):
     """A site that compares after every round what it has told with what it knows."""
 
+    rounds = 3  # all phases are played in two, and what is kept then is told in the third
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.public = set[float]()  # what all may know, or might know once

@@ -27,7 +27,9 @@ from nvflare.fuel.f3.cellnet.defs import CellChannel, MessageHeaderKey, MessageT
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC, StreamDataType, StreamHeaderKey
+from nvflare.fuel.f3.streaming.stream_types import StreamError
 
 from graphcollab.sites.flare.sealed import only_sealed
 
@@ -106,8 +108,10 @@ class Line:
         return self.taken
 
     def close(self) -> None:
-        """End FLARE's threads."""
+        """End FLARE's threads: also those that wait for pieces that do not come, for five minutes otherwise."""
         CoreCell.ALL_CELLS.clear()
+        for begun in [*RxTask.rx_task_map.values()]:
+            begun.stop(StreamError("the test is over"), notify=False)
         self.reader.core_cell.asked_to_stop = True
         self._threads.shutdown()
 

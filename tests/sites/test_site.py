@@ -21,7 +21,7 @@ from graphcollab.train import ProbeSimilarity, Result
 from graphcollab.weigh import CosineUpdates, InverseLoss
 from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, small, together
 
-ROUNDS = 3
+ROUNDS = 2
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
 
 
@@ -216,13 +216,12 @@ def wide(tasks):
     return nn.Linear(*tasks.input_shape, 1)
 
 
-@pytest.mark.parametrize("name", ["l2c", "fedavg", "dac"])
 @pytest.mark.parametrize(
-    "settings",
+    ("name", "settings"),
     [
-        {"target": "age", "loss": "mse", "standardise_target": True},
-        {"weight": "age", "loss": "bce"},
-        {"metric": "auc", "loss": "bce", "pooled": "per_site"},
+        ("l2c", {"target": "age", "loss": "mse", "standardise_target": True}),
+        ("fedavg", {"weight": "age", "loss": "bce"}),
+        ("dac", {"metric": "auc", "loss": "bce", "pooled": "per_site"}),
     ],
 )
 def test_other_tasks(name, settings):

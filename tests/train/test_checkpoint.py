@@ -32,19 +32,23 @@ from graphcollab.train import (
 METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A folder with the checkpoints of four rounds, of which two are kept; no test changes it."""
+    resume(folder := tmp_path_factory.mktemp("begun") / "played", rounds=4)
+    return folder
+
+
 @pytest.fixture
-def played(tmp_path):
-    """A folder with the checkpoints of four rounds, of which two are kept."""
-    run(
-        METHOD,
-        Scene.small(torch.float32).tasks,
-        lambda: MLP(4, (6,), 3),
-        rounds=4,
-        checkpoint=tmp_path / "played",
-        checkpoint_every=1,
-        callbacks=[RecordGraph({2})],
-    )
-    return tmp_path / "played"
+def played(begun, tmp_path):
+    """A copy of that folder."""
+    return shutil.copytree(begun, tmp_path / "played")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """The result of six rounds in a row."""
+    return resume(tmp_path_factory.mktemp("straight"))
 
 
 def resume(folder, rounds=6, **settings):
@@ -121,8 +125,7 @@ def flipped(content):
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b[:5], flipped, None])
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(played, tmp_path, damage, part):
-    straight = resume(tmp_path / "straight")
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(played, straight, damage, part):
     file = played / "round-000004" / part
     if damage is None:
         file.unlink()

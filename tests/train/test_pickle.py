@@ -12,6 +12,7 @@ from torch import nn
 
 import graphcollab
 from graphcollab import compare, fedavg, local, methods, run
+from graphcollab.phases import Phases
 from graphcollab.testing import Scene
 from tests.methods.quick import early
 
@@ -25,7 +26,7 @@ def small(method):
 @pytest.mark.parametrize("name", methods.__all__)
 def test_results_of_every_method(name):
     method = early(name)
-    result = run(method, *small(method), rounds=2)
+    result = run(method, *small(method), rounds=2 if isinstance(method, Phases) else 1)
     again = pickle.loads(pickle.dumps(result))
     assert repr(again) == repr(result)
     inputs = result.tasks.pools["train"].inputs[:3]

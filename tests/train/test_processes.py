@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
+import threading
 import time
 import warnings
 from functools import partial
@@ -15,7 +14,6 @@ import pytest
 import torch
 from torch import nn
 
-import graphcollab
 from graphcollab import compare, fedavg, local
 from graphcollab.models import MLP
 from graphcollab.settings import SettingError
@@ -130,48 +128,39 @@ def test_progress_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert "6/6" in capsys.readouterr().err
 
 
-SCRIPT = """
-import sys, time
-import torch
-from graphcollab import compare, local
-from graphcollab.tasks import Tasks
-from graphcollab.train import Callback
+class Slow(Count):
+    """Takes its time, so that an interrupt comes in the middle of a run."""
 
-class Slow(Callback):
-    def on_round(self, data, history):
-        print("round", data.round, flush=True)
-        time.sleep(0.1)
-
-def tasks(seed):
-    x = torch.randn(2, 10, 3, generator=torch.Generator().manual_seed(seed))
-    nodes = [(one, (one[:, 0] > 0).long()) for one in x]
-    return Tasks.from_samples(nodes, test=nodes)
-
-rounds = int(sys.argv[2])
-compare({"local": lambda: local(epochs=1)}, tasks, lambda: torch.nn.Linear(3, 2), range(2), rounds=rounds, jobs=2,
-    checkpoint=sys.argv[1], callbacks=[Slow()])
-"""
+    def on_round(self, data, history) -> None:
+        super().on_round(data, history)
+        time.sleep(0.05)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.timeout(120)
 def test_every_process_finishes_its_round_at_an_interrupt(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    call = [sys.executable, str(script), str(tmp_path / "saved"), "1000"]
-    here = {**os.environ, "PYTHONPATH": str(Path(graphcollab.__file__).parents[1])}
-    with subprocess.Popen(call, env=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("round 1")
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)  # as a notebook does: the others are not told by it
-        out, errors = process.communicate(timeout=60)
-    assert "KeyboardInterrupt: stopped in trial 1 of 2" in errors
-    played = out.split().count("round") + 1
+    rounds, over = tmp_path / "rounds", threading.Event()
+
+    def interrupt() -> None:
+        while not (rounds.exists() or over.wait(0.02)):
+            pass
+        if not over.wait(0.3):
+            os.kill(os.getpid(), signal.SIGINT)  # as a notebook does: the others are not told by it
+
+    watching = threading.Thread(target=interrupt)
+    watching.start()
+    settings = {"rounds": 1000, "checkpoint": tmp_path / "saved", "callbacks": [Slow(rounds)]}
+    try:
+        with pytest.raises(KeyboardInterrupt, match="stopped in trial 1 of 2"):
+            compare({"local": local}, make_tasks, lambda: nn.Linear(3, 2), range(2), jobs=2, **settings)
+    finally:
+        over.set()
+        watching.join()
+    played = rounds.stat().st_size
     assert played < 100
     saved = [latest_checkpoint(tmp_path / "saved" / f"local-0-seed-{seed}") for seed in range(2)]
-    rounds = [0 if path is None else int(path.name.removeprefix("round-")) for path in saved]
-    assert sum(rounds) == played
+    numbers = [0 if path is None else int(path.name.removeprefix("round-")) for path in saved]
+    assert sum(numbers) == played
 
 
 def test_one_process_gives_no_warning_of_its_own() -> None:

@@ -407,9 +407,16 @@ class FailsAt(Callback):
             raise RuntimeError("cannot be judged")
 
 
-@pytest.mark.parametrize("way", ["model", "callback"])
-@pytest.mark.parametrize("patience", [None, 2])
-@pytest.mark.parametrize(("rounds", "broken"), [(6, 4), (4, 4), (5, 5)])
+@pytest.mark.parametrize(
+    ("way", "patience", "rounds", "broken"),
+    [
+        ("model", None, 6, 4),
+        ("model", 2, 5, 5),
+        ("callback", 2, 6, 4),
+        ("callback", 2, 4, 4),
+        ("callback", None, 5, 5),
+    ],
+)
 def test_an_error_while_judging_loses_no_round(tmp_path, monkeypatch, way, patience, rounds, broken):
     method = local(epochs=1, lr=0.3, batch_size=4).replace(judge=Fragile())
     settings = {"rounds": rounds, "evaluate_every": 2, "checkpoint_every": 10, "patience": patience}

@@ -57,7 +57,7 @@ def noise():
     thread.join()
 
 
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 8), marks=pytest.mark.slow)], ids=["few", "more"])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 8), marks=pytest.mark.slow)], ids=["one", "more"])
 @pytest.mark.parametrize(("dropout", "backend"), [(True, "auto"), (True, "vmap"), (False, "auto")])
 def test_two_runs_in_two_threads_are_the_same_runs_one_after_the_other(dropout, backend, seeds, noise):
     for seed in seeds:

@@ -1,0 +1,129 @@
+"""Local steps of chains of linear layers on the CPU, by a compiled kernel.
+
+PyTorch computes every product of a step for all rows, then the next one, and writes gradients before it takes the step:
+weights and gradients of many rows come from memory again and again. The kernel takes all steps of a row one after the
+other, so that its weights stay in the cache, and moves weights while it computes their gradient. It is for what most
+small models are trained by: linear layers with ReLU between them, cross-entropy, and plain gradient descent. It is part
+of the package where that was built with a C compiler, as its wheels are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.losses import Loss, cross_entropy
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.optimizer import SGD, RowOptimizer
+from graphcollab.engine.samples import Feed
+from graphcollab.engine.stacked import Chain, elementwise, flatten, linear
+from graphcollab.stack import ParamSpec
+from graphcollab.threads import share, threads_here
+
+try:
+    _chain: Any = import_module("graphcollab.engine._chain")
+except ImportError:
+    _chain = None
+
+__all__ = ["INSTRUCTIONS", "Dense", "dense_layers", "take_dense_steps"]
+
+INSTRUCTIONS: list[str] = _chain.instructions() if _chain else []
+"""The sets of instructions that this machine has, the best one last; none without the compiled kernel."""
+
+KINDS = {torch.float32: 0, torch.float64: 1}
+MOST_LAYERS = 64
+MOST_SAMPLES = 64  # of a batch: from about twice as many on PyTorch's products are as fast
+LARGE_STEP = 2**24  # products of a row's step, from which on threads had better share those of a single row
+FEW_NUMBERS = 2**18  # with fewer products it takes longer to share rows than to compute them
+PIECES = 8  # that every thread gets of the rows, so that a busy core does not hold up the others
+
+
+class Dense(NamedTuple):
+    """A linear layer: where its weight [out, in] and bias [out] begin in a row (-1: none), and if ReLU follows."""
+
+    weight: int
+    bias: int
+    inputs: int
+    outputs: int
+    relu: bool
+
+
+def dense_layers(chain: Chain | None, spec: ParamSpec) -> tuple[Dense, ...] | None:
+    """Return the layers of a chain of linear layers with ReLU between them, all of which are trained.
+
+    The chain may flatten its inputs first. It is None where it is anything else.
+    """
+    layers: list[Dense] = []
+    starts = dict(zip(spec.names, itertools.accumulate(spec.sizes, initial=0), strict=False))
+    shapes = dict(zip(spec.names, spec.shapes, strict=True))
+    frozen = spec.names[spec.num_named_parameters :]
+    for step in () if chain is None else chain.steps:
+        if step.func is linear:
+            weight, bias = step.args
+            if weight in frozen or bias in frozen:
+                return None
+            outputs, inputs = shapes[weight]
+            layers.append(Dense(starts[weight], -1 if bias is None else starts[bias], inputs, outputs, False))
+        elif step.func is elementwise and isinstance(step.args[0], nn.ReLU) and layers:
+            layers[-1] = layers[-1]._replace(relu=True)
+        elif not (step.func is flatten and not layers):
+            return None
+    return tuple(layers) if 0 < len(layers) <= MOST_LAYERS and not layers[-1].relu else None
+
+
+def take_dense_steps(
+    layers: Sequence[Dense],
+    new: Tensor,
+    feed: Feed,
+    optimizer: RowOptimizer,
+    objective: Objective,
+    instructions: str | None = None,
+) -> Tensor | None:
+    """Take all local steps of rows [r, columns] in place and return the loss at every step [S, r], NaN for no step.
+
+    Where the kernel does not know what is asked for, or is not the faster way, nothing happens and it returns None.
+    A row's numbers depend neither on other rows nor on the number of threads.
+
+    Raises:
+        IndexError: If a label is no class.
+    """
+    if not _fits(layers, new, feed, optimizer, objective):
+        return None
+    index, sizes, targets = feed.index.contiguous(), feed.schedule.size.contiguous(), feed.pool.targets.contiguous()
+    (rows, steps, width), inputs = index.shape, feed.pool.inputs
+    losses = new.new_full((steps, rows), float("nan"))
+    told = torch.tensor(layers, dtype=torch.int64).numpy().tobytes()
+    name = instructions or INSTRUCTIONS[-1], KINDS[new.dtype]
+    models = new.data_ptr(), new.stride(0), rows
+    samples = inputs.data_ptr(), targets.data_ptr(), index.data_ptr(), sizes.data_ptr(), steps, width
+    settings = losses.data_ptr(), float(optimizer.lr), float(optimizer.weight_decay), told
+
+    def act(part: tuple[int, int]) -> None:
+        if not _chain.fit(*name, *models, *samples, *settings, *part):
+            raise IndexError(f"a label is no class: expected 0 to {layers[-1].outputs - 1}")
+
+    products = index.numel() * sum(layer.inputs * layer.outputs for layer in layers)
+    pieces = 1 if products < FEW_NUMBERS else min(rows, PIECES * threads_here())
+    bounds = [rows * n // pieces for n in range(pieces + 1)]
+    share(act, list(itertools.pairwise(bounds)))
+    return losses
+
+
+def _fits(layers: Sequence[Dense], new: Tensor, feed: Feed, optimizer: RowOptimizer, objective: Objective) -> bool:
+    """Tell whether the kernel knows these numbers, batches, loss and step, and is the faster way."""
+    inputs, targets = feed.pool.inputs, feed.pool.targets
+    judged = type(objective) is Loss and objective.function is cross_entropy and objective.per_sample
+    plain = judged and type(optimizer) is SGD and not optimizer.momentum
+    alike = feed.views is None and feed.weight is None and feed.scale is None
+    numbers = new.device.type == "cpu" and new.dtype in KINDS and inputs.dtype == new.dtype and new.stride(-1) == 1
+    samples = inputs.is_contiguous() and targets.dtype == torch.int64 and targets.dim() == 1
+    width = feed.index.shape[-1]
+    products = width * sum(layer.inputs * layer.outputs for layer in layers)
+    fast = width <= MOST_SAMPLES and (products <= LARGE_STEP or threads_here() == 1)
+    shape = inputs[0].numel() == layers[0].inputs
+    return bool(INSTRUCTIONS) and plain and alike and numbers and samples and fast and shape
