@@ -1,10 +1,10 @@
 """Times whole rounds of federated averaging, stacked and one node after the other, and the evaluation of all nodes.
 
 A round is one epoch of SGD on every node and the average of all models. The contenders are graphcollab, a bare PyTorch
-loop over the nodes with one module, and pfl 0.6.0 if it is installed (the script prints how). All get the same models
-and, in the first round, the same batches; their models after that round must agree. Loop and pfl read prepared batches,
-while graphcollab shuffles and gathers its own in every round. The CNN is also trained with forward passes in bfloat16,
-by graphcollab (``autocast=True``) and by a loop whose images and weights have their channels last.
+loop over the nodes with one module, and pfl 0.6.0 and FedLab 1.3.0 if they are installed (the script prints how). All
+get the same models and, in the first round, the same batches; their models after that round must agree. The others read
+prepared batches, while graphcollab shuffles and gathers its own in every round. The CNN is also trained with forward
+passes in bfloat16, by graphcollab (``autocast=True``) and by a loop whose images and weights have their channels last.
 """
 
 # ci: --nodes 4 --samples 20 --repeats 1 --json $OUT/local_training.json
@@ -19,9 +19,12 @@ from functools import partial
 from typing import Any
 
 import torch
+from _fedlab import INSTALL as INSTALL_FEDLAB  # type: ignore
+from _fedlab import fedlab_round
 from _loop import loop_round  # type: ignore
 from _measure import Ratio, arguments, interleave, machine, write  # type: ignore
-from _pfl import INSTALL, pfl_round  # type: ignore
+from _pfl import INSTALL as INSTALL_PFL  # type: ignore
+from _pfl import pfl_round
 from torch import Tensor, nn
 
 from graphcollab import Tasks, fedavg
@@ -61,35 +64,40 @@ def compare_rounds(
     envs = [Env(Engine(tasks, [module], [spec], autocast=autocast), Plane(), 0) for autocast in (False, True)]
     data = [method.start(build_graph(tasks, [module], method=method), env) for env in envs]
     nodes, split, pool = torch.arange(tasks.num_nodes, device=args.device), tasks.splits["train"], tasks.pools["all"]
-    order = make_schedule(split.sizes, tasks.ids, 0, 0, batch_size).position.flatten(1)
+    schedule = make_schedule(split.sizes, tasks.ids, 0, 0, batch_size)
+    order = torch.cat([schedule.position[:, n, :size] for n, size in enumerate(schedule.size[0].tolist())], 1)
     samples = [(pool.inputs[index], pool.targets[index]) for index in split.gather(nodes, order)]
 
     def play(which: int) -> None:
         data[which] = method.play(data[which], envs[which])
 
-    bare, peer, fast = (copy.deepcopy(module) for _ in range(3))
+    bare, fast = copy.deepcopy(module), copy.deepcopy(module)
     contenders = {"graphcollab": partial(play, 0), "loop": loop_round(bare, samples, batch_size, LR)}
     if half:
         contenders[f"graphcollab {HALF}"] = partial(play, 1)
         contenders[f"loop {HALF}"] = loop_round(fast, samples, batch_size, LR, half=True)
-    try:
-        contenders["pfl"] = pfl_round(peer, samples, batch_size, LR, args.device)
-    except ImportError as error:
-        print(f"  without pfl ({error}); to have it: {INSTALL}")
+    trained = {"loop": bare}
+    for name, play_round, install in (("pfl", pfl_round, INSTALL_PFL), ("fedlab", fedlab_round, INSTALL_FEDLAB)):
+        peer = copy.deepcopy(module)
+        try:
+            contenders[name] = play_round(peer, samples, batch_size, LR, args.device)
+        except ImportError as error:
+            print(f"  without {name} ({error}); to have it: {install}")
+        else:
+            trained[name] = peer
 
     def check() -> None:
         mine = data[0].x.tensors[0][0]
         moved = float((mine - start).abs().max())
-        for name, other in {"loop": bare, "pfl": peer}.items():
+        for name, other in trained.items():
             apart = float((spec.flatten(other) - mine).abs().max())
-            if name in contenders and not apart < 1e-2 * moved:  # by rounding another pixel may be the largest of four
+            if not apart < 1e-2 * moved:  # by rounding another pixel may be the largest of four
                 raise RuntimeError(f"after a round {name} is {apart:.1e} from graphcollab, of a step of {moved:.1e}")
-            if name in contenders:
-                print(f"  after the first round at most {apart:.1e} from {name}, of a step of {moved:.1e}")
+            print(f"  after the first round at most {apart:.1e} from {name}, of a step of {moved:.1e}")
 
     timed = interleave(contenders, args.repeats, args.device, check, CLOCKS[args.clock])
     mine = timed["graphcollab"]
-    ratios = {f"graphcollab / {name}": mine.over(timed[name]) for name in ("loop", "pfl") if name in timed}
+    ratios = {f"graphcollab / {name}": mine.over(timed[name]) for name in trained}
     if half:
         quick = timed[f"graphcollab {HALF}"]
         ratios[f"{HALF}: graphcollab / its own float32"] = quick.over(mine)
