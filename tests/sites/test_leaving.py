@@ -51,9 +51,14 @@ def doors(monkeypatch):
     return read
 
 
-def rehearsed(method, dry_run=OTHERS, **settings):
+def rehearsed(method, dry_run=OTHERS, rounds=ROUNDS, **settings):
     here = site("va", ROWS["va"], dry_run=dry_run, **SETTINGS)
-    return here.run(method, small, rounds=ROUNDS, **settings)
+    return here.run(method, small, rounds=rounds, **settings)
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    return rehearsed(methods.fedavg(epochs=1))
 
 
 def by_reader(leaving) -> dict[str, int]:
@@ -79,20 +84,19 @@ def test_a_rehearsal_counts_all_that_is_sent(method, settings, doors):
 
 
 @pytest.mark.parametrize(
-    "method", [methods.cobo(), methods.l2c(epochs=1, drop_round=2)], ids=["pairs drawn", "neighbours dropped"]
+    "method", [methods.cobo(), methods.l2c(epochs=1, drop_round=4)], ids=["pairs drawn", "neighbours dropped"]
 )
 def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
-    told, real = by_reader(rehearsed(method)), doors()
+    told, real = by_reader(rehearsed(method, rounds=7)), doors()  # so many that who is left gets more
     assert told.keys() == {"the coordinator", *OTHERS} >= real.keys()
     assert told["the coordinator"] == pytest.approx(real["the coordinator"], abs=30)
     assert {told[to] for to in OTHERS} == {max(real[to] for to in OTHERS)} or method.name == "cobo"
     assert all(told[to] >= real[to] for to in OTHERS)
 
 
-def test_scores_and_the_initial_model_are_told_to_everybody():
+def test_scores_and_the_initial_model_are_told_to_everybody(averaged):
     """They are added up, but each site has a place of its own in them."""
-    for method in (methods.fedavg(epochs=1), methods.meta_l2c(epochs=1)):
-        leaving = rehearsed(method)
+    for leaving in (averaged, rehearsed(methods.meta_l2c(epochs=1))):
         numbers = sum(one.numel() for one in small_model().parameters())
         told = {line.what.partition(" (")[0]: line for line in leaving.lines if line.to == "everybody"}
         assert told["losses and scores of the site, and how much it has sent"].messages == ROUNDS
@@ -114,7 +118,7 @@ def test_a_run_sends_the_models_that_its_rehearsal_has_told(doors):
     assert {to: before[to] for to in OTHERS} == told
 
 
-def test_the_table_says_who_reads_what(tmp_path):
+def test_the_table_says_who_reads_what(tmp_path, averaged):
     leaving = rehearsed(methods.l2c(epochs=1), checkpoint=tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
     assert (leaving.site, leaving.method, leaving.sites, leaving.rounds) == ("va", "l2c", 4, ROUNDS)
@@ -130,8 +134,7 @@ def test_the_table_says_who_reads_what(tmp_path):
     assert leaving.bytes == sum(line.bytes for line in leaving.lines)
     assert "to sites that may hear it: the part of its model that is mixed\n" in text
     assert "to the coordinator, to be added up: nothing" in text
-    averaged = str(rehearsed(methods.fedavg(epochs=1)))
-    assert "to the coordinator, to be added up: the part of its model that is averaged" in averaged
+    assert "to the coordinator, to be added up: the part of its model that is averaged" in str(averaged)
 
 
 def small_model():
@@ -159,12 +162,12 @@ def test_sites_that_may_not_listen_get_no_models():
 
 
 def test_a_rehearsal_warns_of_nothing_that_copies_find(recwarn):
-    rehearsed(methods.l2c(lr=0.5))
+    rehearsed(methods.l2c(lr=0.5, epochs=1))
     assert [str(one.message) for one in recwarn] == []
 
 
-def test_what_is_added_up_is_told_from_what_everybody_reads():
-    readers = {line.what.split(" (")[0]: line.to for line in rehearsed(methods.fedavg(epochs=1)).lines}
+def test_what_is_added_up_is_told_from_what_everybody_reads(averaged):
+    readers = {line.what.split(" (")[0]: line.to for line in averaged.lines}
     assert readers["what is added up: models, gradients, counters"] == ADDED
     assert readers["what is agreed on, and how tables are prepared"] == "everybody"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -44,9 +45,12 @@ def require_same(alone: Result, found: dict[str, Result]) -> None:
         torch.testing.assert_close(heard.edge_weight[known], graph.edge_weight[known], **ROUNDING)
 
 
-@pytest.mark.parametrize("name", ["fedavg", "ditto", "l2c", "meta_l2c", "cobo", "dac"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("ditto", "l2c")]  # the others have their parts
+
+
+@pytest.mark.parametrize("name", ["fedavg", "meta_l2c", "cobo", "dac", *SLOW])
 def test_hospitals_find_what_one_process_finds(name):
-    method = getattr(methods, name)()
+    method = getattr(methods, name)(**({} if name == "cobo" else {"epochs": 1}))
     alone = run(method, together(), small, rounds=ROUNDS)
     require_same(alone, meet(lambda here: here.run(method, small, rounds=ROUNDS)))
 
@@ -85,7 +89,7 @@ def advice(text: str) -> list[str]:
 
 def test_methods_are_compared_as_in_one_process():
     settings = {"seeds": (0, 1), "rounds": 2}
-    made = {"l2c": methods.l2c, "local": methods.local}
+    made = {"l2c": partial(methods.l2c, epochs=1), "local": partial(methods.local, epochs=1)}
     alone = compare(made, together, small, **settings)
     for own in meet(lambda here: here.compare(made, small, **settings)).values():
         assert str(own) == str(alone)
@@ -169,8 +173,8 @@ def test_nodes_with_other_models():
         return split_models(bodies, tasks.input_shape, 2, latent=5)
 
     for method in (methods.l2c(part="head", epochs=1), methods.ifca(part="head", epochs=1)):
-        alone = run(method, together(), two, rounds=2, architecture=kinds)
-        require_same(alone, meet(lambda here: here.run(method, two, rounds=2, architecture=kinds)))  # noqa: B023
+        alone = run(method, together(), two, rounds=1, architecture=kinds)
+        require_same(alone, meet(lambda here: here.run(method, two, rounds=1, architecture=kinds)))  # noqa: B023
 
 
 @pytest.mark.parametrize("metric", [CosineUpdates(), InverseLoss()])
@@ -191,7 +195,7 @@ def test_a_site_probes_for_itself(metric):
             assert scores[~own].isnan().all()
 
 
-@pytest.mark.parametrize(("name", "lr"), [("l2c", 0.05), ("dac", 0.01)])
+@pytest.mark.parametrize(("name", "lr"), [pytest.param("l2c", 0.05, marks=pytest.mark.slow), ("dac", 0.01)])
 def test_nodes_stop_as_in_one_process(name, lr):
     method = replace(getattr(methods, name)(lr=lr), stop=EarlyStopping(patience=1), judge=Judge(field="best_x"))
     alone = run(method, together(), small, rounds=6)

@@ -125,12 +125,20 @@ def flipped(content):
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b[:5], flipped, None])
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(played, straight, damage, part):
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(played, damage, part):
     file = played / "round-000004" / part
     if damage is None:
         file.unlink()
     else:
         file.write_bytes(damage(file.read_bytes()))
+    with pytest.warns(RuntimeWarning, match=r"round-000004 is damaged.*trying the checkpoint before it"):
+        assert latest_checkpoint(played).name == "round-000003"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(played, straight, part):
+    file = played / "round-000004" / part
+    file.write_bytes(flipped(file.read_bytes()))
     with pytest.warns(RuntimeWarning, match=r"round-000004 is damaged.*trying the checkpoint before it"):
         result = resume(played)
     assert differences(straight.data, result.data) == []
