@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import networkx
 import numpy as np
@@ -277,36 +278,28 @@ def test_a_mixer_transfers(digits, tmp_path):
 
 @pytest.fixture(scope="module")
 def demo(digits):
-    """Two partitions into 100 nodes of two classes: local, FedAvg and meta-L2C for 30 rounds."""
+    """A partition into 100 nodes of two classes: local, FedAvg and meta-L2C for 30 rounds."""
     methods = [local(lr=0.05), fedavg(lr=0.05), meta_l2c(lr=0.05, mixer_lr=0.01)]
-    results = {}
-    for seed in (0, 1):
-        tasks = shard_tasks(digits, shards=20, classes_per_node=2, seed=seed)
-        for method in methods:
-            model = lambda: build_model("mlp", digits.input_shape, digits.num_classes)  # noqa: E731
-            result = run(method, tasks, model, rounds=30, seed=seed, evaluate_every=30)
-            results.setdefault(method.name, []).append(result)
-    return results
-
-
-def average(results, column):
-    return sum(result.summary()[column] for result in results) / len(results)
+    tasks = shard_tasks(digits, shards=20, classes_per_node=2, seed=0)
+    model = partial(build_model, "mlp", digits.input_shape, digits.num_classes)
+    return {method.name: run(method, tasks, model, rounds=30, evaluate_every=30) for method in methods}
 
 
 def test_collaboration_helps(demo):
-    assert average(demo["meta_l2c"], "mean") > average(demo["local"], "mean") > average(demo["fedavg"], "mean")
-    assert average(demo["meta_l2c"], "worst10") > average(demo["local"], "worst10")
-    assert average(demo["meta_l2c"], "mean") > 0.97
+    found = {name: result.summary() for name, result in demo.items()}
+    assert found["meta_l2c"]["mean"] > found["local"]["mean"] > found["fedavg"]["mean"]
+    assert found["meta_l2c"]["worst10"] > found["local"]["worst10"]
+    assert found["meta_l2c"]["mean"] > 0.97
 
 
 def test_nodes_listen_to_those_with_the_same_classes(demo):
-    for result in demo["meta_l2c"]:
-        overlap, mean, *_ = weight_by_overlap(result.data.edge_index, result.data.edge_weight, result.tasks.classes)
-        assert overlap.tolist() == [0, 1, 2]
-        assert mean[0] < mean[1] < mean[2]
+    result = demo["meta_l2c"]
+    overlap, mean, *_ = weight_by_overlap(result.data.edge_index, result.data.edge_weight, result.tasks.classes)
+    assert overlap.tolist() == [0, 1, 2]
+    assert mean[0] < mean[1] < mean[2]
 
 
-@pytest.mark.parametrize(("mixer_lr", "seed"), [(0.03, 0), (0.1, 1)])
+@pytest.mark.parametrize(("mixer_lr", "seed"), [pytest.param(0.03, 0, marks=pytest.mark.slow), (0.1, 1)])
 def test_nodes_of_the_same_task_find_each_other(digits, mixer_lr, seed):
     """Five tasks of two classes, three nodes each, nobody dropped, judged after 20 rounds."""
     tasks = grouped_tasks(digits, groups=5, nodes_per_group=3, seed=seed)
@@ -318,7 +311,7 @@ def test_nodes_of_the_same_task_find_each_other(digits, mixer_lr, seed):
 
 
 def test_results_do_not_depend_on_chunk_and_backend(digits):
-    tasks = grouped_tasks(digits, groups=5, nodes_per_group=2)
+    tasks = grouped_tasks(digits, groups=5, nodes_per_group=1)
     tasks = replace(tasks, loss=lambda outputs, targets: F.cross_entropy(outputs, targets))
     model = MLP(64, (8,), 10).double()
     tasks = replace(tasks, pools={n: replace(p, inputs=p.inputs.double()) for n, p in tasks.pools.items()})

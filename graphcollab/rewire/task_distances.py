@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any, Literal
@@ -105,15 +106,22 @@ def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -
     return codes
 
 
+@functools.cache
+def _threads() -> Any:
+    """Return what says how many threads the libraries use that are loaded once scikit-learn is: it looks for them."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
+
+
 def _cluster(codes: Tensor, count: int, seed: int, weight: np.ndarray | None) -> Tensor:
     """Return the centres of k-means, [C, D]."""
     from sklearn.cluster import KMeans  # here, since importing it takes long
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     values = codes.numpy()
     count = min(count, len(np.unique(values, axis=0)))
     # Several threads would sum in an order of their own every time. The limit is the process's: one user at a time.
-    with _LIMIT, threadpool_limits(1):
+    with _LIMIT, _threads().limit(limits=1):
         fitted = KMeans(count, n_init=RESTARTS, random_state=seed % 2**32).fit(values, sample_weight=weight)
     return torch.from_numpy(fitted.cluster_centers_)
 

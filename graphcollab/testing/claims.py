@@ -15,7 +15,19 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 
-__all__ = ["AnyMethod", "NotApplicable", "close", "dense", "differences", "leaves", "require", "rounds_of", "rows"]
+__all__ = [
+    "AnyMethod",
+    "NotApplicable",
+    "changes",
+    "close",
+    "dense",
+    "differences",
+    "leaves",
+    "require",
+    "rounds_of",
+    "rows",
+    "snapshot",
+]
 
 AnyMethod = Method | Phases
 
@@ -81,7 +93,20 @@ def leaves(value: Any, name: str = "data") -> Iterator[tuple[str, Any]]:
 
 def differences(first: Any, second: Any) -> list[str]:
     """Return the names of tensors and plain values that are not the same, bit for bit; NaN equals NaN."""
-    left, right = dict(leaves(first)), dict(leaves(second))
+    return _apart(dict(leaves(first)), dict(leaves(second)))
+
+
+def snapshot(value: Any) -> dict[str, Any]:
+    """Return copies of the tensors and the plain values inside a value, by name."""
+    return {name: leaf.clone() if isinstance(leaf, Tensor) else leaf for name, leaf in leaves(value)}
+
+
+def changes(before: Mapping[str, Any], value: Any) -> list[str]:
+    """Return the names of what is not the same inside a value any more, given its `snapshot`."""
+    return _apart(before, dict(leaves(value)))
+
+
+def _apart(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
     return sorted(
         name
         for name in left.keys() | right.keys()

@@ -7,19 +7,26 @@ and also what models it needs (``embeds``). A check that says nothing about a me
 
 from __future__ import annotations
 
-import copy
-import sys
 import tempfile
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
 from graphcollab.control.state import LOOP
-from graphcollab.piece import Piece
-from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
+from graphcollab.testing.claims import (
+    AnyMethod,
+    NotApplicable,
+    changes,
+    close,
+    dense,
+    differences,
+    require,
+    rounds_of,
+    rows,
+    snapshot,
+)
 from graphcollab.testing.edge_checks import (
     PARTS,
     accepted,
@@ -30,8 +37,8 @@ from graphcollab.testing.edge_checks import (
     local_only,
 )
 from graphcollab.testing.scene import Scene
+from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory
 from graphcollab.train import History, load_checkpoint, save_checkpoint
-from graphcollab.typing import Env
 
 __all__ = [
     "CONTRACT",
@@ -52,16 +59,17 @@ __all__ = [
 ]
 
 WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalisation
+RING = torch.tensor([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]])
+STRAGGLERS = Attendance(drop=0.3, late=0.3)
+MEMBERS = Attendance(joins={1: 2}, leaves={4: 2})
 
 
 def check_runs(method: AnyMethod) -> None:
     """A method trains: models change, stay finite, and rounds are counted."""
-    scene = Scene.small(embeds=method.embeds)
-    start, _ = scene.begin(method)
-    rounds = rounds_of(method)
-    data, env = scene.play(method, rounds)
+    play, rounds = trajectory(method, scene_for(method.embeds)), rounds_of(method)
+    start, data = play.after(0), play.after(rounds)
     require(data.round == rounds, f"after {rounds} rounds data.round is {data.round}")
-    for name, tensor in (("x", data.x), ("models", method.models(data, env))):
+    for name, tensor in (("x", data.x), ("models", play.judged(rounds))):
         finite = all(bool(torch.isfinite(values).all()) for values in tensor.tensors)
         require(finite, f"{name} is not finite after {rounds} rounds")
     moved = any(not torch.equal(a, b) for a, b in zip(start.x.tensors, data.x.tensors, strict=True))
@@ -71,53 +79,62 @@ def check_runs(method: AnyMethod) -> None:
 
 def check_keeps_dtype(method: AnyMethod) -> None:
     """Models and edge weights keep the number type the models began with."""
+    rounds = rounds_of(method)
     for dtype in (torch.float32, torch.float64):
-        data, env = Scene.small(dtype, embeds=method.embeds).play(method, rounds_of(method))
-        kinds = {tensor.dtype for tensor in (*data.x.tensors, *method.models(data, env).tensors, data.edge_weight)}
+        play = trajectory(method, scene_for(method.embeds, dtype))
+        data = play.after(rounds)
+        kinds = {tensor.dtype for tensor in (*data.x.tensors, *play.judged(rounds).tensors, data.edge_weight)}
         require(kinds == {dtype}, f"models of {dtype} have become {sorted(map(str, kinds))}")
 
 
 def check_input_untouched(method: AnyMethod) -> None:
     """A round returns new ``Data`` and changes nothing in the old one, in the tasks or in the modules."""
-    scene = Scene.small(embeds=method.embeds)
-    data, env = scene.begin(method)
-    data = method.play(data, env)
-    parameters = [list(module.parameters()) for module in scene.modules]
-    before = copy.deepcopy((data, scene.tasks, parameters))
-    method.models(method.play(data, env), env)
-    changed = differences(before, (data, scene.tasks, parameters))
+    play = trajectory(method, scene_for(method.embeds))
+    scene, data = play.scene, play.after(1)
+    value = data, scene.tasks, [list(module.parameters()) for module in scene.modules]
+    before = snapshot(value)
+    method.models(method.play(data, play.env), play.env)
+    changed = changes(before, value)
     require(not changed, f"a round changed its input in place: {changed}")
 
 
 def check_relabelling(method: AnyMethod) -> None:
     """Putting the nodes in another order puts the result in that order and changes nothing else."""
     order = torch.tensor([4, 2, 0, 5, 1, 3])
-    ring = torch.stack([torch.arange(6), torch.arange(6).roll(-1)])
-    scene = accepted(method, torch.cat([ring, ring.flip(0)], 1), PARTS)
-    moved = scene.replace(tasks=scene.tasks.select(order), edge_index=order.argsort()[scene.edge_index])
-    (one, env), (two, other) = (scene.play(method, rounds_of(method)) for scene in (scene, moved))
-    close(rows(method.models(one, env))[order], rows(method.models(two, other)), "models of relabelled nodes")
+    play, rounds = accepted(method, RING, PARTS), rounds_of(method)
+    edge_index = order.argsort()[play.scene.edge_index]
+    moved = Trajectory(method, play.scene.replace(tasks=play.scene.tasks.select(order), edge_index=edge_index))
+    one, two = play.after(rounds), moved.after(rounds)
+    close(rows(play.judged(rounds))[order], rows(moved.judged(rounds)), "models of relabelled nodes")
     close(dense(one)[order][:, order], dense(two), "edge weights of relabelled nodes")
     close(one.bytes_sent[order], two.bytes_sent, "bytes sent by relabelled nodes")
 
 
 def check_backends_agree(method: AnyMethod) -> None:
     """The stacked and the loop backend give the same result."""
-    scene, rounds = Scene.small(embeds=method.embeds), rounds_of(method)
-    vmap, loop = (rows(scene.replace(backend=backend).models(method, rounds)) for backend in ("vmap", "loop"))
-    close(vmap, loop, "models of the two backends")
+    vmap, rounds = _stacked(method), rounds_of(method)
+    loop = vmap.scene.replace(backend="loop", chunk=None).models(method, rounds)
+    close(rows(vmap.judged(rounds)), rows(loop), "models of the two backends")
 
 
 def check_chunks_agree(method: AnyMethod) -> None:
     """How many rows are computed at a time makes no difference."""
-    scene = Scene.small(embeds=method.embeds)
-    few, many = (rows(scene.replace(backend="vmap", chunk=chunk).models(method, rounds_of(method))) for chunk in (2, 6))
-    close(few, many, "models computed two and six rows at a time")
+    many, rounds = _stacked(method), rounds_of(method)
+    few = many.scene.replace(backend="vmap", chunk=2).models(method, rounds)
+    close(rows(few), rows(many.judged(rounds)), "models computed two and more rows at a time")
+
+
+def _stacked(method: AnyMethod) -> Trajectory:
+    """Return plays with models that are computed in stacks, of six or more: the usual ones, if they are."""
+    play = trajectory(method, scene_for(method.embeds))
+    if all(plan.backend == "vmap" and plan.chunk >= 6 for plan in play.env.engine.plans):
+        return play
+    return trajectory(method, play.scene.replace(backend="vmap", chunk=6))
 
 
 def check_resume(method: AnyMethod) -> None:
     """Going on from a checkpoint equals going on without one, bit for bit: all state is in the ``Data``."""
-    _resume(method, Scene.small(embeds=method.embeds))
+    _resume(method, scene_for(method.embeds))
 
 
 def check_two_architectures(method: AnyMethod) -> None:
@@ -126,12 +143,11 @@ def check_two_architectures(method: AnyMethod) -> None:
     Give a method that mixes the part ``head``, or nothing.
     """
     scene = Scene.small(sizes=WITHOUT_SINGLES, shared_head=True, embeds=method.embeds)
-    data, env = scene.play(method, rounds_of(method))
-    kept = method.models(data, env)
+    play = trajectory(method, scene)
+    kept = play.judged(rounds_of(method))
     require(len(kept.specs) == 2, f"two architectures have become {len(kept.specs)}")
     require(all(bool(torch.isfinite(t).all()) for t in kept.tensors), "models are not finite")
-    one, _ = scene.play(method, rounds=1)
-    own, _ = scene.play(local_only(method), rounds=1)
+    one, (own, _) = play.after(1), scene.play(local_only(method), rounds=1)
     for spec, mixed, alone in zip(one.x.specs, one.x.tensors, own.x.tensors, strict=True):
         columns = spec.columns("backbone")
         close(mixed[:, columns], alone[:, columns], "the part of the models that is not mixed")
@@ -139,29 +155,20 @@ def check_two_architectures(method: AnyMethod) -> None:
 
 def check_stragglers(method: AnyMethod) -> None:
     """Nodes that are away or late do no harm: nobody waits for them; those of probability 0 change nothing at all."""
-    scene = Scene.small(embeds=method.embeds)
-    rounds = rounds_of(method)
-    (one, _), (two, _) = scene.play(method, rounds), scene.replace(attend=Attendance()).play(method, rounds)
-    changed = differences(one, two)
+    scene, rounds = scene_for(method.embeds), rounds_of(method)
+    two, _ = scene.replace(attend=Attendance()).play(method, rounds)
+    changed = differences(trajectory(method, scene).after(rounds), two)
     require(not changed, f"stragglers of probability 0 change {changed}")
-    scene = scene.replace(attend=Attendance(drop=0.3, late=0.3))
-    data, env = scene.begin(method)
-    for _ in range(4):
-        data = _play_with_absent(method, data, env)
-    _resume(method, scene)
+    _play_with_absent(method, STRAGGLERS)
+    _resume(method, scene.replace(attend=STRAGGLERS))
 
 
 def check_membership(method: AnyMethod) -> None:
     """Nodes join and leave: one that is not there sends nothing; one that has joined trains."""
-    attend = Attendance(joins={1: 2}, leaves={4: 2})
-    data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
-    start = rows(data.x)
-    sent = []
-    for _ in range(4):
-        data = _play_with_absent(method, data, env)
-        sent.append(data.bytes_sent)
+    start, *states = _play_with_absent(method, MEMBERS)
+    sent = [data.bytes_sent for data in states]
     require(bool((sent[1][1] == 0) & (sent[3][4] == sent[1][4])), "a node that is not there has sent something")
-    require(not torch.equal(rows(data.x)[1], start[1]), "a node that has joined has not trained")
+    require(not torch.equal(rows(states[-1].x)[1], rows(start.x)[1]), "a node that has joined has not trained")
 
 
 def check_absent_nodes(method: AnyMethod) -> None:
@@ -172,57 +179,42 @@ def check_absent_nodes(method: AnyMethod) -> None:
     """
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which may reach nodes that are away")
-    for attend in (Attendance(drop=0.3, late=0.3), Attendance(joins={1: 2}, leaves={4: 2})):
-        data, env = Scene.small(embeds=method.embeds).replace(attend=attend).begin(method)
-        for _ in range(4):
-            data = _play_with_absent(method, data, env, keeps=True)
+    for attend in (STRAGGLERS, MEMBERS):
+        _play_with_absent(method, attend, keeps=True)
 
 
-def _play_with_absent(method: AnyMethod, data: Data, env: Env, keeps: bool = False) -> Data:
-    """Play a round and check what holds where some nodes are absent; whether those must keep their models."""
-    there, _ = env.attend.at_work(data, env) if env.attend else (data.present, data.present)
-    before = copy.deepcopy(data)
-    after = method.play(data, env)
-    changed = differences(before, data)
-    require(not changed, f"a round with stragglers changed its input in place: {changed}")
-    both = ("x", data.x, after.x), ("models", method.models(data, env), method.models(after, env))
-    for name, old, new in both:
-        require(bool(torch.isfinite(rows(new)).all()), f"{name} is not finite where nodes are absent")
-        if keeps:
-            same = torch.equal(rows(old)[~there], rows(new)[~there])
-            require(same, f"{name} of a node that was absent has changed")
-    require(bool(torch.isfinite(after.edge_weight).all()), "edge_weight is not finite where nodes are absent")
-    return after
+def _play_with_absent(method: AnyMethod, attend: Attendance, keeps: bool = False) -> list[Data]:
+    """Play four rounds, and check what holds where nodes are absent; whether those must keep their models."""
+    play = trajectory(method, scene_for(method.embeds).replace(attend=attend))
+    states, models = [play.after(0)], [play.judged(0)]
+    for rounds in range(1, 5):
+        states.append(play.after(rounds))
+        models.append(play.judged(rounds))
+        there, _ = attend.at_work(states[-2], play.env)
+        for name, old, new in (("x", states[-2].x, states[-1].x), ("models", models[-2], models[-1])):
+            require(bool(torch.isfinite(rows(new)).all()), f"{name} is not finite where nodes are absent")
+            if keeps:
+                same = torch.equal(rows(old)[~there], rows(new)[~there])
+                require(same, f"{name} of a node that was absent has changed")
+        weighed = bool(torch.isfinite(states[-1].edge_weight).all())
+        require(weighed, "edge_weight is not finite where nodes are absent")
+    return states
 
 
 def check_declared(method: AnyMethod) -> None:
     """What is in the ``Data`` is declared by the loop or by a piece (which says when the loop drops it)."""
-    declared = [*LOOP, *method.fields]
-    data, env = Scene.small(embeds=method.embeds).begin(method)
-    for _ in range(rounds_of(method)):
-        data = method.play(data, env)
+    declared, play = [*LOOP, *method.fields], trajectory(method, scene_for(method.embeds))
+    for rounds in range(rounds_of(method)):
+        data = play.after(rounds + 1)
         unknown = [name for name in sorted(data.keys()) if not any(field.covers(name) for field in declared)]
         require(not unknown, f"{unknown} are in the data, and no piece declares them in its `keeps`")
 
 
 def check_sends(method: AnyMethod) -> None:
     """A piece that causes bytes says in `travels` what it is that leaves a node."""
-    data, env = Scene.small(embeds=method.embeds).begin(method)
-    charge, silent = env.plane.charge, set()
-
-    def noted(*what: Any, **more: Any) -> Data:
-        frame = sys._getframe(1)  # bytes go on the account of the innermost piece at work
-        while frame.f_back is not None and not isinstance(frame.f_locals.get("self"), Piece):
-            frame = frame.f_back
-        piece = frame.f_locals.get("self")
-        if isinstance(piece, Piece) and not piece.travels:
-            silent.add(type(piece).__name__)
-        return charge(*what, **more)
-
-    env.plane.charge = noted  # type: ignore[method-assign]
-    for _ in range(rounds_of(method)):
-        data = method.play(data, env)
-    require(not silent, f"{sorted(silent)} cause bytes, and do not say in `travels` what is sent")
+    play = trajectory(method, scene_for(method.embeds))
+    play.after(rounds_of(method))
+    require(not play.silent, f"{sorted(play.silent)} cause bytes, and do not say in `travels` what is sent")
 
 
 CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (
@@ -272,13 +264,12 @@ def check_contract(method: AnyMethod) -> dict[str, str]:
 
 
 def _resume(method: AnyMethod, scene: Scene) -> None:
-    data, env = scene.play(method, rounds=1)
+    play, last = trajectory(method, scene), 1 + rounds_of(method)
     history = History(scene.tasks.names, "accuracy", True)
     with tempfile.TemporaryDirectory() as folder:
-        restored, _, _ = load_checkpoint(save_checkpoint(folder, data, history, {}))
+        resumed, _, _ = load_checkpoint(save_checkpoint(folder, play.after(1), history, {}))
     fresh = scene.begin(method)[1]
-    straight, resumed = data, restored
-    for _ in range(rounds_of(method)):
-        straight, resumed = method.play(straight, env), method.play(resumed, fresh)
-    changed = differences(straight, resumed)
+    for _ in range(1, last):
+        resumed = method.play(resumed, fresh)
+    changed = differences(play.after(last), resumed)
     require(not changed, f"a resumed run differs from an uninterrupted one in {changed}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -106,6 +106,7 @@ def test_forms_differ_where_positives_do():
 
 @pytest.mark.parametrize("objective", SUPERVISED, ids=repr)
 def test_supervised_contrast_is_its_equation(objective):
+    @settings(max_examples=25)
     @given(st.integers(1, 7), st.integers(1, 4), st.integers(0, 2**31))
     def check(count, classes, seed):
         draw = np.random.default_rng(seed)

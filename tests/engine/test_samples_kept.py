@@ -67,7 +67,7 @@ def same(before, tasks):
 def play(module, data, backend, method=None):
     """Some rounds; return the models and the history's numbers."""
     before = pools(data)
-    result = run(method or local(lr=0.1), data, module, rounds=3, backend=backend)
+    result = run(method or local(lr=0.1), data, module, rounds=2, backend=backend)
     assert same(before, data)
     values = result.history.values
     return result.data.x.tensors[0], torch.stack([torch.stack(list(values[n])) for n in ("val_loss", "test_metric")])
@@ -79,9 +79,12 @@ def seeded(make, *args):
         return make(*args)
 
 
-@pytest.mark.parametrize("backend", ["auto", "vmap", "loop"])
-@pytest.mark.parametrize("kind", MODULES)
-@pytest.mark.parametrize("method", [local, l2c, fomo])
+CASES = [(local, kind, backend) for kind in MODULES for backend in ("vmap", "loop")]
+CASES += [(local, "flat", "auto"), (l2c, "writes", "auto"), (l2c, "flat", "loop")]  # which ask for gradients, too
+CASES += [(fomo, "leading", "auto"), (fomo, "nested", "loop")]  # which judges models by data of others
+
+
+@pytest.mark.parametrize(("method", "kind", "backend"), CASES)
 def test_modules_that_write_their_input(kind, backend, method):
     """They train and are judged as those that copy it first."""
     settings = {"lr": 0.1, **({"samples": 2} if method is fomo else {})}

@@ -253,7 +253,7 @@ def test_training_is_plain_sgd_on_both_views(make_engine, backend, norm):
 def test_neither_backend_nor_chunk_matters(make_engine, norm, objective):
     every = [
         trained(*make_engine(split_model(norm), **settings), objective=objective)
-        for settings in ({"backend": "vmap", "chunk": c} for c in (1, 2, 3, 4))
+        for settings in ({"backend": "vmap", "chunk": c} for c in (1, 4))
     ]
     every.append(trained(*make_engine(split_model(norm), backend="loop"), objective=objective))
     for other in every[1:]:

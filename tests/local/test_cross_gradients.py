@@ -319,9 +319,9 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("combine", [ClippedMean(), ProjectedGradient(), ProjectedGradient(per_layer=True)], ids=repr)
-@pytest.mark.parametrize(("nodes", "edges"), [(12, None), (40, "ring")])
+@pytest.mark.parametrize(("nodes", "edges"), [(8, None), (24, "ring")])
 def test_gradients_of_all_edges_never_exist(combine, nodes, edges):
-    """The largest tensors are rows of all nodes, or one receiver's gradients; there are 11 or 2 of these at a time."""
+    """The largest tensors are rows of all nodes, or one receiver's gradients; there are 7 or 2 of these at a time."""
     node = torch.arange(nodes)
     ring = torch.cat([torch.stack([node, (node + 1) % nodes]), torch.stack([(node + 1) % nodes, node])], 1)
     tasks = Tasks.from_samples([(torch.randn(2, 300), torch.randint(2, (2,))) for _ in range(nodes)], val_fraction=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
@@ -17,9 +18,10 @@ QUICK["augment"] = AddNoise(0.1)  # drawn from the same streams as the default's
 EARLY = {"chosen": 1, "neighbors": 2, "every": 1, "warmup": 1, "explore_rounds": 1, "learn_rounds": 1}
 
 
-def settings_of(name: str) -> set[str]:
+@functools.cache
+def settings_of(name: str) -> frozenset[str]:
     """Return the names of a method's settings."""
-    return {*inspect.signature(methods.get_method(name)).parameters}
+    return frozenset(inspect.signature(methods.get_method(name)).parameters)
 
 
 def quick(name: str, **settings: Any) -> Method | Phases:

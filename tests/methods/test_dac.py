@@ -13,9 +13,10 @@ from graphcollab.methods import dac
 from graphcollab.metrics import contact_counts, in_cluster_share
 from graphcollab.rewire.adaptive import priors
 from graphcollab.tasks import Tasks, linear_regression_tasks
-from graphcollab.testing import Scene, check_contract
+from graphcollab.testing import Scene
 from graphcollab.train import Callback, RecordGraph
 from graphcollab.weigh import CosineUpdates, InverseLoss
+from tests.methods.forms import check_form
 
 METRICS = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")
 FORMS = [*zip(METRICS, ("softmax", "similarity", "fedavg", "similarity"), strict=True)]
@@ -23,7 +24,7 @@ FORMS = [*zip(METRICS, ("softmax", "similarity", "fedavg", "similarity"), strict
 
 @pytest.mark.parametrize(("metric", "merge"), FORMS)
 def test_contract_of_all_forms(metric, merge):
-    check_contract(dac(metric=metric, samples=2, merge=merge, lr=0.1, patience=3, epochs=1))
+    check_form(dac(metric=metric, samples=2, merge=merge, lr=0.1, patience=3, epochs=1))
 
 
 @pytest.mark.parametrize("metric", METRICS[2:])

@@ -4,14 +4,15 @@ import pytest
 import torch
 
 from graphcollab.methods import directed, local
-from graphcollab.testing import Scene, check_contract, check_two_architectures
+from graphcollab.testing import Scene, check_two_architectures
+from tests.methods.forms import check_form
 
 QUICK = {"learn_rounds": 1, "epochs": 2, "lr": 0.1, "batch_size": 4}
 
 
 def test_contract_of_other_forms():
     """One round of each phase."""
-    check_contract(directed(**QUICK, fair=False, weights="odds", compare="loss", trials=2))
+    check_form(directed(**QUICK, fair=False, weights="odds", compare="loss", trials=2))
 
 
 def test_two_architectures_share_a_head_in_both_phases():

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from graphcollab.methods import dpfl, local
-from graphcollab.testing import Scene, check_contract
+from graphcollab.testing import Scene
 from graphcollab.testing.claims import dense
 from graphcollab.weigh import double_greedy as module
+from tests.methods.forms import check_form
 from tests.methods.plain import Plain, mixed
 
 TRAIN = {"lr": 0.2, "steps": 3, "batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}
@@ -125,7 +126,7 @@ def test_rounds_between_choices_send_nothing():
 
 @pytest.mark.parametrize("settings", [{"pool": "all", "safe": True}, {"budget": 2}])
 def test_contract(settings):
-    check_contract(dpfl(every=1, lr=0.1, epochs=1, batch_size=4, **settings))
+    check_form(dpfl(every=1, lr=0.1, epochs=1, batch_size=4, **settings))
 
 
 @pytest.mark.parametrize("setting", [{"budget": 0}, {"every": 0}, {"pool": "last"}, {"safe": 1}])

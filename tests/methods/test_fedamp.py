@@ -34,7 +34,7 @@ def test_a_round_by_hand(points):
     assert method.models(data, env).part("all").tolist() == near(SOLVED)
 
 
-@pytest.mark.parametrize("alpha", [0.25, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", [0.25, 1.0])
 def test_the_fixed_point_does_not_depend_on_alpha(points, alpha):
     method = fedamp(lr=1 / (1 + 1 / alpha), lam=1.0, alpha=alpha, sigma=4.0, steps=2)
     data, env = points([[[-1.0]], [[1.0]]]).begin(method)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from graphcollab.methods import fedavg, local, oracle
-from graphcollab.testing import Scene, check_contract, check_two_architectures
+from graphcollab.testing import Scene, check_two_architectures
+from tests.methods.forms import check_form
 
 REST = {"lr": 0.0, "weight_decay": 0.0}
 
@@ -99,7 +100,7 @@ def test_oracle_equals_fedavg_of_each_cluster_alone():
     "method", [fedavg(within="cluster", epochs=1), fedavg(weights="uniform", steps=3)], ids=lambda m: m.name
 )
 def test_contract_of_other_forms(method):
-    check_contract(method)
+    check_form(method)
 
 
 def test_oracle_of_a_shared_head():

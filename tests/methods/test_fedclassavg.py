@@ -15,7 +15,8 @@ from graphcollab.methods import fedclassavg
 from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.testing import Scene, check_contract
+from graphcollab.testing import Scene
+from tests.methods.forms import check_form
 
 QUICK = {"epochs": 2, "batch_size": 4, "lr": 0.1, "augment": None}
 
@@ -79,11 +80,13 @@ def contrast_by_hand(latent, targets, temperature, normalize):
     return torch.stack(losses).mean()
 
 
-@pytest.mark.parametrize("backend", ["vmap", "loop"])
 @pytest.mark.parametrize(
-    "settings", [{"mu": 2.0, "contrast": 0.5, "temperature": 0.7}, {"contrast": 3.0, "temperature": 9.0,
-                                                                  "normalize": False}]
-)  # fmt: skip
+    ("settings", "backend"),
+    [
+        ({"mu": 2.0, "contrast": 0.5, "temperature": 0.7}, "vmap"),
+        ({"contrast": 3.0, "temperature": 9.0, "normalize": False}, "loop"),
+    ],
+)
 def test_three_steps_on_all_samples_against_modules_of_their_own(settings, backend):
     """The proximal term acts from the second step on."""
     lr = 0.02
@@ -124,7 +127,7 @@ def test_three_steps_on_all_samples_against_modules_of_their_own(settings, backe
     ],
 )
 def test_contract_of_the_options(settings):
-    check_contract(fedclassavg(**{**QUICK, "epochs": 1, **settings}))
+    check_form(fedclassavg(**{**QUICK, "epochs": 1, **settings}))
 
 
 def test_judged_by_classifiers_that_were_trained_once_more():

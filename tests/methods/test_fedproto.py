@@ -9,7 +9,8 @@ from graphcollab.exchange.unmixed import class_means
 from graphcollab.methods import fedproto, local
 from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks
-from graphcollab.testing import Scene, check_contract
+from graphcollab.testing import Scene
+from tests.methods.forms import check_form
 
 QUICK = {"epochs": 2, "batch_size": 4, "lr": 0.1}
 
@@ -33,7 +34,7 @@ def models(latent=5, classes=6):
 
 @pytest.mark.parametrize("settings", [{"weights": "uniform"}, {"predict": "head", "steps": 3, "fraction": 0.5}])
 def test_contract_of_the_options(settings):
-    check_contract(fedproto(**{**QUICK, "epochs": 1, **settings}))
+    check_form(fedproto(**{**QUICK, "epochs": 1, **settings}))
 
 
 def test_the_first_round_is_local_training_and_all_are_with_no_weight_on_prototypes():

@@ -10,7 +10,8 @@ from graphcollab.engine import SGD
 from graphcollab.methods import fedsim, local
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
-from graphcollab.testing import Scene, check_contract
+from graphcollab.testing import Scene
+from tests.methods.forms import check_form
 
 SETTINGS = {"epochs": 2, "lr": 0.1, "batch_size": 4}
 
@@ -139,4 +140,4 @@ def test_settings():
 
 @pytest.mark.parametrize("changed", [{"server_lr": 0.5}, {"part": "backbone", "buffers": "average"}, {"fraction": 0.5}])
 def test_contract(changed):
-    check_contract(fedsim(**{**SETTINGS, "epochs": 1}, **changed))
+    check_form(fedsim(**{**SETTINGS, "epochs": 1}, **changed))

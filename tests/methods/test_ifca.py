@@ -7,8 +7,9 @@ import torch
 
 from graphcollab.engine import Rows
 from graphcollab.methods import fedavg, ifca
-from graphcollab.testing import Scene, check_contract, check_runs, check_two_architectures, differences
+from graphcollab.testing import Scene, check_runs, check_two_architectures, differences
 from graphcollab.train import run
+from tests.methods.forms import check_form
 
 FAR = torch.tensor([[0.0], [10.0]])
 
@@ -146,7 +147,7 @@ def test_choosing_by_some_samples(samples):
     if samples == 100:
         assert torch.equal(one.server.edge_index, two.server.edge_index)
         torch.testing.assert_close(one.x.tensors[0], two.x.tensors[0], rtol=0, atol=1e-12)
-        check_contract(some)
+        check_form(some)
     else:
         check_runs(some)  # the contract of some samples: tests/methods/test_contract.py
 
@@ -169,7 +170,7 @@ def test_client_sampling(points):
 
 @pytest.mark.parametrize("settings", [{"divide": "all", "steps": 1}, {"clusters": 4}, {"weights": "counts"}], ids=str)
 def test_contract_of_other_forms(settings):
-    check_contract(ifca(**{"epochs": 1, **settings}))
+    check_form(ifca(**{"epochs": 1, **settings}))
     check_two_architectures(ifca(part="head", **settings))
 
 

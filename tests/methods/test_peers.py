@@ -12,8 +12,9 @@ from graphcollab.methods import local, oracle, panm, pens, random_peers
 from graphcollab.metrics import cluster_traffic
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks, linear_regression_tasks
-from graphcollab.testing import Scene, check_contract
+from graphcollab.testing import Scene
 from graphcollab.train import RecordGraph
+from tests.methods.forms import check_form
 
 
 def chosen(data):
@@ -23,12 +24,12 @@ def chosen(data):
 
 
 def test_contract_of_bags_that_are_kept():
-    check_contract(panm(neighbors=2, samples=2, every=1, epochs=1))
+    check_form(panm(neighbors=2, samples=2, every=1, epochs=1))
 
 
 @pytest.mark.parametrize("measure", ["bag", "sample"])
 def test_contract_of_augmentation(measure):
-    check_contract(
+    check_form(
         panm(
             metric="cosine_weights",
             neighbors=2,
@@ -84,8 +85,7 @@ def test_panm_keeps_the_most_similar():
     assert member.shape[1] == 12
 
 
-@pytest.mark.parametrize("metric", [None, "cosine_weights", "inverse_loss"])
-@pytest.mark.parametrize("measure", ["bag", "sample"])
+@pytest.mark.parametrize(("metric", "measure"), [(None, "bag"), ("cosine_weights", "sample"), ("inverse_loss", "bag")])
 def test_panm_works_with_every_metric(metric, measure):
     """Published code never records new candidates with a cosine, and its bags never grow."""
     tasks = linear_regression_tasks(nodes=(10, 10), seed=0)

@@ -11,8 +11,9 @@ from graphcollab.engine import SGD
 from graphcollab.methods import fedavg, pfedsim
 from graphcollab.models import SplitModel
 from graphcollab.stack import Stacks
-from graphcollab.testing import Scene, check_contract, check_two_architectures
+from graphcollab.testing import Scene, check_two_architectures
 from graphcollab.train import run
+from tests.methods.forms import check_form
 
 SETTINGS = {"epochs": 2, "lr": 0.1, "batch_size": 4}
 
@@ -111,7 +112,7 @@ def test_a_graph_that_is_given_says_who_may_be_heard():
 
 def test_contract_without_a_warm_up():
     """With all nodes at work the server adds nothing to what the edges say."""
-    check_contract(pfedsim(warmup=0, **{**SETTINGS, "epochs": 1}))
+    check_form(pfedsim(warmup=0, **{**SETTINGS, "epochs": 1}))
 
 
 def test_runs_without_a_graph():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ def model() -> MLP:
 
 
 def play() -> dict[str, Any]:
-    some = {"local": methods.local, "l2c": methods.l2c}
-    compared = compare(some, tasks, model, [0, 1], grids={"*": {"lr": [0.05, 0.1]}}, rounds=3)
-    found = benefit(tasks, model, methods={"l2c": methods.l2c}, repeats=3, rounds=3, lrs=[0.1])
+    l2c = partial(methods.l2c, epochs=1)
+    some = {"local": partial(methods.local, epochs=1), "l2c": l2c}
+    compared = compare(some, tasks, model, [0, 1], grids={"*": {"lr": [0.05, 0.1]}}, rounds=2)
+    found = benefit(tasks, model, methods={"l2c": l2c}, repeats=3, rounds=2, lrs=[0.1], batch_size=40)
     return {
         "compared": [[trial.validation, *trial.per_node] for trial in compared.trials],
         "chosen": [{**trials[0].setting} for trials in compared.chosen.values()],

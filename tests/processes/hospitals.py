@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def compared_with(make: Callable[..., Tasks]) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = compare(
-            {"local": methods.local, "fedavg": methods.fedavg},
+            {"local": partial(methods.local, epochs=1), "fedavg": partial(methods.fedavg, epochs=1)},
             lambda seed: make(target="disease", leave_out=["family", "cp"], seed=seed),
             lambda split: build_model("mlp", split.input_shape, 2, hidden=4),
             [0, 1],
@@ -70,7 +71,7 @@ def found_with(make: Callable[..., Tasks], methods: dict[str, Any] | None = None
             repeats=3,
             rounds=2,
             lrs=[0.1],
-            batch_size=64,
+            batch_size=256,
         )
     return {"answer": report.benefit_answer(found), "told": found._told()}
 

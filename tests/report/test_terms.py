@@ -107,7 +107,7 @@ def test_joined_comparisons() -> None:
 
 
 def test_equal_work_is_not_told_of() -> None:
-    names = ("local", "fedavg", "cobo", "dac", "ditto")
+    names = ("local", "cobo", "ditto")
     makers = {name: getattr(methods, name) for name in names}
     assert terms(compare(makers, draw, nn.Linear(3, 2), [0, 1], rounds=3)) == []
 

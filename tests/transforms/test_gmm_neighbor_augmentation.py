@@ -114,12 +114,12 @@ def test_two_gaussians_are_told_apart(seed: int) -> None:
 def test_two_gaussians_over_many_draws() -> None:
     # A bag that happens to be narrow leaves some of its kin with the candidates: the algorithm ends where it is best
     # nearby. Plain Python says the same of every draw, and nobody ever joins the wrong bag.
-    draws = [gaussians(seed) for seed in range(200)]
+    draws = [gaussians(seed) for seed in range(50)]
     receivers = [(near[:5], [*near[5:], *far]) for near, far in draws]
     found = bags(star(*receivers), len(receivers))
     assert found == [by_hand(*each) for each in receivers]
     assert all(set(bag) <= set(near) for bag, (near, _) in zip(found, draws, strict=True))
-    assert sum(len(bag) == 20 for bag in found) >= 180
+    assert sum(len(bag) == 20 for bag in found) >= 45
 
 
 def test_scores_of_neighbours_may_be_the_lower_ones() -> None:

@@ -157,7 +157,7 @@ def test_metric_is_accuracy_of_classes_and_loss_of_numbers(points):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_small_noisy_nodes_listen_to_large_clean_ones_and_not_the_other_way(seed):
-    """Both have the same linear truth; node 0 has 6 noisy samples, node 1 has 300 clean ones."""
+    """Both have the same linear truth; node 0 has 6 noisy samples, node 1 has 100 clean ones."""
     draw = torch.Generator().manual_seed(seed)
     truth = torch.randn(5, generator=draw)
 
@@ -165,7 +165,7 @@ def test_small_noisy_nodes_listen_to_large_clean_ones_and_not_the_other_way(seed
         inputs = torch.randn(many, 5, generator=draw)
         return inputs, (inputs @ truth + noise * torch.randn(many, generator=draw))[:, None]
 
-    tasks = Tasks.from_samples([samples(6, 2.0), samples(300, 0.0)], [samples(50, 0.0)] * 2, loss="mse", metric="mse")
+    tasks = Tasks.from_samples([samples(6, 2.0), samples(100, 0.0)], [samples(50, 0.0)] * 2, loss="mse", metric="mse")
     optimizer = SGD(lr=0.05)
     method = Method(
         "learn",
