@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are written to files; no 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+# Three times a test pytest would begin to listen to some fifty loggers of PyTorch that pass nothing on.
+for logger in logging.root.manager.loggerDict.values():
+    if isinstance(logger, logging.Logger):
+        logger.propagate = True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

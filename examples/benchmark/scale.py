@@ -117,6 +117,8 @@ def main() -> None:
             print(f"{nodes:7} nodes  {name:10} {each:8.4f} ms a node and round   peak {peak:5.2f} GiB   {timed}")
             if "memory" in result.data:
                 known = result.data.memory.edge_index.shape[1] / nodes
+                spent = ", ".join(f"{seconds:.2f}" for seconds in clock.seconds)
+                print(f"{'':15} {name:10} rounds took {spent} s")
                 print(f"{'':15} {name:10} a node knows {known:.1f} others after {rounds} rounds")
             results[name][nodes] = {"ms_per_node": round(each, 4), "peak_gib": round(peak, 2), **timed.as_dict()}
     few, many = min(args.nodes), max(args.nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import torch
@@ -51,6 +52,8 @@ def copy_module(module: nn.Module) -> nn.Module:
         for value in vars(layer).values():
             if isinstance(value, Tensor) and value.grad_fn is not None:
                 known[id(value)] = value.detach().clone()
+            elif type(value) in (dict, OrderedDict, set) and not value:  # hooks, mostly: most of what there is to copy
+                known[id(value)] = type(value)()
     copied = copy.deepcopy(module, known)
     own = dict(copied.named_parameters())
     for name, parameter in module.named_parameters():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -22,7 +22,7 @@ def shared_entries(memory: Relation, share: str = "measured", tells: int | None 
     """
     similarity, measured = memory.values.T
     may = measured > 0 if share == "measured" else torch.ones_like(measured, dtype=torch.bool)
-    return memory.select(_first_entries(memory, may, tells, -measured, -similarity))
+    return memory.select(_first_entries(memory.edge_index[1], may, tells, -measured, -similarity))
 
 
 def update_memory(
@@ -51,74 +51,96 @@ def update_memory(
     Of what it was told a node keeps ``limit`` entries at most: the most similar ones, of equal ones those with the
     smaller rank. Receivers are taken a block at a time, so sorting needs memory for a block only.
     """
-    many = memory.size[0]
-    memory = _in_order(memory, rank)
-    told = memory.select(slice(0)) if told is None or two_step is None else _in_order(told, rank)
-    met = _in_order(
-        Relation(edge_index, torch.stack([score.double(), torch.full_like(score.double(), now)], 1), memory.size), rank
-    )
-    begin, have, heard = (_begins(one, many) for one in (told, memory, met))
+    many, bits = memory.size[0], (memory.size[0] - 1).bit_length()
+    told = memory.select(slice(0)) if told is None or two_step is None else told
+    met = Relation(edge_index, torch.stack([score.double(), torch.full_like(score.double(), now)], 1), memory.size)
+    memory, told, met = (_by_receiver(one) for one in (memory, told, met))
+    have, begin, heard = (_begins(one, many) for one in (memory, told, met))
+    whispers = _Whispers(told.values[:, 0], rank.index_select(0, told.edge_index[0]), begin, rank.argsort(), bits)
     sender, receiver = met.edge_index
     work = have.diff().index_add(0, receiver, 1 + begin.diff()[sender])
     parts = []
     for first, last in pairwise(blocks(work)):
-        new = met.select(slice(int(heard[first]), int(heard[last])))
-        known = memory.select(slice(int(have[first]), int(have[last])))
-        known = _with(_with(known, _heard(told, begin, new, rank, first, two_step), rank), new, rank)
-        parts.append(known.select(_kept(known, limit)))
-    edges, values = (
-        torch.cat([getattr(part, name) for part in parts], axis) for name, axis in (("edge_index", 1), ("values", 0))
-    )
+        nodes = rank[first:last]
+        known, new = (
+            _entries(one.select(slice(int(of[first]), int(of[last]))), first, rank, bits)
+            for one, of in ((memory, have), (met, heard))
+        )
+        known = _with(_with(known, whispers.to(nodes, new, two_step)), new)
+        known = known.take(_kept(known, limit, bits).nonzero().flatten())
+        sender = whispers.ranked.index_select(0, known.key & (2**bits - 1))
+        edges = torch.stack([sender, (known.key >> bits) + first])
+        parts.append((edges, torch.stack([known.similarity, known.measured], 1)))
+    edges, values = (torch.cat(pieces, axis) for pieces, axis in zip(zip(*parts, strict=True), (1, 0), strict=True))
     return replace(memory, edge_index=edges, values=values)
 
 
-def _keys(relation: Relation, rank: Tensor) -> Tensor:
-    """Return a number for every entry, [M], ascending by receiver and, of one receiver, by rank of the sender."""
-    return relation.edge_index[1] * relation.size[0] + rank.index_select(0, relation.edge_index[0])
+@dataclass(frozen=True)
+class _Entries:
+    """What some consecutive nodes know: how similar others are, and when that was measured, [M] each.
+
+    The key, [M], ascending, has the receiver, counted from the first of these nodes, above so many bits, and below them
+    the sender's rank.
+    """
+
+    key: Tensor
+    similarity: Tensor
+    measured: Tensor
+
+    def take(self, which: Tensor) -> _Entries:
+        """Return some of them, by position."""
+        return _Entries(*(each.index_select(0, which) for each in (self.key, self.similarity, self.measured)))
 
 
-def _in_order(relation: Relation, rank: Tensor) -> Relation:
-    """Return a relation with its entries in order of `_keys`."""
-    key = _keys(relation, rank)
-    return relation if bool((key.diff() > 0).all()) else relation.select(key.argsort())
+def _entries(relation: Relation, first: int, rank: Tensor, bits: int) -> _Entries:
+    """Return entries of receivers from the first one on, in order of their keys."""
+    sender, receiver = relation.edge_index
+    key = (receiver - first << bits) + rank.index_select(0, sender)
+    found = _Entries(key, *relation.values.T)
+    return found if bool((key.diff() > 0).all()) else found.take(key.argsort())
 
 
-def _with(known: Relation, news: Relation, rank: Tensor) -> Relation:
-    """Return what nodes know with the news, both in order: only what was measured takes the place of measurements."""
-    key, new = _keys(known, rank), _keys(news, rank)
-    place = torch.searchsorted(key, new)
-    here = torch.cat([key, key.new_full((1,), -1)])[place] == new
+def _by_receiver(relation: Relation) -> Relation:
+    """Return a relation with its entries in order of receivers."""
+    receiver = relation.edge_index[1]
+    return relation if bool((receiver.diff() >= 0).all()) else relation.select(receiver.argsort(stable=True))
+
+
+def _with(known: _Entries, news: _Entries) -> _Entries:
+    """Return what nodes know with the news: only what was measured takes the place of measurements."""
+    place = torch.searchsorted(known.key, news.key)
+    here = torch.cat([known.key, known.key.new_full((1,), -1)]).index_select(0, place) == news.key
     over = here.nonzero().flatten()
-    before = known.values[:, 1].index_select(0, place.index_select(0, over))
-    over = over[(before == 0) | (news.values[:, 1].index_select(0, over) > 0)]
-    taken = place.index_select(0, over)
-    more = (~here).nonzero().flatten()
+    before = known.measured.index_select(0, place.index_select(0, over))
+    over = over[(before == 0) | (news.measured.index_select(0, over) > 0)]
+    taken, more = place.index_select(0, over), (~here).nonzero().flatten()
     place = place.index_select(0, more) + torch.arange(len(more))  # where these stand in the result
-    old = torch.ones(len(key) + len(more), dtype=torch.bool).index_fill_(0, place, False).nonzero().flatten()
-    values = known.values.new_empty(len(key) + len(more), known.values.shape[1])
-    values.index_copy_(0, old, known.values.index_copy(0, taken, news.values.index_select(0, over)))
-    values.index_copy_(0, place, news.values.index_select(0, more))
-    edges = known.edge_index.new_empty(2, len(values))
-    for all_, was, new in zip(edges, known.edge_index, news.edge_index, strict=True):
-        all_.index_copy_(0, old, was).index_copy_(0, place, new.index_select(0, more))
-    return Relation(edges, values, known.size)
+    count = len(known.key) + len(more)
+    old = torch.ones(count, dtype=torch.bool).index_fill_(0, place, False).nonzero().flatten()
+
+    def merged(was: Tensor, new: Tensor) -> Tensor:
+        both = was.new_empty(count).index_copy_(0, old, was.index_copy(0, taken, new.index_select(0, over)))
+        return both.index_copy_(0, place, new.index_select(0, more))
+
+    pairs = ((known.key, news.key), (known.similarity, news.similarity), (known.measured, news.measured))
+    return _Entries(*(merged(was, new) for was, new in pairs))
 
 
-def _kept(memory: Relation, limit: int | None) -> Tensor:
+def _kept(known: _Entries, limit: int | None, bits: int) -> Tensor:
     """Tell which entries are kept, [M]: what was measured, and so many of the most similar of what a node was told.
 
     Of equally similar ones the first are kept. With None all are.
     """
-    told = memory.values[:, 1] == 0
-    return ~told | _first_entries(memory, told, limit, -memory.values[:, 0])
+    told = known.measured == 0
+    return ~told | _first_entries(known.key >> bits, told, limit, -known.similarity)
 
 
-def _first_entries(memory: Relation, candidates: Tensor, count: int | None, *keys: Tensor) -> Tensor:
+def _first_entries(receiver: Tensor, candidates: Tensor, count: int | None, *keys: Tensor) -> Tensor:
     """Tell which of some entries, a mask [M], are among so many first ones of their receiver, by keys [M]."""
     if count is None or not len(candidates):
         return candidates
-    first, last = memory.edge_index[1].aminmax()
-    receiver, many = memory.edge_index[1] - first, int(last - first) + 1  # of a block there are few
+    first, last = receiver.aminmax()
+    receiver, many = receiver - first, int(last - first) + 1  # of a block there are few
     some = candidates.nonzero().flatten()
     whose = receiver.index_select(0, some)
     crowded = torch.bincount(whose, minlength=many) > count
@@ -131,45 +153,53 @@ def _first_entries(memory: Relation, candidates: Tensor, count: int | None, *key
 
 
 def _begins(relation: Relation, many: int) -> Tensor:
-    """Return where every receiver's entries begin, and where the last one's end, [K + 1], given them in order."""
+    """Return where every receiver's entries begin, and where the last one's end, [K + 1], given them by receiver."""
     count = torch.bincount(relation.edge_index[1], minlength=many)
     return torch.cat([count.new_zeros(1), count.cumsum(0)])
 
 
-def _heard(told: Relation, begin: Tensor, met: Relation, rank: Tensor, first: int, two_step: str | None) -> Relation:
-    """Return what receivers, from the first one on, hear of third nodes: of every pair one entry, [T, 2], in order.
+@dataclass(frozen=True)
+class _Whispers:
+    """What all nodes tell: how similar others are, and their rank, [T]; where every node's entries begin, [K + 1].
 
-    Given is what all nodes tell, in order, where every node's entries ``begin``, and whom the receivers met.
+    ``ranked`` has the nodes by rank, [K]; ranks take so many bits of a key.
     """
-    many = told.size[0]
-    (sender, receiver), trust = met.edge_index, met.values[:, 0]
-    begins, ends = begin.index_select(0, sender), begin.index_select(0, sender + 1)
-    edge = torch.repeat_interleave(torch.arange(len(sender)), ends - begins)  # [T'] who told
-    item = begins.index_select(0, edge) + turns(edge, len(sender))
-    third, listener = told.edge_index[0].index_select(0, item), receiver.index_select(0, edge)
-    # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
-    turn = rank[sender].argsort(stable=True)
-    turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
-    place = torch.empty_like(turn)
-    place[turn] = torch.arange(len(turn))
-    pair = (listener - first) * many + rank.index_select(0, third)
-    order = _first_of(pair, place.index_select(0, edge), len(sender), many)
-    third, listener = third.index_select(0, order), listener.index_select(0, order)
-    others = (third != listener).nonzero().flatten()
-    order = order.index_select(0, others)
-    edges = torch.stack([third.index_select(0, others), listener.index_select(0, others)])
-    similarity = told.values[:, 0].index_select(0, item.index_select(0, order))
-    if two_step == "bounded":
-        similarity = torch.minimum(similarity, trust.index_select(0, edge.index_select(0, order)))
-    return Relation(edges, torch.stack([similarity, torch.zeros_like(similarity)], 1), told.size)
+
+    similarity: Tensor
+    rank: Tensor
+    begin: Tensor
+    ranked: Tensor
+    bits: int
+
+    def to(self, own: Tensor, met: _Entries, two_step: str | None) -> _Entries:
+        """Return what consecutive nodes of ranks ``own`` hear of third ones from those they met: of every pair once."""
+        receiver, told_by, trust = met.key >> self.bits, met.key & (2**self.bits - 1), met.similarity
+        sender = self.ranked.index_select(0, told_by)
+        begins, ends = self.begin.index_select(0, sender), self.begin.index_select(0, sender + 1)
+        edge = torch.repeat_interleave(torch.arange(len(sender)), ends - begins)  # [T'] who told
+        item = begins.index_select(0, edge) + turns(edge, len(sender))
+        pair = (receiver << self.bits).index_select(0, edge) + self.rank.index_select(0, item)
+        # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
+        turn = told_by.argsort(stable=True)
+        turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
+        place = torch.empty_like(turn)
+        place[turn] = torch.arange(len(turn))
+        order = _first_of(pair, place.index_select(0, edge), len(sender), len(own) << self.bits)
+        pair = pair.index_select(0, order)
+        others = (pair & (2**self.bits - 1) != own.index_select(0, pair >> self.bits)).nonzero().flatten()
+        pair, order = pair.index_select(0, others), order.index_select(0, others)
+        similarity = self.similarity.index_select(0, item.index_select(0, order))
+        if two_step == "bounded":
+            similarity = torch.minimum(similarity, trust.index_select(0, edge.index_select(0, order)))
+        return _Entries(pair, similarity, torch.zeros_like(similarity))
 
 
-def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
-    """Return which entry of every pair (a number below K², [N]) has the smallest turn, in ascending order of pairs.
+def _first_of(pair: Tensor, turn: Tensor, turns: int, pairs: int) -> Tensor:
+    """Return which entry of every pair (a number below ``pairs``, [N]) has the smallest turn, in ascending order.
 
     Turns are below ``turns``, and different within a pair.
     """
-    if len(pair) < many * many // 4:
+    if len(pair) < pairs // 4:
         order = (pair * turns + turn).argsort()
         first = torch.ones_like(pair, dtype=torch.bool)
         ordered = pair.index_select(0, order)
@@ -177,6 +207,6 @@ def _first_of(pair: Tensor, turn: Tensor, turns: int, many: int) -> Tensor:
         return order[first]
     # There are about as many entries as pairs: a table of all pairs is no larger, and much faster than sorting.
     none = torch.iinfo(torch.int64).max
-    table = torch.full((many * many,), none)
+    table = torch.full((pairs,), none)
     table.scatter_reduce_(0, pair, turn * len(pair) + torch.arange(len(pair)), "amin")
     return table[table != none] % len(pair)

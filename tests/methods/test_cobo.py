@@ -191,11 +191,11 @@ def test_late_partners_are_not_waited_for(points):
 def test_digits_with_permuted_labels():
     """Real images: true clusters are found exactly, and their nodes are better than alone."""
     digits = load_dataset("digits")
-    tasks = permuted_labels(digits, (2, 2, 2, 2), fraction=0.2, val=20)
+    tasks = permuted_labels(digits, (3, 3), fraction=0.2, val=20)
     model = partial(build_model, "mlp", digits.input_shape, digits.num_classes)
-    play = {"rounds": 400, "evaluate_every": 400}
-    found = run(cobo(lr=0.3, rho=0.1, gamma=0.03, batch_size=32), tasks, model, **play)
-    alone = run(local(lr=0.3, steps=1, batch_size=32, weight_decay=0.0), tasks, model, **play)
+    play = {"rounds": 150, "evaluate_every": 150}
+    found = run(cobo(lr=0.5, rho=0.06, gamma=0.04, batch_size=32), tasks, model, **play)
+    alone = run(local(lr=0.5, steps=1, batch_size=32, weight_decay=0.0), tasks, model, **play)
     same = tasks.cluster[found.data.edge_index[0]] == tasks.cluster[found.data.edge_index[1]]
     assert float(found.data.edge_weight[same].min()) > 0.9
     assert float(found.data.edge_weight[~same].max()) < 0.1

@@ -266,5 +266,5 @@ def test_the_defaults_learn():
     def build():
         return split_models([nn.Flatten()], data.input_shape, 10, latent=32)
 
-    result = run(mapl(), tasks, build, seed=0, evaluate_every=100, progress=False)
+    result = run(mapl(), tasks, build, seed=0, rounds=60, evaluate_every=60, progress=False)
     assert float(result.history.table("test_metric")[-1].mean()) > 0.4  # 0.2 by chance

@@ -224,9 +224,9 @@ def test_checks_that_say_nothing_are_counted():
 
 
 @pytest.mark.parametrize("check", [*CONTRACT, check_two_architectures], ids=lambda check: check.__name__)
-@pytest.mark.parametrize("make", [contrasting, lambda: Phases(local(), 1, contrasting())], ids=["method", "phases"])
-def test_methods_that_read_latents_are_put_to_it_too(make, check):
-    check(make())
+@pytest.mark.parametrize("method", [contrasting(), Phases(local(), 1, contrasting())], ids=["method", "phases"])
+def test_methods_that_read_latents_are_put_to_it_too(method, check):
+    check(method)
 
 
 def test_scenes_have_the_models_a_method_needs():
