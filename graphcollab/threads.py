@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -59,22 +59,44 @@ def share(work: Callable[[T], None], items: Sequence[T]) -> None:
     A thread that has done an item takes the next one. So where another process takes a core away, the work waits for
     one item at most; threads that share every single operation would wait for each other in each. Items are to write to
     places of their own: results then do not depend on the number of threads. Nothing is differentiated; what the work
-    raised first is raised.
+    raised first is raised. Then, or where the caller is interrupted, no other item is begun, and it is only raised once
+    no thread is at work any more: what items write to may be somebody else's afterwards.
     """
     count, left = min(threads_here(), len(items)), iter(items)  # shared: an item is taken by one thread only
+    over = threading.Event()
 
     def take() -> None:
-        with torch.no_grad():
-            for item in left:
-                work(item)
+        try:
+            with torch.no_grad():
+                for item in left:
+                    if over.is_set():
+                        return
+                    work(item)
+        except BaseException:
+            over.set()
+            raise
 
     if count < 2:
         take()
         return
     if not _WORKERS:
         _WORKERS.append(ThreadPoolExecutor(os.cpu_count(), "graphcollab", initializer=_compute_alone))
-    for done in [_WORKERS[0].submit(take) for _ in range(count)]:
-        done.result()
+    taken = [_WORKERS[0].submit(take) for _ in range(count)]
+    try:
+        for done in taken:
+            done.result()
+    finally:
+        over.set()
+        _outlast(taken)
+
+
+def _outlast(taken: Sequence[Future[None]]) -> None:
+    """Wait until all are done, whoever interrupts that: an interrupt that comes meanwhile is raised afterwards."""
+    try:
+        wait(taken)
+    except BaseException:
+        _outlast(taken)
+        raise
 
 
 def _compute_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 
@@ -41,6 +42,29 @@ def test_errors_are_raised(threads):
 
     with pytest.raises(RuntimeError, match="three"):
         share(work, range(20))
+
+
+@pytest.mark.parametrize("how", ["error", "interrupt", "interrupt twice"])
+def test_nobody_is_at_work_any_more_when_an_error_is_seen(threads, how):
+    """What items write to may be somebody else's by then."""
+    begun, ended = [], []
+
+    def work(item):
+        begun.append(item)
+        if item == 4 and how == "error":
+            raise KeyboardInterrupt
+        if item == 4 or (item == 5 and how == "interrupt twice"):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.02)
+        ended.append(item)
+
+    with pytest.raises(KeyboardInterrupt):
+        share(work, range(40))
+    seen = len(begun), len(ended)
+    assert seen[0] - seen[1] <= 1 + (threads == 1)
+    assert seen[0] < 20
+    time.sleep(0.1)
+    assert (len(begun), len(ended)) == seen
 
 
 def test_threads_that_begin_later_find_the_callers_number(threads):

@@ -132,7 +132,7 @@ static NUM FN(judge)(NUM *logits, const int64_t *labels, const int64_t *at, int6
       continue;
     }
     if (label < 0 || label >= classes) return *wrong = 1, (NUM)NAN;
-    for (int64_t c = 1; c < classes; c++) most = z[c] > most || z[c] != z[c] ? z[c] : most;
+    for (int64_t c = 1; c < classes; c++) most = z[c] > most ? z[c] : most;
     const NUM own = z[label] - most;
     for (int64_t c = 0; c < classes; c++) sum += z[c] = EXP(z[c] - most);
     total += LOG(sum) - own;
@@ -189,7 +189,7 @@ static void FN(fit)(const Work *w, int64_t row, char *memory, int *wrong) {
       FN(see)(w, l, values, at, n, seen);
       FN(combine)(slope, 1, layer->out, seen, weight, layer->out, n, layer->in, step);
       for (int64_t o = 0; layer->bias >= 0 && o < layer->out; o++) {
-        NUM *b = theta + layer->bias + o, sum = step[1] * *b;
+        NUM *b = theta + layer->bias + o, sum = step[1] != 0 ? step[1] * *b : 0;
         for (int64_t m = 0; m < n; m++) sum += slope[m * layer->out + o];
         *b -= step[0] * sum;
       }

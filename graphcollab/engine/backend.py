@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.device import beside
+from graphcollab.engine.dense_steps import Dense
 from graphcollab.engine.modules import MemoryFormat, Padding, copy_module, padding_by_type
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
@@ -44,6 +45,8 @@ class Backend(ABC):
     """
 
     name: str
+    layers: Sequence[Dense] | None = None
+    """Linear layers whose plain steps are compiled, where it is such a module."""
 
     def __init__(
         self,

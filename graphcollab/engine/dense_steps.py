@@ -68,6 +68,8 @@ def dense_layers(chain: Chain | None, spec: ParamSpec) -> tuple[Dense, ...] | No
             if weight in frozen or bias in frozen:
                 return None
             outputs, inputs = shapes[weight]
+            if outputs < 1 or (bias and shapes[bias] != (outputs,)) or (layers and layers[-1].outputs != inputs):
+                return None  # somebody has put another parameter in the place of the layer's own
             layers.append(Dense(starts[weight], -1 if bias is None else starts[bias], inputs, outputs, False))
         elif step.func is elementwise and isinstance(step.args[0], nn.ReLU) and layers:
             layers[-1] = layers[-1]._replace(relu=True)
@@ -87,7 +89,8 @@ def take_dense_steps(
     """Take all local steps of rows [r, columns] in place and return the loss at every step [S, r], NaN for no step.
 
     Where the kernel does not know what is asked for, or is not the faster way, nothing happens and it returns None.
-    A row's numbers depend neither on other rows nor on the number of threads.
+    A row's numbers depend neither on other rows nor on the number of threads, but for this: whether the kernel is the
+    faster way depends on the longest batch of all rows, and for large steps on whether there are several threads.
 
     Raises:
         IndexError: If a label is no class.
@@ -116,14 +119,15 @@ def take_dense_steps(
 
 def _fits(layers: Sequence[Dense], new: Tensor, feed: Feed, optimizer: RowOptimizer, objective: Objective) -> bool:
     """Tell whether the kernel knows these numbers, batches, loss and step, and is the faster way."""
-    inputs, targets = feed.pool.inputs, feed.pool.targets
+    inputs, targets, whole = feed.pool.inputs, feed.pool.targets, (feed.index, feed.schedule.size, feed.pool.targets)
     judged = type(objective) is Loss and objective.function is cross_entropy and objective.per_sample
     plain = judged and type(optimizer) is SGD and not optimizer.momentum
     alike = feed.views is None and feed.weight is None and feed.scale is None
     numbers = new.device.type == "cpu" and new.dtype in KINDS and inputs.dtype == new.dtype and new.stride(-1) == 1
-    samples = inputs.is_contiguous() and targets.dtype == torch.int64 and targets.dim() == 1
+    here = all(each.device.type == "cpu" and each.dtype == torch.int64 for each in whole)
+    samples = here and inputs.device.type == "cpu" and inputs.is_contiguous() and targets.dim() == 1
     width = feed.index.shape[-1]
     products = width * sum(layer.inputs * layer.outputs for layer in layers)
     fast = width <= MOST_SAMPLES and (products <= LARGE_STEP or threads_here() == 1)
-    shape = inputs[0].numel() == layers[0].inputs
+    shape = inputs.shape[1:].numel() == layers[0].inputs
     return bool(INSTRUCTIONS) and plain and alike and numbers and samples and fast and shape

@@ -29,6 +29,7 @@ from graphcollab.engine.reference import (
 __all__ = ["difference", "kept_by", "padding_of"]
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
+STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # the first one of either
 COARSE = 0.03  # for other number types
 NOISE = 10.0  # times the error of plain PyTorch itself, against double precision, is rounding too
 AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
@@ -94,13 +95,18 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
     where the backend draws as plain PyTorch does, node by node.
     """
     found = _numbers(backend, reference)
+    if backend.layers:
+        expected = expected | {PLAIN_STEP: expected[STEP]}
+        found[PLAIN_STEP] = _plain_step(backend, reference)
     judged = JUDGED if reference.noisy else ()  # a loss that draws is keyed in training only
     names = [name for name in expected if name not in judged]
-    names = [name for name in names if name not in TRAINED or backend.name == "loop" or not reference.random]
+    trained = (*TRAINED, PLAIN_STEP)
+    names = [name for name in names if name not in trained or backend.name == "loop" or not reference.random]
     wrong = [name for name in names if _apart(name, expected[name], found[name], reference) is not None]
     if wrong and not reference.random:
         exact = reference.in_double()
-        noise = {} if exact is None else {n: NOISE * float((expected[n] - exact[n]).abs().max()) for n in wrong}
+        own = {n: STEP if n == PLAIN_STEP else n for n in wrong}
+        noise = {} if exact is None else {n: NOISE * float((expected[n] - exact[own[n]]).abs().max()) for n in wrong}
         wrong = [n for n in wrong if _apart(n, expected[n], found[n], reference, noise.get(n, 0.0)) is not None]
     return f"its {wrong[0]}{_apart(wrong[0], expected[wrong[0]], found[wrong[0]], reference)}" if wrong else None
 
@@ -182,6 +188,13 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
     optimizer, zero = SGD(lr=RATE, momentum=0.9), torch.zeros(2, dtype=torch.int64)
     after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero)
     return reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
+
+
+def _plain_step(backend: Backend, reference: Reference) -> Tensor:
+    """Return the parameters after a step without momentum, [2, P], which is compiled for some modules."""
+    zero = torch.zeros(2, dtype=torch.int64)
+    after, _, _ = backend.fit(reference.flat, reference.feed(), SGD(lr=RATE), reference.objective, {}, zero)
+    return after[:, : reference.spec.num_parameters]
 
 
 def _apart(name: str, one: Tensor, other: Tensor, reference: Reference, more: float = 0.0) -> str | None:

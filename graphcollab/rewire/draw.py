@@ -180,7 +180,7 @@ def _race(
     at = _skip(number[arrives], who - first, taken, excluded, len(rank))
     who_hears, who_speaks = rank.index_select(0, listener), rank.index_select(0, sender)
     wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, who_hears, who_speaks)) / rate
-    early = first_ones(listener, wait, count)
+    early = first_ones(listener - first, wait, count)
     senders = torch.cat([sender[early], candidates.node(who, at)])
     listeners = torch.cat([listener[early], who])
     rates, times = torch.cat([rate[early], rest[who]]), torch.cat([wait[early], late[arrives]])

@@ -10,9 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, LocalSteps, Rows, dense_steps
+from graphcollab.engine import SGD, Adam, LocalSteps, Rows, dense_steps, vmap_backend
 from graphcollab.engine.dense_steps import INSTRUCTIONS, Dense, dense_layers, take_dense_steps
-from graphcollab.engine.losses import Proximal, as_objective
+from graphcollab.engine.losses import Loss, Proximal, as_objective
+from graphcollab.engine.plan import make_plan
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import make_chain
 from graphcollab.stack import ParamSpec
@@ -185,8 +186,17 @@ def test_rows_of_a_larger_tensor():
     assert (wide[:, 9:] == 7).all()
 
 
-FROZEN = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
-FROZEN[0].weight.requires_grad_(False)
+def frozen(name):
+    module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    getattr(module[0], name).requires_grad_(False)
+    return module
+
+
+def replaced(**parameters):
+    module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    for name, shape in parameters.items():
+        setattr(module[0], name, nn.Parameter(torch.zeros(shape)))
+    return module
 
 
 @pytest.mark.parametrize(
@@ -196,12 +206,80 @@ FROZEN[0].weight.requires_grad_(False)
         nn.Sequential(nn.ReLU(), nn.Linear(4, 3)),
         nn.Sequential(nn.Linear(4, 3), nn.ReLU()),
         nn.Sequential(nn.Linear(4, 5), nn.Flatten(), nn.Linear(5, 3)),
-        FROZEN,
+        nn.Sequential(*[nn.Linear(3, 3) for _ in range(dense_steps.MOST_LAYERS + 1)]),
+        frozen("weight"),
+        frozen("bias"),
+        replaced(bias=1),
+        replaced(weight=(6, 4), bias=6),
     ],
-    ids=str,
+    ids=lambda module: repr(module)[:30],
 )
 def test_chains_of_other_layers_are_left_to_pytorch(module):
     assert dense_layers(make_chain(module), ParamSpec.from_module(module)) is None
+
+
+def test_steps_that_are_wrong_are_found_when_a_plan_is_made(monkeypatch):
+    module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+    sample = draw(5, 4, dtype=torch.float32), torch.arange(5) % 3
+    whole = vmap_backend.take_dense_steps
+
+    def wrong(layers, new, *rest):
+        found = whole(layers, new, *rest)
+        if found is not None:
+            new += 0.01
+        return found
+
+    assert make_plan(module, ParamSpec.from_module(module), sample, CROSS_ENTROPY).backend == "vmap"
+    monkeypatch.setattr(vmap_backend, "take_dense_steps", wrong)
+    plan = make_plan(module, ParamSpec.from_module(module), sample, CROSS_ENTROPY)
+    assert plan.backend == "loop"
+    assert "parameters after a step without momentum" in plan.reason
+
+
+def test_a_class_that_is_masked_stays_so():
+    """A bias of minus infinity is no step from NaN without weight decay."""
+    models = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, -math.inf]])
+    feed = feed_of(torch.ones(2, 1), torch.tensor([0, 1]), [[2, 2]], 2)
+    losses = take_dense_steps((Dense(0, 3, 1, 3, False),), models, feed, SGD(lr=0.1), CROSS_ENTROPY)
+    assert losses.isfinite().all()
+    assert models[0, 5] == -math.inf
+    assert models[0, :5].isfinite().all()
+
+
+def test_batches_that_lie_otherwise_in_memory():
+    feed = feed_of(draw(9, 2), torch.arange(9) % 3, [[3, 2], [1, 3]], 3)
+    turned = Feed(
+        Pool(feed.pool.inputs, torch.stack([feed.pool.targets, feed.pool.targets], 1)[:, 0]),
+        feed.index.permute(2, 1, 0).contiguous().permute(2, 1, 0),
+        Schedule(feed.index, feed.schedule.size.T.contiguous().T, feed.schedule.steps),
+        feed.node_id, 0, 0,
+    )  # fmt: skip
+    found = [draw(2, 9, seed=3), draw(2, 9, seed=3)]
+    for one, models in zip((feed, turned), found, strict=True):
+        take_dense_steps((Dense(0, 6, 2, 3, False),), models, one, SGD(lr=0.1), CROSS_ENTROPY)
+    assert torch.equal(*found)
+
+
+def test_bfloat16_is_left_to_pytorch(make_engine):
+    engine, models = make_engine(dtype=torch.float32, backend="vmap")
+    half, _ = make_engine(dtype=torch.float32, backend="vmap", autocast=True)
+    steps = LocalSteps(batch_size=3, optimizer=SGD(lr=0.3))
+    whole, rounded = (one.fit(Rows.own(models), steps, **FIT).models.tensors[0] for one in (engine, half))
+    assert (whole - rounded).abs().max() > 1e-5
+
+
+class Slower(SGD):
+    """Somebody's own update."""
+
+    def _step(self, params, grads, state, step):
+        super()._step(params, [0.5 * grad for grad in grads], state, step)
+
+
+class Louder(Loss):
+    """And their own loss."""
+
+    def rows(self, outputs, targets, context):
+        return 2 * super().rows(outputs, targets, context)
 
 
 def test_whatever_else_is_left_to_pytorch():
@@ -216,6 +294,9 @@ def test_whatever_else_is_left_to_pytorch():
     assert taken(models=models.float()) is None  # of other numbers than the inputs
     assert taken(optimizer=SGD(lr=0.1, momentum=0.9)) is None
     assert taken(optimizer=Adam()) is None
+    assert taken(optimizer=Slower(lr=0.1)) is None
+    assert taken(objective=Louder(CROSS_ENTROPY.function, per_sample=True)) is None
+    assert take_dense_steps(layers, draw(1, 18)[:, ::2], feed, SGD(lr=0.1), CROSS_ENTROPY) is None
     assert taken(objective=CROSS_ENTROPY + Proximal(0.1)) is None
     assert taken(objective=as_objective("mse")) is None
     assert taken(objective=as_objective(F.cross_entropy)) is None
@@ -225,6 +306,8 @@ def test_whatever_else_is_left_to_pytorch():
     assert taken(feed_of(draw(6, 2, 2), targets, sizes, 2)) is None
     assert taken(feed_of(draw(2, 6).T, targets, sizes, 2)) is None
     assert taken(feed_of(inputs, targets.double(), sizes, 2)) is None
+    assert taken(feed_of(inputs, targets.int(), sizes, 2)) is None
+    assert taken(feed_of(inputs, targets[:, None], sizes, 2)) is None
     many = dense_steps.MOST_SAMPLES + 1
     assert taken(feed_of(inputs, targets, [[many]], many)) is None
 
