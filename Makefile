@@ -19,9 +19,7 @@ ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip -qq install --constraint constraints.txt
-# One process per core, and one more for while others wait for processes of their own.
-PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1) + 1)
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses $(PROCESSES) --maxprocesses 8 --dist worksteal
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
 .PHONY: help setup demo test check golden generate lint types doctest examples clean distclean
@@ -37,7 +35,7 @@ setup: $(VENV)/.package ## build .venv, or what is missing of it
 demo: setup ## compare local, FedAvg, DPSGD, L2C and meta-L2C on handwritten digits
 	@$(PY) examples/train_meta_l2c.py $(ARGS)
 
-test: setup ## run the tests and the doctests, on all cores
+test: setup ## run the tests and the doctests, one process per core
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 check: setup ## run what takes longer than a person waits: tests marked slow
