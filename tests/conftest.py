@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -44,6 +45,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("GRAPHCOLLAB_DATA"),
         help="folder with the real datasets, as torchvision lays them out (default: the variable GRAPHCOLLAB_DATA)",
     )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is there before the first test out of garbage collections, which took a seventh of the suite's time.
+
+    Modules, and one item per test, make some two million objects. They live until the end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -28,13 +30,31 @@ def counted():
     return once(count)
 
 
+class Scaled(nn.Linear):
+    """What it does may depend on its numbers."""
+
+
 def test_equal_arguments_are_known_by_their_values(counted):
-    assert counted(linear(1.0), "auto") == counted(linear(1.0), "auto") == 1
+    one, other = Scaled(2, 1), Scaled(2, 1)
+    assert counted(one, "auto") == 1
+    assert counted(other, "auto") == 2
+    assert counted(copy.deepcopy(one), "auto") == 1
+
+
+def test_layers_and_their_samples_are_known_by_their_form(counted):
+    def sample(*labels):
+        return torch.rand(2, 2), torch.tensor(labels)
+
+    assert counted(linear(1.0), sample(0, 1)) == counted(linear(2.0), sample(1, 0)) == 1
+    assert counted(linear(1.0), sample(0, 2)) == 2
+    assert counted(linear(torch.inf), sample(0, 1)) == 3
+    assert counted(linear(1.0), torch.zeros(2)) == 4
+    assert counted(linear(1.0), torch.ones(2)) == 5  # neither a module nor a sample
 
 
 @pytest.mark.parametrize(
     "other",
-    [linear(2.0), linear(1.0).double(), linear(1.0).eval(), linear(1.0).requires_grad_(False), nn.Linear(2, 1, False)],
+    [linear(1.0).double(), linear(1.0).eval(), linear(1.0).requires_grad_(False), nn.Linear(2, 1, False)],
 )
 def test_other_arguments_are_not(counted, other):
     assert counted(linear(1.0)) == 1

@@ -162,8 +162,8 @@ def test_a_killed_process_ends_all_and_is_named(tmp_path):
     wait_for_round(tmp_path / "run" / method, 1)
     os.kill(workers(tmp_path / "out")[1], signal.SIGKILL)
     assert ended(launcher, 30) == 1
-    log = (tmp_path / "log.2").read_text()
-    assert re.search(r"process 1 with 3 nodes \('node 1', 'node 2', 'node 5'\) was killed", log), log[-3000:]
+    log = (tmp_path / "log.2").read_text()  # of the launcher, or of the other process, where that one is faster
+    assert re.search(r"process 1 with 3 nodes \('node 1', 'node 2', 'node 5'\) (was killed|is gone)", log), log[-3000:]
 
 
 @pytest.mark.parametrize(
