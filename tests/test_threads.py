@@ -44,6 +44,15 @@ def test_errors_are_raised(threads):
         share(work, range(20))
 
 
+@pytest.fixture
+def interrupted():
+    """Shells let programs in the background ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupted")
 @pytest.mark.parametrize("how", ["error", "interrupt", "interrupt twice"])
 def test_nobody_is_at_work_any_more_when_an_error_is_seen(threads, how):
     """What items write to may be somebody else's by then."""
