@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,14 @@ def lose(hall: Hall, name: str) -> None:
         hall.coordinator._leave_behind([name], "was cut off")
 
 
+def wait_for(hall: Hall, name: str, seconds: float = 60.0) -> None:
+    """Wait until a site that was left behind asks to come back: rounds as short as these may all be over before."""
+    end = time.monotonic() + seconds
+    while name not in hall.coordinator._wanting:
+        assert time.monotonic() < end, f"{name} has not asked to come back"
+        time.sleep(0.002)
+
+
 class Small:
     """A site of the small scene.
 
@@ -74,9 +83,12 @@ class Small:
         self.exchanges, self.why = list[int](), ""
 
     def once(self) -> None:
-        if self.losses.get(self.data.round) == self.connection.name:
+        loser = self.losses.get(self.data.round)
+        if loser == self.connection.name:
             del self.losses[self.data.round]
-            lose(self.hall, self.connection.name)
+            lose(self.hall, loser)
+        elif loser in self.hall.coordinator.lost:
+            wait_for(self.hall, loser)
         data = hide(self.data, self.fields, self.sites.nodes)
         there, before = tuple(self.sites.working.tolist()), self.connection.exchanges
         data = self.method.play(data, self.env)
