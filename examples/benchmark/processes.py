@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -36,6 +38,7 @@ def arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=5, help="rounds that are timed, after one that is not (default: %(default)s)")
     add("--epochs", type=int, default=2, help="default: %(default)s")
     add("--counts", type=int, nargs="*", default=[10**3, 10**4, 10**5], help="nodes of the control plane alone")
+    add("--found", help=argparse.SUPPRESS)  # the folder that a started process writes into
     return parser.parse_args()
 
 
@@ -80,19 +83,23 @@ def controlled(count: int) -> dict[str, float]:
 
 
 def started(args: argparse.Namespace, count: int) -> list[dict[str, Any]]:
-    """Return what each of so many processes has found, which a launcher starts with this script."""
+    """Return what each of so many processes has found, which a launcher starts with this script.
+
+    Each writes a file of its own: lines of several processes could run into one another on one output.
+    """
     options = ["--nodes", args.nodes, "--neighbors", args.neighbors, "--rounds", args.rounds, "--epochs", args.epochs]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
     command = [sys.executable, *launcher, __file__, *map(str, options), "--counts", *map(str, args.counts)]
-    settings = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=settings, stdout=subprocess.PIPE, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    with TemporaryDirectory() as folder:
+        subprocess.run([*command, "--found", folder], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+        return [json.loads(Path(folder, str(rank)).read_text()) for rank in range(count)]
 
 
 def main() -> None:
     args = arguments()
     if "LOCAL_RANK" in os.environ:
-        print(json.dumps({"run": played(args), "control": {n: controlled(n) for n in args.counts}}), flush=True)
+        found = {"run": played(args), "control": {n: controlled(n) for n in args.counts}}
+        Path(args.found, os.environ["RANK"]).write_text(json.dumps(found))
         return
     rows: list[list[str]] = []
     control: list[list[str]] = []
