@@ -98,8 +98,8 @@ def started(args: argparse.Namespace, count: int) -> list[dict[str, Any]]:
 def main() -> None:
     args = arguments()
     if "LOCAL_RANK" in os.environ:
-        found = {"run": played(args), "control": {n: controlled(n) for n in args.counts}}
-        Path(args.found, os.environ["RANK"]).write_text(json.dumps(found))
+        own = {"run": played(args), "control": {n: controlled(n) for n in args.counts}}
+        Path(args.found, os.environ["RANK"]).write_text(json.dumps(own))
         return
     rows: list[list[str]] = []
     control: list[list[str]] = []
