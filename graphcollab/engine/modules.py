@@ -25,6 +25,7 @@ __all__ = [
     "in_training",
     "no_latents",
     "padding_by_type",
+    "positions_of",
     "require_latents",
 ]
 
@@ -126,3 +127,8 @@ def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> own_randomne
     with keyed_layers(0) as randomness, torch.no_grad():
         copy_module(module).train()(inputs, **embed_arguments(embeds))
     return randomness
+
+
+def positions_of(inputs: Tensor) -> int:
+    """Return how many positions a sample [...] of inputs [n, ...] has: its tokens; anything else counts as one."""
+    return 1 if inputs.is_floating_point() else max(inputs[0].numel(), 1)
