@@ -62,7 +62,7 @@ def better_looped(module: nn.Module, reference: Reference, device: torch.device,
 
 def mostly_frozen(module: nn.Module) -> bool:
     """Tell whether nodes have less of a module to themselves than they share."""
-    sizes = {trained: 0 for trained in (True, False)}
+    sizes = dict.fromkeys((True, False), 0)
     for parameter in module.parameters():
         sizes[parameter.requires_grad] += parameter.numel()
     return sizes[False] > sizes[True]

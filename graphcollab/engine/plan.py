@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-import torch
 from torch import Tensor, nn
 
 from graphcollab.checks import own_filter
@@ -96,12 +95,12 @@ def make_plan(
 ) -> Plan:
     """Choose how to compute the models of an architecture, and try it.
 
-    The rule for ``auto``, first match: nodes share most of the module, whose frozen parameters outnumber the others, and
-    only linear layers are trained: shared, unless it has convolutions and is on a CPU; recurrent layers: loop (they have no stacked form); hooks on gradients, and
-    embeddings that do more than look up: loop (stacked they see all nodes at once); a module or loss that draws random
-    numbers in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice
-    as slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as
-    the reason; anything else: vmap.
+    The rule for ``auto``, first match: a module of which nodes share most (frozen parameters outnumber the others), and
+    of which only linear layers are trained: shared, but for convolutions on a CPU; recurrent layers: loop (they have no
+    stacked form); hooks on gradients, and embeddings that do more than look up: loop (stacked they see all nodes at
+    once); a module or loss that draws random numbers in training: loop (where they are keyed per node); convolutions on
+    a CPU: loop (stacked they run up to twice as slow); a module that fails under vmap, or computes otherwise there than
+    plain PyTorch: loop, with the failure as the reason; anything else: vmap.
 
     What was chosen, or asked for, is tried against plain PyTorch on a few samples of two nodes (`difference`), and
     where samples beside a sample change its output or its gradient, batches are not padded (`padding_of`).
@@ -110,8 +109,9 @@ def make_plan(
     and a CPU computes them by oneDNN, unless the module cannot be computed so, as one that takes a `view` of its
     activations. All that PyTorch does with images there, max pooling most of all, is then as fast or faster.
 
-    Batches of a module that is mostly shared are taken in parts of 1,024 tokens (16,384 on a GPU), or samples where they
-    are no tokens, if samples do not change what it makes of others. A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU.
+    A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU. Batches of a module
+    of which nodes share most are taken in parts of 1,024 tokens (16,384 on a GPU), or samples where they are no tokens,
+    if samples do not change what it makes of others.
 
     Args:
         module: The architecture.
@@ -124,8 +124,8 @@ def make_plan(
         autocast: Whether forward passes are to be in bfloat16.
 
     Raises:
-        ValueError: If the backend is unknown, another one than ``"loop"`` was asked for and the module has no such form, or no
-            backend computes what plain PyTorch does; the message says what differs.
+        ValueError: If the backend is unknown, another one than ``"loop"`` was asked for and the module has no such
+            form, or no backend computes what plain PyTorch does; the message says what differs.
     """
     look_up("backend", backend, dict.fromkeys(("auto", *BACKENDS)))
     check_setting("chunk", Count | None, chunk)

@@ -117,7 +117,7 @@ class randomness_by_row(own_randomness):
         dropout = func is torch.ops.aten.native_dropout.default
         values, share = given.get("input" if dropout else "self"), given.get("p", 0.5)
         known = dropout or func is torch.ops.aten.bernoulli_.float
-        if not known or not values.dim() or len(values) % len(self.streams):
+        if not known or not isinstance(values, Tensor) or not values.dim() or len(values) % len(self.streams):
             raise NotImplementedError(f"{func} draws random numbers that are not known to be of single samples")
         generators = [stream._generator(device) for stream in self.streams]
         return (_native_dropout if dropout else _draw_mask)(values, share, generators)

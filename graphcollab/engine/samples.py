@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,10 +47,9 @@ class Batch:
 
     def of(self, rows: int | slice) -> Batch:
         """Return what one of several models meets, or some of them."""
-        names = "inputs", "targets", "weight", "anchor"
-        own = {name: getattr(self, name) for name in names}
+        weight, anchor = (None if values is None else values[rows] for values in (self.weight, self.anchor))
         given = None if self.given is None else {name: value[rows] for name, value in self.given.items()}
-        return replace(self, given=given, **{name: None if v is None else v[rows] for name, v in own.items()})
+        return Batch(self.inputs[rows], self.targets[rows], weight, anchor, given, self.views)
 
     def parts(self, most: int | None, dim: int, dtype: torch.dtype) -> list[Batch]:
         """Return it in parts of nearly equal length, of ``most`` samples at most, which are counted in a dimension.
@@ -113,17 +113,10 @@ class Feed:
         """Return the batches of some rows."""
         own = self.schedule
         schedule = Schedule(own.position[rows], own.size[rows], own.steps[rows])
-        optional = {name: getattr(self, name) for name in ("anchor", "weight")}
-        named = {name: getattr(self, name) for name in ("given", "scale")}
-        return replace(
-            self,
-            index=self.index[rows],
-            schedule=schedule,
-            node_id=self.node_id[rows],
-            **{name: None if value is None else value[rows] for name, value in optional.items()},
-            **{name: None if of is None else {n: v[rows] for n, v in of.items()} for name, of in named.items()},
-            _drawn={},
-        )
+        given, scale = (None if of is None else {n: v[rows] for n, v in of.items()} for of in (self.given, self.scale))
+        anchor, weight = (None if values is None else values[rows] for values in (self.anchor, self.weight))
+        more: dict[str, Any] = {"given": given, "scale": scale, "anchor": anchor, "weight": weight, "_drawn": {}}
+        return replace(self, index=self.index[rows], schedule=schedule, node_id=self.node_id[rows], **more)
 
     def at(self, rows: Tensor | slice | int, step: int, width: int, padded: Tensor | None = None) -> Batch:
         """Return what some rows meet at a step, of this length; without a leading dimension for a single row."""

@@ -64,7 +64,7 @@ class SharedBackend(StackedBackend):
         return {slot: torch.cat([own[slot] for own in moments]) for slot in state}, torch.cat(losses, 1)
 
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
-        named, shape = dict(zip(self.spec.names, views, strict=True)), tuple(inputs.shape[:2])
+        named, shape = dict(zip(self.spec.names, views, strict=True)), (inputs.shape[0], inputs.shape[1])
         for layer, weight, bias in self._layers:
             own = None if bias is None else named[bias]
             layer.forward = partial(_by_model, shape, named[weight], own)  # type: ignore[method-assign]
