@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from graphcollab.device import beside
 from graphcollab.engine.dense_steps import Dense
+from graphcollab.engine.frozen import Frozen
 from graphcollab.engine.modules import MemoryFormat, Padding, copy_module, padding_by_type
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
@@ -24,6 +25,7 @@ __all__ = ["Backend", "Key", "batch_groups", "take_step"]
 
 _JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
 
+R = TypeVar("R")
 T = TypeVar("T", Tensor, Embedded)
 
 Key: TypeAlias = tuple[int, Tensor, int]
@@ -34,7 +36,7 @@ class Backend(ABC):
     """Computes with the models of one architecture. All backends give the same numbers up to rounding.
 
     Args:
-        module: One module of the architecture; a copy of it serves as working memory.
+        module: One module of the architecture; a copy of it, which shares frozen weights, serves as working memory.
         spec: Its columns.
         autocast: Compute forward passes in bfloat16.
         compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
@@ -68,6 +70,7 @@ class Backend(ABC):
         for layer in self.module.modules():
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
                 layer.sparse = False  # a row's gradient is dense
+        self.frozen = Frozen(self.module)
         self.spec = spec
         self.padding = padding or padding_by_type(module, spec)
         self.autocast = autocast
@@ -112,7 +115,7 @@ class Backend(ABC):
             with torch.no_grad(), self.keyed():
                 return self._outputs(flat, inputs, embed)
 
-        return self.draws.settle(("outputs", embed), flat.device, outputs)
+        return self._computed(("outputs", embed), flat.device, outputs)
 
     @abstractmethod
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
@@ -139,7 +142,7 @@ class Backend(ABC):
             with torch.enable_grad():
                 return self._gradient(flat, Batch(inputs, targets, weight, anchor), objective, key)
 
-        return self.draws.settle(("gradient", key is None, objective), flat.device, gradients)
+        return self._computed(("gradient", key is None, objective), flat.device, gradients)
 
     @abstractmethod
     def _gradient(
@@ -173,7 +176,7 @@ class Backend(ABC):
                 moments, losses = self._fit(new, feed, optimizer, objective, state, step)
             return new, moments, losses
 
-        return self.draws.settle(("fit", objective), flat.device, fitted)
+        return self._computed(("fit", objective), flat.device, fitted)
 
     @abstractmethod
     def _fit(
@@ -186,6 +189,12 @@ class Backend(ABC):
         step: Tensor,
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Take the steps of models, in place; return the new state and the losses. Randomness is to be `keyed`."""
+
+    def _computed(self, kind: Hashable, device: torch.device, compute: Callable[[], R]) -> R:
+        """Return what a function of this kind computes, if it has not written to what all nodes share."""
+        found = self.draws.settle(kind, device, compute)
+        self.frozen.require_unchanged()
+        return found
 
     def _split(self, values: Tensor) -> list[Tensor]:
         """Split numbers [..., P] into one view per parameter."""

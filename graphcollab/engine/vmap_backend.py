@@ -62,7 +62,7 @@ class VmapBackend(StackedBackend):
 
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
         if self.chain is not None and not self.autocast and not embed:
-            return self.chain(dict(zip(self.spec.names, views, strict=True)), inputs)
+            return self.chain({**self.frozen.tensors, **dict(zip(self.spec.names, views, strict=True))}, inputs)
 
         def one(own: Leaves, samples: Tensor) -> Any:
             named = dict(zip(self.spec.names, own, strict=True))
