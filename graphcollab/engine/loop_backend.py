@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.backend import Backend, Key, take_step
-from graphcollab.engine.modules import embed_arguments
+from graphcollab.engine.modules import embed_arguments, in_parts
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import keyed_layers
@@ -31,7 +31,8 @@ class LoopBackend(Backend):
         outputs = []
         for row, x in zip(flat, inputs, strict=True):
             self._bind(row.clone())  # a module may write to its parameters
-            outputs.append(self._run(x, embed))
+            parts = x.split(self.microbatch or len(x))
+            outputs.append(in_parts([self._run(part, embed) for part in parts], embed))
         return tuple(map(torch.stack, zip(*outputs, strict=True))) if embed else torch.stack(outputs)
 
     def _run(self, inputs: Tensor, embed: bool) -> Any:

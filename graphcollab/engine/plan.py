@@ -92,6 +92,7 @@ def make_plan(
     backend: str = "auto",
     chunk: int | None = None,
     autocast: bool = False,
+    microbatch: int | None = None,
 ) -> Plan:
     """Choose how to compute the models of an architecture, and try it.
 
@@ -122,13 +123,16 @@ def make_plan(
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows at a time. Default: by the rule.
         autocast: Whether forward passes are to be in bfloat16.
+        microbatch: Samples of a row at a time in training. Default: by the rule.
 
     Raises:
         ValueError: If the backend is unknown, another one than ``"loop"`` was asked for and the module has no such
-            form, or no backend computes what plain PyTorch does; the message says what differs.
+            form, if batches are to be divided whose samples change what the module makes of each other, or no backend
+            computes what plain PyTorch does; the message says what differs.
     """
     look_up("backend", backend, dict.fromkeys(("auto", *BACKENDS)))
     check_setting("chunk", Count | None, chunk)
+    check_setting("microbatch", Count | None, microbatch)
     device = sample[0].device
     budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES
     chunk = chunk or max(budget // (4 * spec.num_columns), 1)
@@ -136,8 +140,8 @@ def make_plan(
     reference, expected, padding = _plain(module, spec, sample, objective)
     auto, frozen = backend == "auto", mostly_frozen(module)
     plan = Plan("loop", chunk, "asked for", padding, "contiguous", precision)
-    if frozen and padding != "never" and not mixes_samples(reference):
-        plan = replace(plan, microbatch=max(positions_at_once(reference.flat) // positions_of(sample[0]), 1))
+    if microbatch is not None or frozen:
+        plan = replace(plan, microbatch=_microbatch(reference, padding, microbatch))
     for kind in ("shared", "vmap") if auto else (backend,):
         if kind == "loop" or (auto and kind == "shared" and not frozen):
             continue
@@ -204,6 +208,18 @@ def _plain(
             stacklevel=4,
         )
     return reference, expected, padding
+
+
+def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> int | None:
+    """Return how many samples of a row to take at a time: those wanted, or by rule, if they may be taken in parts."""
+    if padding == "never" or mixes_samples(reference):
+        if wanted is None:
+            return None
+        raise ValueError(
+            f"batches of {reference.kind} cannot be taken in parts of {wanted} samples: a sample changes what it makes "
+            "of others in one pass with it; leave microbatch out"
+        )
+    return wanted or max(positions_at_once(reference.flat) // positions_of(reference.inputs), 1)
 
 
 def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) -> str | None:

@@ -110,13 +110,14 @@ class Feed:
         return 1 if self.views is None else self.views.count
 
     def of(self, rows: slice) -> Feed:
-        """Return the batches of some rows."""
-        own = self.schedule
-        schedule = Schedule(own.position[rows], own.size[rows], own.steps[rows])
+        """Return the batches of some rows, over as many steps as the longest of them takes."""
+        own, last = self.schedule, int(self.schedule.steps[rows].max())
+        schedule = Schedule(own.position[rows, :last], own.size[rows, :last], own.steps[rows])
         given, scale = (None if of is None else {n: v[rows] for n, v in of.items()} for of in (self.given, self.scale))
         anchor, weight = (None if values is None else values[rows] for values in (self.anchor, self.weight))
+        weight = None if weight is None else weight[:, :last]
         more: dict[str, Any] = {"given": given, "scale": scale, "anchor": anchor, "weight": weight, "_drawn": {}}
-        return replace(self, index=self.index[rows], schedule=schedule, node_id=self.node_id[rows], **more)
+        return replace(self, index=self.index[rows, :last], schedule=schedule, node_id=self.node_id[rows], **more)
 
     def at(self, rows: Tensor | slice | int, step: int, width: int, padded: Tensor | None = None) -> Batch:
         """Return what some rows meet at a step, of this length; without a leading dimension for a single row."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.modules import embed_arguments, positions_of
+from graphcollab.engine.modules import embed_arguments, in_parts, positions_of
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness, randomness_by_row
@@ -55,13 +55,16 @@ class SharedBackend(StackedBackend):
     ) -> tuple[dict[str, Tensor], Tensor]:
         longest = min(feed.index.shape[2] * feed.num_views, self.microbatch or feed.index.shape[2])
         count = max(positions_at_once(new) // (longest * positions_of(feed.pool.inputs)), 1)
-        found = []
+        losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
+        moments = {slot: torch.empty_like(values) for slot, values in state.items()}
         for start in range(0, len(new), count):
             some = slice(start, start + count)
-            own = {slot: values[some] for slot, values in state.items()}
-            found.append(super()._fit(new[some], feed.of(some), optimizer, objective, own, step[some]))
-        moments, losses = zip(*found, strict=True)
-        return {slot: torch.cat([own[slot] for own in moments]) for slot in state}, torch.cat(losses, 1)
+            batches, own = feed.of(some), {slot: values[some] for slot, values in state.items()}
+            moved, seen = super()._fit(new[some], batches, optimizer, objective, own, step[some])
+            losses[: len(seen), some] = seen
+            for slot, values in moved.items():
+                moments[slot][some] = values
+        return moments, losses
 
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
         named, shape = dict(zip(self.spec.names, views, strict=True)), (inputs.shape[0], inputs.shape[1])
@@ -73,11 +76,13 @@ class SharedBackend(StackedBackend):
         return Embedded(*(_apart(part, shape) for part in found)) if embed else _apart(found, shape)
 
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
-        samples = positions_at_once(flat) // (inputs.shape[1] * positions_of(inputs[0]))
-        pieces = -(-len(flat) // max(samples, 1))
-        pairs = zip(flat.tensor_split(pieces), inputs.tensor_split(pieces), strict=True)
-        found = [self._forward(self._views(rows), some, embed) for rows, some in pairs]
-        return tuple(map(torch.cat, zip(*found, strict=True))) if embed else torch.cat(found)
+        rows = positions_at_once(flat) // (inputs.shape[1] * positions_of(inputs[0]))
+        pieces = -(-len(flat) // max(rows, 1))
+        found = []
+        for own, samples in zip(flat.tensor_split(pieces), inputs.tensor_split(pieces), strict=True):
+            parts = samples.split(self.microbatch or samples.shape[1], 1)
+            found.append(in_parts([self._forward(self._views(own), part, embed) for part in parts], embed, 1))
+        return in_parts(found, embed, 0)
 
     def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
         return [self.key(seed, one, round_) for one in node_id.tolist()]
