@@ -159,7 +159,8 @@ def _refuse_checkpointing(func: OpOverload) -> None:
         if frame.f_code.co_filename == CHECKPOINTING:
             raise NotImplementedError(
                 f"{func} draws random numbers under torch.utils.checkpoint, which can repeat them from the global "
-                "generator only: use graphcollab.engine.keyed_checkpoint for activation checkpointing, or draw outside of it"
+                "generator only: use graphcollab.engine.keyed_checkpoint "
+                "for activation checkpointing, or draw outside of it"
             )
 
 

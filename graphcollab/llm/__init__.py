@@ -1,0 +1,15 @@
+"""Language models as nodes' models: adapters over one frozen base, and tasks of text.
+
+It needs transformers and PEFT, ``pip install 'graphcollab[llm]'``, which are imported when they are first used.
+"""
+
+from graphcollab.llm.build_lora import build_lora
+from graphcollab.llm.language_model import LanguageModel
+from graphcollab.llm.token_loss import perplexity, token_loss
+
+__all__ = [
+    "LanguageModel",
+    "build_lora",
+    "perplexity",
+    "token_loss",
+]

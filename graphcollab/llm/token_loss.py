@@ -20,13 +20,13 @@ def _of_block(outputs: Tensor, targets: Tensor) -> Tensor:
 def _refuse(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     if outputs.dim() != 1:
         raise ValueError(
-            f"token_loss needs the loss of every block, [B], as a LanguageModel returns it, and {model} returns outputs "
+            f"token_loss needs the loss of every block, [B], as a LanguageModel has it, and {model} returns outputs "
             f"of shape {list(outputs.shape)}: make the model by graphcollab.llm.build_lora"
         )
     if bool(outputs.isnan().any()):
         raise ValueError(
-            f"{model} has no loss for blocks of split {split!r}: either a token follows padding (-1 is for the end of a "
-            "block), or the model itself puts out NaN"
+            f"{model} has no loss for blocks of split {split!r}: a token follows padding (-1 is for the end of a "
+            "block), or the model puts out NaN"
         )
 
 
