@@ -5,11 +5,15 @@ It needs transformers and PEFT, ``pip install 'graphcollab[llm]'``, which are im
 
 from graphcollab.llm.build_lora import build_lora
 from graphcollab.llm.language_model import LanguageModel
+from graphcollab.llm.text_classification_tasks import text_classification_tasks
+from graphcollab.llm.text_tasks import text_tasks
 from graphcollab.llm.token_loss import perplexity, token_loss
 
 __all__ = [
     "LanguageModel",
     "build_lora",
     "perplexity",
+    "text_classification_tasks",
+    "text_tasks",
     "token_loss",
 ]

@@ -9,6 +9,8 @@ from graphcollab._torchvision import torchvision_datasets
 
 __all__ = ["peft", "transformers"]
 
+torchvision_datasets()  # transformers imports torchvision, which beside some builds of PyTorch is possible only now
+
 
 def transformers() -> Any:
     """Return the package ``transformers``; a ModuleNotFoundError says how to get it."""
@@ -22,7 +24,6 @@ def peft() -> Any:
 
 
 def _import(name: str) -> Any:
-    torchvision_datasets()  # transformers imports torchvision, which fails beside some builds of PyTorch without this
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
