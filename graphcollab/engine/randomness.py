@@ -121,6 +121,10 @@ class randomness_by_row(own_randomness):
         super().__init__(0)
         self.streams = streams
 
+    def copy(self) -> randomness_by_row:
+        """Return one that draws what this one would draw next, while this one stays where it is."""
+        return randomness_by_row([stream.copy() for stream in self.streams])
+
     def _draw(self, func: OpOverload, given: dict[str, Any], device: torch.device) -> Any:
         dropout = func is torch.ops.aten.native_dropout.default
         values, share = given.get("input" if dropout else "self"), given.get("p", 0.5)
