@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 from graphcollab import Tasks
 from graphcollab.engine import AdamW, Engine, LocalSteps, Rows
+from graphcollab.engine.randomness import keyed_layers
 from graphcollab.llm import build_lora, perplexity, token_loss
 from graphcollab.llm._libraries import peft, transformers
 from graphcollab.stack import ParamSpec, Stacks
@@ -103,8 +104,8 @@ def theirs(base: Any, tasks: Tasks, module: Any, steps: LocalSteps, args: argpar
 
 def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
     """Check that both take the same step, and time them."""
-    torch.manual_seed(0)
-    tasks, base = make_tasks(args), make_base(name, args.context).to(args.device)
+    with keyed_layers(0):
+        tasks, base = make_tasks(args), make_base(name, args.context).to(args.device)
     once = LocalSteps(batch_size=args.batch, steps=1, optimizer=AdamW(lr=LR, weight_decay=0.0))
     call, module, _ = ours(base, tasks, once, 0.0, args)
     mine, other = call().models.tensors[0], torch.stack(theirs(make_copy(base), tasks, module, once, args)())
