@@ -225,7 +225,7 @@ def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> i
 def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) -> str | None:
     """Return why models cannot be computed together, or, to be ``fast``, have operators that vmap takes row by row."""
     try:
-        backend = replace(plan, precision="full").backend_for(reference.module, reference.spec)
+        backend = _tried(plan, reference)
         with own_filter("error", SLOW) if fast else nullcontext():
             found = difference(backend, reference, expected)
     except UserWarning as warning:
@@ -242,9 +242,18 @@ def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) ->
     return f"{found} differ from plain PyTorch's {'under vmap' if plan.backend == 'vmap' else 'in one pass'}"
 
 
+def _tried(plan: Plan, reference: Reference) -> Backend:
+    """Return a plan's backend for the trial: in full precision, and with whole batches where they are random.
+
+    Parts of a batch draw in another order than the whole of it, which is what plain PyTorch computes.
+    """
+    whole = None if reference.random else plan.microbatch
+    return replace(plan, precision="full", microbatch=whole).backend_for(reference.module, reference.spec)
+
+
 def _wrong(plan: Plan, reference: Reference, expected: Numbers) -> str | None:
     """Return in words what a plan's backend, in full precision, computes otherwise than plain PyTorch, or None."""
-    backend = replace(plan, precision="full").backend_for(reference.module, reference.spec)
+    backend = _tried(plan, reference)
     try:
         return difference(backend, reference, expected)
     except FAILURES as error:

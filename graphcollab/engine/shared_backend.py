@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphcollab.engine.backend import Key
 from graphcollab.engine.modules import embed_arguments, in_parts, positions_of
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness, randomness_by_row
-from graphcollab.engine.samples import Feed
+from graphcollab.engine.samples import Batch, Feed
 from graphcollab.engine.stacked import stacked_linear
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 from graphcollab.stack import ParamSpec
@@ -54,7 +55,7 @@ class SharedBackend(StackedBackend):
         step: Tensor,
     ) -> tuple[dict[str, Tensor], Tensor]:
         longest = min(feed.index.shape[2] * feed.num_views, self.microbatch or feed.index.shape[2])
-        count = max(positions_at_once(new) // (longest * positions_of(feed.pool.inputs)), 1)
+        count = self._rows_at_once(new, longest, feed.pool.inputs)
         losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
         moments = {slot: torch.empty_like(values) for slot, values in state.items()}
         for start in range(0, len(new), count):
@@ -75,14 +76,30 @@ class SharedBackend(StackedBackend):
             found = self._whole(self.module(inputs.flatten(0, 1), **embed_arguments(embed)))
         return Embedded(*(_apart(part, shape) for part in found)) if embed else _apart(found, shape)
 
+    def _gradient(
+        self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        longest = min(batch.inputs.shape[1], self.microbatch or batch.inputs.shape[1])
+        count = self._rows_at_once(flat, longest, batch.inputs[0])
+        found = []
+        for start in range(0, len(flat), count):
+            some = slice(start, start + count)
+            own = None if key is None else (key[0], key[1][some], key[2])
+            found.append(super()._gradient(flat[some], batch.of(some), objective, own))
+        losses, gradients, rest = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return losses, gradients, rest
+
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
-        rows = positions_at_once(flat) // (inputs.shape[1] * positions_of(inputs[0]))
-        pieces = -(-len(flat) // max(rows, 1))
+        pieces = -(-len(flat) // self._rows_at_once(flat, inputs.shape[1], inputs[0]))
         found = []
         for own, samples in zip(flat.tensor_split(pieces), inputs.tensor_split(pieces), strict=True):
             parts = samples.split(self.microbatch or samples.shape[1], 1)
             found.append(in_parts([self._forward(self._views(own), part, embed) for part in parts], embed, 1))
         return in_parts(found, embed, 0)
+
+    def _rows_at_once(self, like: Tensor, length: int, samples: Tensor) -> int:
+        """Return how many rows with batches of a length, of samples such as [n, ...], keep the device busy."""
+        return max(positions_at_once(like) // (length * positions_of(samples)), 1)
 
     def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
         return [self.key(seed, one, round_) for one in node_id.tolist()]

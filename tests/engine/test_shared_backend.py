@@ -118,8 +118,10 @@ def test_how_many_rows_are_taken_at_a_time_changes_nothing(adapted, dropout, mon
     for positions, chunk in ((2**10, None), (8 * TOKENS, None), (2**10, 2)):
         monkeypatch.setattr(shared, "CPU_POSITIONS", positions)
         engine, models = adapted(lambda: Adapted(dropout), backend="shared", chunk=chunk, microbatch=7)
-        outputs = torch.cat([o.outputs[:, :4] for o in engine.predict(Rows.own(models), "val")])
-        found.append((fitted(engine, models).models.tensors[0], outputs.sum((0, 1))))
+        rows = Rows.own(models)
+        outputs = torch.cat([o.outputs[:, :4] for o in engine.predict(rows, "val")])
+        batch = engine.batch_gradient(rows, seed=5, round_=1, batch_size=3)[:2]
+        found.append((fitted(engine, models).models.tensors[0], outputs.sum((0, 1)), *batch))
     for other in found[1:]:
         assert_equal(found[0], other)
 
