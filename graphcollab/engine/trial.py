@@ -151,8 +151,9 @@ def padding_of(reference: Reference, expected: Numbers) -> Padding:
 def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> bool:
     """Tell whether outputs of a node's samples stay what they are among many more; few: inputs [5, ...] with them."""
     alone = reference.seen[train]
+    weights = sum(parameter.numel() for parameter in reference.module.parameters())  # frozen ones, too
     for width in WIDE:
-        if width * few[0].numel() > MOST_INPUTS or width * reference.spec.num_parameters > MOST_WEIGHTS:
+        if width * few[0].numel() > MOST_INPUTS or width * weights > MOST_WEIGHTS:
             return True
         inputs = few.repeat(-(-width // len(few)), *[1] * (few.dim() - 1))[:width]
         try:
