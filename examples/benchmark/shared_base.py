@@ -50,7 +50,7 @@ def make_model(width: int, rank: int) -> nn.Module:
     return nn.Sequential(first.requires_grad_(False), *layers, last.requires_grad_(False))
 
 
-def measure(backend: str, nodes: int, width: int, rank: int) -> dict[str, float]:
+def measure(backend: Any, nodes: int, width: int, rank: int) -> dict[str, float]:
     """Play a run in this process; return what it takes in MiB."""
     torch.set_num_threads(1)
     draw = torch.Generator().manual_seed(0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +25,11 @@ __all__ = [
     "Padding",
     "copy_module",
     "embed_arguments",
+    "in_parts",
     "in_training",
     "no_latents",
     "padding_by_type",
+    "positions_of",
     "require_latents",
 ]
 
@@ -138,3 +141,17 @@ def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> own_randomne
     with keyed_layers(0) as randomness, torch.no_grad(), unwritten(module):
         copy_module(module).train()(inputs, **embed_arguments(embeds))
     return randomness
+
+
+def positions_of(inputs: Tensor) -> int:
+    """Return how many positions a sample [...] of inputs [n, ...] has: its tokens; anything else counts as one."""
+    return 1 if inputs.is_floating_point() else max(inputs[0].numel(), 1)
+
+
+def in_parts(outputs: Sequence[Any], embed: bool, dim: int = 0) -> Any:
+    """Put outputs that were made in parts together along a dimension, or outputs, latents and projections each."""
+    if len(outputs) == 1:
+        return outputs[0]
+    if not embed:
+        return torch.cat(list(outputs), dim)
+    return Embedded(*(torch.cat(parts, dim) for parts in zip(*outputs, strict=True)))

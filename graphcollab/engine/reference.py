@@ -182,9 +182,13 @@ class Reference:
 
     def outputs(self, model: int, inputs: Tensor, train: bool) -> Tensor:
         """Return the outputs [n, ...] of one of the models alone."""
-        module = self.spec.load_into(self.module, self.flat[model]).train(train)
+        self.spec.load_into(self.module, self.flat[model]).train(train)
         with torch.set_grad_enabled(train), keyed_layers(0, model, 0):
-            return _joined(module(inputs.clone(), **embed_arguments(self.embeds)))
+            return self.run(inputs.clone())
+
+    def run(self, inputs: Tensor) -> Tensor:
+        """Return what the module, as it is, makes of inputs [n, ...], latents beside outputs, [n, ...]."""
+        return _joined(self.module(inputs, **embed_arguments(self.embeds)))
 
     def in_double(self) -> Numbers | None:
         """Compute everything in double precision; None where the module cannot be, is in it, or has a large base.
