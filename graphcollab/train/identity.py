@@ -49,7 +49,7 @@ __all__ = [
 OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
 VERSION = "version of "
 INITIAL = "initial models"
-BASE = "frozen weights"  # the base that all nodes of an architecture share, by its checksum
+BASE = "frozen weights"  # of the base model that all nodes of an architecture share, by their checksum
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
 
 
@@ -168,7 +168,7 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     if name.startswith(INITIAL):
         cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
     if name.startswith(BASE):
-        cure = ": all must have the same base, so load it from the same file"
+        cure = ": all must have the same base model, so load it from the same file"
     if plane.private:
         raise ValueError(f"sites differ in {name}, {' and '.join(f'{v} at {few(w)}' for v, w in what.items())}{cure}")
     raise ValueError(f"processes differ in {name} ({', '.join(what)}){cure}")
@@ -239,7 +239,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
     there, here = shown_apart([str(saved.get(first)), str(wanted.get(first))])
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
     if first.startswith(BASE):
-        more += ". The parameters that are not trained, the base, are others: load those that the run began with"
+        more += ". The weights of the base model, which are not trained, are others: load those that it began with"
     elif all(key.startswith(INITIAL) for key in differing):
         more += (
             ". The initial models differ: a module that is made anew begins with other parameters, so give a function "

@@ -68,7 +68,8 @@ class Result(Predicts):
     def model(self, node: Node) -> nn.Module:
         """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError).
 
-        In a run of several processes a model is where its node is; elsewhere it is a LookupError that says where.
+        All models share frozen weights: to change them, change those of a ``copy.deepcopy`` of the model. In a run of
+        several processes a model is where its node is; elsewhere it is a LookupError that says where.
         Between sites each has its own only.
         """
         return self._model(find_node(node, self.tasks.names))

@@ -132,7 +132,7 @@ def test_another_base_is_refused():
     told = refused(lambda here: plays(here, model=over_a_base(here.name == "va")))
     assert re.search(
         r"sites differ in frozen weights of architecture 0, \w{32} at cleveland, hungarian.* switzerland and \w{32} "
-        r"at va: all must have the same base, so load it from the same file",
+        r"at va: all must have the same base model, so load it from the same file",
         told,
     )
 

@@ -77,7 +77,7 @@ def test_another_base_is_refused(tmp_path, other):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     told = (
         r"another run, which differs in frozen weights of architecture 0 \(\w{32} there, \w{32} here\)\. "
-        r"The parameters that are not trained, the base, are others: load those that the run began with: use another"
+        r"The weights of the base model, which are not trained, are others: load those that it began with: use another"
     )
     with pytest.raises(OtherRunError, match=told):
         train(adapted(**other), tmp_path, rounds=4)

@@ -1,0 +1,109 @@
+"""What does a node's adapter over a frozen base cost in memory? Peaks of whole runs with 2, 16 and 128 nodes.
+
+Nodes train adapters of rank 24 in six layers over one frozen base of 25 million parameters (96 MiB), hear all others,
+are evaluated and saved in every round (DPSGD with AdamW, batches of 10). Every run has a process of its own, of which
+the resident memory is measured: before the run, when base and samples are there, and at its peak. If there were a copy
+of the base anywhere, the peak would be 96 MiB higher; if every node had one, 14 times that between 2 and 16 nodes.
+
+    shared_base.py --nodes 2 16 128
+"""
+
+# ci: --nodes 2 4 --width 64 --rank 2 --json $OUT/shared_base.json
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from _measure import arguments, machine, status, write  # type: ignore
+from torch import Tensor, nn
+
+from graphcollab import Tasks, dpsgd, run
+
+INPUTS, CLASSES, LAYERS, SAMPLES = 64, 10, 6, 30
+MIB = 2**20
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer with a trained detour of low rank."""
+
+    def __init__(self, width: int, rank: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(width, width).requires_grad_(False)
+        self.down, self.up = nn.Linear(width, rank, bias=False), nn.Linear(rank, width, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the layer's output and the detour's, after ReLU."""
+        return torch.relu(self.base(inputs) + self.up(self.down(inputs)))
+
+
+def make_model(width: int, rank: int) -> nn.Module:
+    """Return the base with fresh adapters; its first and its last layer are frozen, too."""
+    first, last = nn.Linear(INPUTS, width), nn.Linear(width, CLASSES)
+    layers = [Adapted(width, rank) for _ in range(LAYERS)]
+    return nn.Sequential(first.requires_grad_(False), *layers, last.requires_grad_(False))
+
+
+def measure(backend: Any, nodes: int, width: int, rank: int) -> dict[str, float]:
+    """Play a run in this process; return what it takes in MiB."""
+    torch.set_num_threads(1)
+    draw = torch.Generator().manual_seed(0)
+    pairs = [(torch.randn(SAMPLES, INPUTS, generator=draw), torch.arange(SAMPLES) % CLASSES) for _ in range(nodes)]
+    tasks = Tasks.from_samples(pairs).hold_out(0.3, 0, into="test")
+    model, method = make_model(width, rank), dpsgd(steps=4, batch_size=10, optimizer="adamw", lr=1e-3)
+    learns = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    frozen = sum(one.numel() for one in model.parameters() if not one.requires_grad)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of what was before
+    before = status("VmRSS")
+    with tempfile.TemporaryDirectory() as folder:
+        run(method, tasks, model, rounds=3, backend=backend, checkpoint=folder, checkpoint_every=1)
+        stored = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+    found = {"base": 4 * frozen, "adapter": 4 * learns, "before": before, "peak": status("VmHWM"), "stored": stored}
+    return {name: value / MIB for name, value in found.items()}
+
+
+def in_a_fresh_process(*given: Any) -> dict[str, float]:
+    """Measure in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, "--only", *map(str, given)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the run {given} failed:\n{done.stderr}")
+    told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def main() -> None:
+    """Measure all numbers of nodes with both backends."""
+    parser = arguments(__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[2, 16, 128])
+    parser.add_argument("--backends", nargs="+", choices=["vmap", "loop"], default=["vmap", "loop"])
+    parser.add_argument("--width", type=int, default=2048, help="of the base's six layers")
+    parser.add_argument("--rank", type=int, default=24, help="of the adapters")
+    args = parser.parse_args()
+    print(machine(args.device))
+    results: dict[str, Any] = {}
+    for backend in args.backends:
+        found = {k: in_a_fresh_process(backend, k, args.width, args.rank) for k in sorted(args.nodes)}
+        few = min(found)
+        for nodes, one in found.items():
+            line = f"{backend:5} {nodes:4} nodes   base {one['base']:6.1f} MiB   adapter {one['adapter']:5.2f} MiB"
+            line += f"   before {one['before']:6.1f}   peak {one['peak']:7.1f} MiB   on disk {one['stored']:7.1f} MiB"
+            if nodes > few:
+                one["adapters_per_node"] = (one["peak"] - found[few]["peak"]) / (nodes - few) / one["adapter"]
+                line += f"   {one['adapters_per_node']:.1f} adapters for each node more than {few}"
+            print(line, flush=True)
+        results[backend] = {nodes: {name: round(v, 2) for name, v in one.items()} for nodes, one in found.items()}
+    write(results, args)
+
+
+if __name__ == "__main__":
+    if "--only" in sys.argv:
+        backend, *sizes = sys.argv[2:]
+        print(json.dumps(measure(backend, *map(int, sizes))))
+    else:
+        main()
