@@ -130,7 +130,8 @@ def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
 
 def _about(module: LanguageModel) -> dict[str, Any]:
     """Return what a folder says besides what PEFT reads."""
-    base: Any = module.model.get_base_model()
+    model: Any = module.model
+    base = model.get_base_model()
     return {
         "format": FORMAT[0],
         "version": FORMAT[1],
