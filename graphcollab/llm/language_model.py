@@ -64,6 +64,8 @@ class LanguageModel(nn.Module):
     def __init__(self, model: nn.Module, share: Share = "both", checkpointing: bool = False) -> None:
         super().__init__()
         base = _base_of(model)
+        if getattr(base, "generation_config", None) is not None:
+            base.generation_config._original_object_hash = None  # of this process, so a resumed run would be another
         self.model = model
         self.causal = kind_of(base) == "causal"
         if self.causal:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from graphcollab.train.checksum import checksum, hashed
 
-__all__ = ["HOOKS", "INSIDE", "PLAIN", "Reader", "fingerprint"]
+__all__ = ["HOOKS", "INSIDE", "MODELS", "PLAIN", "Reader", "fingerprint"]
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range, torch.dtype, torch.device)
 INSIDE = frozenset(vars(nn.Module()))  # what every module has
@@ -31,7 +31,8 @@ MANY = 10**6  # values of which more than their class is read
 LONG = 2000  # characters of a text that is shown, and not only its checksum
 CONTAINERS = (dict, list, tuple, set, frozenset)
 GENERATED = (torch.fx.GraphModule, torch.jit.ScriptModule, torch.jit.ScriptFunction)  # torch's class, a user's code
-LIBRARIES = frozenset({"numpy", "torch", "torch_geometric"})  # their versions say what their code does
+MODELS = frozenset({"peft", "transformers"})  # libraries of models; runs with such note the libraries' versions
+LIBRARIES = MODELS | {"numpy", "torch", "torch_geometric"}  # their versions say what their code does
 RUNNING = frozenset(  # what their objects hold is of the program that runs, and another time something else
     {"_contextvars", "_io", "_random", "_thread", "_weakref", "asyncio", "concurrent", "contextvars", "io", "logging"}
     | {"multiprocessing", "os", "queue", "random", "selectors", "socket", "subprocess", "tempfile", "threading"}
@@ -44,7 +45,7 @@ def fingerprint(value: object) -> str:
 
     A function's defaults, the variables it closes over, and what it uses by name are part of it; variables that it sets
     itself, comments, and places in files and memory are not. Objects are what they hold, containers in them and slots
-    included, and the code of their class. Of the code of the standard library, NumPy and PyTorch only names are: their
+    included, and the code of their class. Of the code of the standard library and of `LIBRARIES` only names are: their
     versions say the rest. What a function reaches through a module (``mine.loss``) is not followed, nor are random
     generators, threads, locks, files and loggers.
     """

@@ -28,7 +28,7 @@ from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.apart import shown_apart
 from graphcollab.train.checksum import checksum, digests, weights_checksum
-from graphcollab.train.fingerprint import PLAIN, Reader, fingerprint
+from graphcollab.train.fingerprint import MODELS, PLAIN, Reader, fingerprint
 from graphcollab.train.journal import encode
 
 __all__ = [
@@ -71,7 +71,7 @@ def describe_run(
 ) -> dict[str, Any]:
     """Describe a run by plain values: the models layer by layer, code that is not this package's, data by checksums."""
     about: dict[str, Any] = {
-        **_versions(),
+        **_versions(modules),
         "method": _without_addresses(method),
         "pretrained mixers": [_checksums(piece.given) for piece in method.walk() if piece.given],
         "seed": seed,
@@ -301,11 +301,13 @@ def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
         yield f"code of {name}", fingerprint(value)
 
 
-def _versions() -> dict[str, str]:
+def _versions(modules: Sequence[nn.Module]) -> dict[str, str]:
     """Return the versions of what computes; code can only be compared where Python's version is the same."""
     python = ".".join(map(str, sys.version_info[:2]))
     found = {"graphcollab": __version__, "Python": python}
     found |= {library.__name__: str(library.__version__) for library in (torch, torch_geometric)}
+    roots = {type(layer).__module__.partition(".")[0] for module in modules for layer in module.modules()}
+    found |= {name: str(sys.modules[name].__version__) for name in sorted(roots & MODELS)}
     return {VERSION + name: version for name, version in found.items()}
 
 

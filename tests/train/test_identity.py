@@ -187,8 +187,8 @@ def test_what_is_computed_is_part_of_it(tmp_path, what):
 @pytest.mark.parametrize("name", ["graphcollab", "Python", "torch", "torch_geometric"])
 def test_another_version_is_refused_with_what_to_do(tmp_path, monkeypatch, name):
     start(tmp_path)
-    versions = identity._versions()
-    monkeypatch.setattr(identity, "_versions", lambda: {**versions, f"version of {name}": "9.9"})
+    versions = identity._versions([])
+    monkeypatch.setattr(identity, "_versions", lambda modules: {**versions, f"version of {name}": "9.9"})
     told = rf"were written with {name} [\d.+a-z]+, and this is 9\.9, .*: finish the run with the versions it began with"
     with pytest.raises(ValueError, match=told):
         start(tmp_path, rounds=3)
