@@ -3,6 +3,7 @@
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity, SupervisedContrast
 from graphcollab.engine.engine import Engine
+from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.losses import Loss, Proximal, as_objective
 from graphcollab.engine.modules import require_latents
@@ -48,6 +49,7 @@ __all__ = [
     "VmapBackend",
     "as_objective",
     "as_row_optimizer",
+    "keyed_checkpoint",
     "make_plan",
     "require_latents",
     "tune",

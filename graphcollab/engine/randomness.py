@@ -46,7 +46,7 @@ class own_randomness(TorchDispatchMode):
 
     Raises:
         NotImplementedError: When something draws that takes no generator, or under activation checkpointing, which
-            repeats draws by means of the global generator.
+            repeats draws by means of the global generator; `keyed_checkpoint` repeats them as they were.
 
     Example:
         >>> with own_randomness(5):
@@ -59,6 +59,7 @@ class own_randomness(TorchDispatchMode):
         super().__init__()
         self.seed = seed
         self.draws = 0
+        self.repeats = 0  # how many calls of `keyed_checkpoint` are under way
         self._generators: dict[torch.device, torch.Generator] = {}
 
     @classmethod
@@ -74,7 +75,8 @@ class own_randomness(TorchDispatchMode):
         device = _device(given)
         if given.get("generator") is not None or device.type == "meta" or not _draws({**_defaults(func), **given}):
             return func(*args, **kwargs)
-        _refuse_checkpointing(func)
+        if not self.repeats:
+            _refuse_checkpointing(func)
         self.draws += 1
         generator = self._generator(device)
         if func is torch.ops.aten.native_dropout.default:
@@ -87,6 +89,12 @@ class own_randomness(TorchDispatchMode):
                 "the module), or without dropout"
             )
         return twin(**{**given, "generator": generator})
+
+    def copy(self) -> own_randomness:
+        """Return one that draws what this one would draw next, while this one stays where it is."""
+        twin = own_randomness(self.seed)
+        twin._generators = {device: generator.clone_state() for device, generator in self._generators.items()}
+        return twin
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
@@ -151,7 +159,8 @@ def _refuse_checkpointing(func: OpOverload) -> None:
         if frame.f_code.co_filename == CHECKPOINTING:
             raise NotImplementedError(
                 f"{func} draws random numbers under torch.utils.checkpoint, which can repeat them from the global "
-                "generator only: leave activation checkpointing out, or draw outside of it"
+                "generator only: use graphcollab.engine.keyed_checkpoint "
+                "for activation checkpointing, or draw outside of it"
             )
 
 

@@ -1,0 +1,80 @@
+"""Activation checkpointing whose second forward pass draws what the first one drew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.checkpoint import checkpoint
+
+from graphcollab.engine.randomness import own_randomness
+
+__all__ = ["keyed_checkpoint"]
+
+
+def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function and keep none of its activations: the backward pass computes them again.
+
+    Unlike ``torch.utils.checkpoint.checkpoint``, whose second pass draws from the global generator, it repeats what is
+    drawn under `own_randomness`, as dropout in local training is. Outside of that it is for functions that
+    draw nothing.
+
+    Args:
+        function: What is computed twice, such as a layer of a network. Gradients flow to all tensors that it uses.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+
+    Example:
+        >>> x = torch.ones(3, requires_grad=True)
+        >>> with own_randomness(0):
+        ...     y = keyed_checkpoint(torch.dropout, x, 0.5, True)
+        >>> torch.equal(torch.autograd.grad(y.sum(), x)[0], y)  # what was kept counts twice
+        True
+    """
+    if not torch.is_grad_enabled():
+        return function(*args, **kwargs)
+    return checkpoint(
+        function, *args, use_reentrant=False, preserve_rng_state=False, context_fn=_first_and_second, **kwargs
+    )
+
+
+def _first_and_second() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return what the two passes run under, given the generators that are at work now."""
+    active = next((m for m in reversed(_get_current_dispatch_mode_stack()) if isinstance(m, own_randomness)), None)
+    return (nullcontext(), nullcontext()) if active is None else (_First(active), _Second(active.copy()))
+
+
+class _First(AbstractContextManager[None]):
+    """Lets generators draw under activation checkpointing, since it is known how to repeat that."""
+
+    def __init__(self, active: own_randomness) -> None:
+        self.active = active
+
+    def __enter__(self) -> None:
+        self.active.repeats += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.active.repeats -= 1
+
+
+class _Second(AbstractContextManager[None]):
+    """Draws from where the generators were when the first pass began, as often as it is entered."""
+
+    def __init__(self, start: own_randomness) -> None:
+        self.start = start
+        self._modes: list[own_randomness] = []
+
+    def __enter__(self) -> None:
+        mode = self.start.copy()
+        mode.repeats = 1
+        self._modes.append(mode)
+        mode.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._modes.pop().__exit__(kind, error, trace)

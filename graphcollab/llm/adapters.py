@@ -1,0 +1,193 @@
+"""Adapters of all nodes as folders that PEFT loads, and models made of them."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import save as packed
+
+from graphcollab.engine.modules import copy_module
+from graphcollab.files import flush_folder, own_name, write_new
+from graphcollab.llm._libraries import peft
+from graphcollab.llm.base import shared_copy
+from graphcollab.llm.base_checksum import base_checksum
+from graphcollab.llm.build_lora import Base, read_base
+from graphcollab.llm.language_model import LanguageModel, Share
+from graphcollab.settings import checked
+
+if TYPE_CHECKING:
+    from graphcollab.train import Result
+
+__all__ = ["load_adapter", "save_adapters"]
+
+BASE, WEIGHTS, CONFIG = "base.json", "adapter_model.safetensors", "adapter_config.json"
+FORMAT = "graphcollab-adapter", 1
+UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in the name of a folder, on one system or another
+
+
+def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
+    """Write every node's adapters into a folder of its own, which ``peft.PeftModel.from_pretrained`` loads.
+
+    What is saved are the models that nodes are judged by: ``adapter_config.json``, ``adapter_model.safetensors`` and
+    ``base.json``, which names the base by its checksum. The base itself is not saved. Adapters that are in the folder
+    already are replaced; all of them are there, or none. In a run of several processes all of them call it, and the
+    first writes; between sites each writes its own.
+
+    Args:
+        result: What ``run`` returned, of nodes with a `LanguageModel`.
+        folder: Where the nodes' folders are put, each under the node's name.
+
+    Returns:
+        The folders by the nodes' names.
+
+    Raises:
+        TypeError: If a node has another model.
+        FileExistsError: If the folder holds something else.
+    """
+    folder, plane = Path(folder), result.env.plane
+    if odd := [type(module).__name__ for module in result.modules if not isinstance(module, LanguageModel)]:
+        raise TypeError(f"adapters are of a LanguageModel, and nodes have a {odd[0]}: save it by result.save(folder)")
+    names = [result.tasks.names[k] for k in (plane.own.tolist() if plane.private else range(result.tasks.num_nodes))]
+    with plane.agreed():
+        stacks = result.stacks if plane.private else plane.whole(result.stacks)
+        if plane.private or plane.speaks:
+            _require_adapters(folder)
+            part = own_name(folder.absolute())
+            part.mkdir(parents=True)
+            try:
+                _write_all(part, result, stacks, names)
+                _put_in_place(part, folder)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+    return {name: folder / _folder_name(name) for name in names}
+
+
+@checked
+def load_adapter(
+    base: Base, folder: str | Path, share: Share | None = None, checkpointing: bool = False
+) -> LanguageModel:
+    """Return a model with the adapters that `save_adapters` has written for a node, to train on or to predict with.
+
+    Args:
+        base: The base that they were trained over: a model of transformers, which is not changed, or its folder or name
+            on a hub.
+        folder: The node's folder.
+        share: Which matrices are shared, see `LanguageModel`. Default: as when they were trained.
+        checkpointing: See `LanguageModel`.
+
+    Raises:
+        FileNotFoundError: If the folder holds no adapters.
+        ValueError: If they were trained over other weights, or the folder is damaged.
+    """
+    folder = Path(folder)
+    told = _read_about(folder)
+    model = shared_copy(read_base(base, told["classes"]))
+    if (found := base_checksum(model)) != told["base"]:
+        raise ValueError(
+            f"the adapters in {folder} were trained over a base with the checksum {told['base'][:16]}… "
+            f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(model).__name__} "
+            f"given is {found[:16]}…: give the same base"
+        )
+    loaded = peft().PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    return LanguageModel(loaded, share or told["share"], checkpointing)
+
+
+def _write_all(part: Path, result: Result, stacks: Any, names: list[str]) -> None:
+    """Write the adapters of nodes into folders below one that nobody knows yet."""
+    modules: list[Any] = [copy_module(module).eval() for module in result.modules]
+    about = [_about(module) for module in modules]
+    for name in names:
+        spec, row = stacks.row(result.tasks.names.index(name))
+        kind = next(k for k, one in enumerate(result.stacks.specs) if one is spec)
+        spec.load_into(modules[kind], row)
+        place = part / _folder_name(name)
+        place.mkdir()
+        _write_adapter(place, modules[kind].model, {**about[kind], "node": name})
+    flush_folder(part)
+
+
+def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
+    """Write one node's folder."""
+    adapter = model.active_adapter
+    state = peft().get_peft_model_state_dict(model, adapter_name=adapter, save_embedding_layers=False)
+    config = copy.copy(model.peft_config[adapter])
+    config.inference_mode = True
+    config.save_pretrained(str(place))  # its JSON
+    tensors = {name: values.detach().cpu().clone() for name, values in state.items()}
+    write_new(place / WEIGHTS, packed(tensors, metadata={"format": "pt"}))
+    write_new(place / BASE, json.dumps(about, indent=1).encode())
+    flush_folder(place)
+
+
+def _about(module: LanguageModel) -> dict[str, Any]:
+    """Return what a folder says besides what PEFT reads."""
+    base: Any = module.model.get_base_model()
+    return {
+        "format": FORMAT[0],
+        "version": FORMAT[1],
+        "base": base_checksum(module),
+        "class": type(base).__name__,
+        "name": base.name_or_path,
+        "classes": None if module.causal else base.config.num_labels,
+        "share": module.share,
+    }
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    """Return what a folder says, if it is one of ours."""
+    missing = [name for name in (BASE, CONFIG, WEIGHTS) if not (folder / name).is_file()]
+    if missing:
+        raise FileNotFoundError(
+            errno.ENOENT,
+            f"expected a node's folder that save_adapters has written, and it has no {missing[0]} (adapters from "
+            "elsewhere: give PeftModel.from_pretrained(base, folder, is_trainable=True) to LanguageModel)",
+            str(folder),
+        )
+    try:
+        told: dict[str, Any] = json.loads((folder / BASE).read_bytes())
+        kind, version = told["format"], told["version"]
+        known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None}
+        right = all(isinstance(told[name], one) for name, one in known.items())
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} is damaged: its {BASE} cannot be read ({error!r})") from error
+    if (kind, version) != FORMAT or not right:
+        raise ValueError(f"{folder} holds {kind!r} of version {version!r}, and {FORMAT[0]!r} of 1 was expected")
+    return told
+
+
+def _folder_name(name: str) -> str:
+    """Return the name of a node's folder: its own, but for characters that no folder may have."""
+    return UNSAFE.sub(lambda found: f"%{ord(found[0]):02x}", name)
+
+
+def _require_adapters(folder: Path) -> None:
+    """Refuse a place where there is something else than adapters of nodes."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise FileExistsError(errno.EEXIST, "expected a folder, or nothing there yet; this is a file", str(folder))
+    strange = sorted(one.name for one in folder.iterdir() if not (one / BASE).is_file())
+    if strange:
+        raise FileExistsError(
+            errno.EEXIST,
+            f"the folder holds something else ({', '.join(map(repr, strange[:3]))}), which is not overwritten: give "
+            "another one",
+            str(folder),
+        )
+
+
+def _put_in_place(part: Path, folder: Path) -> None:
+    """Rename a folder to its name, in place of what was there."""
+    before = own_name(folder.absolute())
+    if folder.exists():
+        os.rename(folder, before)
+    os.rename(part, folder)
+    flush_folder(folder.absolute().parent)
+    shutil.rmtree(before, ignore_errors=True)

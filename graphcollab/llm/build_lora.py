@@ -1,0 +1,99 @@
+"""`build_lora`: adapters in the linear layers of a transformers model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from torch import nn
+
+from graphcollab.checks import own_filter
+from graphcollab.llm._libraries import peft, transformers
+from graphcollab.llm.base import head_of, kind_of, shared_copy, target_layers
+from graphcollab.llm.language_model import LanguageModel, Share
+from graphcollab.settings import Count, Momentum, Positive, checked
+
+__all__ = ["Base", "build_lora", "read_base"]
+
+Base = Annotated[nn.Module | str | Path, "a model of transformers, or the folder or hub name of one"]
+
+
+@checked
+def build_lora(
+    base: Base,
+    rank: Count = 4,
+    alpha: Positive = 32.0,
+    dropout: Momentum = 0.1,
+    targets: Sequence[str] | None = None,
+    share: Share = "both",
+    checkpointing: bool = False,
+    classes: Count | None = None,
+) -> LanguageModel:
+    """Put LoRA adapters into a model; the defaults are those of CoBo's experiment (section 4.3).
+
+    The weights of the base are frozen, and not copied: several models may be built of one base. Adapters are drawn from
+    the global generator, as all layers of PyTorch are; ``run`` draws them by its seed if it is given a function,
+    ``lambda: build_lora(base)``.
+
+    Args:
+        base: A model of transformers for next tokens, or for classes of texts; or its folder, or name on a hub, which
+            is loaded in single precision.
+        rank: r, the rows of A and columns of B.
+        alpha: What adapters compute is scaled by alpha / rank.
+        dropout: Share of an adapter's inputs that is dropped in training.
+        targets: The layers that get adapters, by their names or the ends of these, such as ``["q_proj", "v_proj"]``.
+            Default: all linear layers of attention and MLP.
+        share: Which matrices are shared, see `LanguageModel`: ``"both"``, ``"A"`` or ``"B"``.
+        checkpointing: Compute activations again in the backward pass, to save memory.
+        classes: How many classes texts have, to load a classifier from a folder or hub. A model knows its own.
+
+    Raises:
+        TypeError: If the base is no such model.
+        ValueError: If no layers are called as ``targets`` says, or the base has adapters already.
+
+    Example:
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> base = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2, n_positions=16))
+        >>> model = build_lora(base, rank=2)
+        >>> sum(p.numel() for p in model.parameters() if p.requires_grad)  # 2 (8 + 24), 2 (8 + 8), 2 (8 + 32), twice
+        256
+    """
+    library = peft()
+    model = shared_copy(read_base(base, classes))
+    causal = kind_of(model) == "causal"
+    wanted = target_layers(model, targets)
+    conv = any(isinstance(model.get_submodule(name), transformers().pytorch_utils.Conv1D) for name in wanted)
+    config = library.LoraConfig(
+        task_type="CAUSAL_LM" if causal else "SEQ_CLS",
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=dropout,
+        target_modules=wanted,
+        modules_to_save=None if causal else head_of(model),
+        fan_in_fan_out=conv,
+    )
+    with own_filter("ignore"):  # of deprecations between the two libraries
+        return LanguageModel(library.get_peft_model(model, config), share, checkpointing)
+
+
+def read_base(base: Any, classes: int | None = None) -> Any:
+    """Return a base model without adapters, loaded where a folder or the name on a hub is given.
+
+    Raises:
+        TypeError: If it is no model of transformers.
+        ValueError: If it has adapters, or another number of classes.
+    """
+    if isinstance(base, str | Path):
+        auto = "AutoModelForCausalLM" if classes is None else "AutoModelForSequenceClassification"
+        more = {} if classes is None else {"num_labels": classes}
+        return getattr(transformers(), auto).from_pretrained(str(base), dtype=torch.float32, **more)
+    if isinstance(base, LanguageModel) or hasattr(base, "peft_config"):
+        raise ValueError(
+            "the base has adapters already: give a peft.PeftModel to graphcollab.llm.LanguageModel(model), or the base "
+            "without them here"
+        )
+    if kind_of(base) == "classification" and classes not in (None, base.config.num_labels):
+        raise ValueError(f"classes={classes}, and the model given has {base.config.num_labels}: leave classes= out")
+    return base

@@ -1,0 +1,116 @@
+"""Every node's documents, one behind the other, checked, and divided into those for training and the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.naming import few
+from graphcollab.tasks import Split
+from graphcollab.tasks._others import Together
+from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites
+
+__all__ = ["Documents", "gather_documents", "kinds_of"]
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents of all nodes.
+
+    Args:
+        texts: The texts, [N].
+        labels: What each is labelled as, [N], where they are.
+        sites: Whose they are.
+        words: For which split each is, [N], where that was said.
+    """
+
+    texts: list[str]
+    labels: list[Any]
+    sites: Sites
+    words: np.ndarray | None
+
+    def divide(self, draw: Draw, kinds: Tensor | None = None) -> dict[str, Split]:
+        """Divide every node's documents, some of every class [N] to each; each node's stay in the order given."""
+        splits = draw.divide(self.sites, kinds)
+        for name, split in splits.items():
+            lists = [split.of(k).sort().values for k in range(split.num_nodes)]
+            splits[name] = Split.from_lists(split.pool, lists)
+        return splits
+
+
+def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool) -> Documents:
+    """Put the documents of all nodes and splits one behind the other.
+
+    Args:
+        given: Documents of every node in a dict, by split; None where none are given.
+        others: Sites elsewhere.
+        labelled: Whether documents are pairs (text, label).
+
+    Raises:
+        TypeError: If documents are no dict by node, or one is no text.
+        ValueError: If a split is of other nodes, or a node has no text, or an empty one.
+    """
+    texts, labels, names, words = [], [], [], []
+    for word in WORDS:
+        if given.get(word) is None:
+            continue
+        _check_nodes(word, given[word], given["train"])
+        for node, some in given[word].items():
+            for text, label in _checked(some, f"{node} ({word})", labelled):
+                texts.append(text)
+                labels.append(label)
+                names.append(node)
+                words.append(word)
+    said = any(given.get(word) is not None for word in WORDS[1:])
+    sites = find_sites(others.name_of(names, len(texts)))
+    return Documents(texts, labels, sites, np.array(words, object) if said else None)
+
+
+def _check_nodes(word: str, some: Any, train: Any) -> None:
+    if not isinstance(some, Mapping):
+        raise TypeError(
+            f"documents must be a dict {{node: documents of the node}}, got a {type(some).__name__} for {word!r}"
+        )
+    if not some:
+        raise ValueError(f"there are no nodes in the documents for {word!r}: give {{node: documents of the node}}")
+    odd = [node for node in {**some, **train} if node not in some or node not in train]
+    if odd:
+        raise ValueError(
+            f"{few([repr(node) for node in odd])} {'has' if len(odd) == 1 else 'have'} documents for only one of "
+            f"'train' and {word!r}: give documents of the same nodes"
+        )
+
+
+def _checked(some: Any, who: str, labelled: bool) -> list[tuple[str, Any]]:
+    """Return a node's documents as pairs of text and label."""
+    if isinstance(some, str | bytes):
+        raise TypeError(f"{who} is one {type(some).__name__}, and a list of documents is expected: put it into a list")
+    found = [*some]
+    if not found:
+        raise ValueError(f"{who} has no documents: leave the node out, or give it some")
+    pairs = []
+    for place, one in enumerate(found):
+        if labelled and (not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2):
+            raise TypeError(f"{who}: document {place} must be a pair (text, label), got {_shown(one)}")
+        text, label = one if labelled else (one, None)
+        if not isinstance(text, str):
+            raise TypeError(f"{who}: document {place} must be a text, got {_shown(text)}")
+        if not text.strip():
+            raise ValueError(f"{who}: document {place} is empty: leave it out")
+        pairs.append((text, label))
+    return pairs
+
+
+def _shown(value: object) -> str:
+    return f"{str(value)[:40]!r}, a {type(value).__name__}"
+
+
+def kinds_of(labels: Sequence[Any], classes: Sequence[Any]) -> Tensor:
+    """Return every label's place among the classes, [N]."""
+    place = {name: k for k, name in enumerate(classes)}
+    return torch.tensor([place[label] for label in labels])

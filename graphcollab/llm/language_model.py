@@ -1,0 +1,163 @@
+"""`LanguageModel`: a transformers model with PEFT adapters, as a node's model."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphcollab.engine import keyed_checkpoint
+from graphcollab.llm.base import kind_of, require_causal
+from graphcollab.settings import checked
+
+__all__ = ["PADDING", "LanguageModel", "Share"]
+
+Share: TypeAlias = Literal["both", "A", "B"]
+"""Which matrices of the adapters make up the part ``"lora"``."""
+
+PADDING = -1
+"""What stands in the place of a token where there is none."""
+
+
+class LanguageModel(nn.Module):
+    r"""A transformers model whose weights are frozen, and adapters in it (PEFT), which are trained and shared.
+
+    A layer with a frozen weight W computes :math:`(W + \frac{\alpha}{r} B A) x` with matrices A [r, in] and B [out, r],
+    from `LoRA: Low-Rank Adaptation of Large Language Models (Hu et al., ICLR 2022) <https://arxiv.org/abs/2106.09685>`_.
+    B begins as zero, so all nodes begin with the base.
+
+    **To average A and B is not to average what they do**: the mean of :math:`B_i A_i` over nodes is not the product of
+    the means. ``share`` says what is in the part ``"lora"``, and so what methods with ``part="lora"`` mix:
+
+    - ``"both"``: A and B, each averaged by itself, as CoBo's experiment and most others do. The error is the covariance
+      of A and B among the nodes, and small where they are near each other.
+    - ``"A"``: A is mixed, B is trained and stays at its node, in the part ``"personal"``: `FedSA-LoRA (Guo et al., ICLR
+      2025) <https://arxiv.org/abs/2410.01463>`_. Nodes do not agree on one product any more, and are not meant to.
+    - ``"B"``: A stays as it was drawn, the same at all nodes, and B is trained and mixed: `FFA-LoRA (Sun et al., ICLR
+      2024) <https://arxiv.org/abs/2403.12313>`_. The product is linear in B then, so the mean of the products is the
+      product of the means, at the price of half as many parameters.
+
+    The new head of a classifier is trained, too, in the part ``"head"``; ``part="lora+head"`` mixes both.
+
+    Args:
+        model: A ``peft.PeftModel`` of a causal model or of a classifier of texts, with one trainable adapter. It
+            becomes part of this module.
+        share: See above.
+        checkpointing: Keep activations at the borders of blocks only, and compute the others again for gradients: less
+            memory, for a further forward pass. Results are the same, dropout included.
+
+    Shapes:
+        inputs: Of causal models, blocks of L predicted tokens, [m, L + 1] int64; of classifiers texts, [m, L].
+            Where there is no token there is -1, at the end only.
+        Output: Of causal models the mean negative log-likelihood of a block's predicted tokens, [m], in nats; for
+            `token_loss`. Of classifiers logits, [m, C].
+
+    Raises:
+        TypeError: If the model is no ``PeftModel``, or its base of another kind.
+        ValueError: If no adapter is trainable, prompts are learned in place of layers, A or B is to be shared and the
+            adapters have other parameters, or a model for next tokens sees them.
+    """
+
+    @checked
+    def __init__(self, model: nn.Module, share: Share = "both", checkpointing: bool = False) -> None:
+        super().__init__()
+        base = _base_of(model)
+        self.model = model
+        self.causal = kind_of(base) == "causal"
+        if self.causal:
+            require_causal(base)
+        padding = base.config.get_text_config().pad_token_id
+        self.padding = 0 if padding is None else int(padding)  # masked, so that any token will do
+        self.longest = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        self.share = share
+        self.parts = _parts(self, share)
+        if checkpointing:
+            _checkpoint_blocks(model)
+
+    def extra_repr(self) -> str:
+        """Say what is shared."""
+        return f"share={self.share!r}"
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the losses of blocks [m], or the logits of texts [m, C]."""
+        tokens = inputs[:, :-1] if self.causal else inputs
+        if self.longest is not None and tokens.shape[1] > self.longest:
+            raise ValueError(
+                f"blocks have {tokens.shape[1]} tokens and the model reads {self.longest} at most: make the tasks with "
+                f"context={self.longest}"
+            )
+        known = tokens.masked_fill(tokens < 0, self.padding)
+        try:
+            if self.causal:  # what follows a token does not change what is predicted after it, so nothing is masked
+                return _mean_loss(self.model(input_ids=known, use_cache=False).logits, inputs)
+            logits: Tensor = self.model(input_ids=known, attention_mask=tokens >= 0).logits
+            return logits
+        except IndexError as error:
+            raise IndexError(
+                f"{error}: a token is outside of the model's vocabulary, or a block longer than its positions; make "
+                "the tasks with the model's own tokenizer"
+            ) from error
+
+
+def _mean_loss(logits: Tensor, blocks: Tensor) -> Tensor:
+    """Return the mean loss of every block [m], of logits [m, L, V] and blocks [m, L + 1]; NaN where padding is amid."""
+    wanted = blocks[:, 1:]
+    there = wanted >= 0
+    # [m L, V] and [m L]
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), wanted.flatten(), ignore_index=PADDING, reduction="none")
+    mean = losses.view(wanted.shape).sum(1) / there.sum(1).clamp(min=1)
+    amid = ((blocks[:, :-1] < 0) & there).any(1)
+    return mean.masked_fill(amid, torch.nan)
+
+
+def _base_of(model: Any) -> Any:
+    """Return the transformers model inside a PEFT model, if this one is such as can be a node's."""
+    config = getattr(model, "active_peft_config", None)
+    if config is None or not hasattr(model, "get_base_model"):
+        raise TypeError(
+            f"expected a peft.PeftModel, got {type(model).__name__}: graphcollab.llm.build_lora(base) makes one of a "
+            "model of transformers"
+        )
+    if config.is_prompt_learning:
+        raise ValueError(f"{config.peft_type.value} learns prompts: take adapters in layers, such as LoRA")
+    return model.get_base_model()
+
+
+def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
+    """Return the names of every part's parameters, and freeze A where B alone is trained."""
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    head = [name for name in trained if ".modules_to_save." in name]
+    adapters = [name for name in trained if name not in head]
+    if not adapters:
+        raise ValueError(
+            "no adapter of the model is trainable: load it with PeftModel.from_pretrained(base, folder, "
+            "is_trainable=True), or name the adapter by model.set_adapter(name)"
+        )
+    parts = {"lora": adapters, "head": head}
+    if share != "both":
+        first, second = ([name for name in adapters if f".lora_{m}." in name] for m in "AB")
+        others = [name for name in adapters if name not in first + second]
+        if others or not first:
+            raise ValueError(
+                f"share={share!r} needs adapters of matrices A and B alone, and {(others or adapters)[0]!r} is "
+                "trained: give share='both'"
+            )
+        parts = {"lora": first if share == "A" else second, "head": head}
+        if share == "A":
+            parts["personal"] = second
+        else:
+            for name in first:
+                trained[name].requires_grad_(False)
+    return {part: names for part, names in parts.items() if names}
+
+
+def _checkpoint_blocks(model: nn.Module) -> None:
+    """Let the blocks of a transformers model compute their activations again."""
+    blocks = [layer for layer in model.modules() if hasattr(layer, "gradient_checkpointing")]
+    if not blocks:
+        raise ValueError(f"{type(model).__name__} has no blocks that can be checkpointed: leave checkpointing out")
+    for layer in blocks:
+        layer.gradient_checkpointing = True  # type: ignore[assignment]
+        layer._gradient_checkpointing_func = keyed_checkpoint  # type: ignore[assignment]

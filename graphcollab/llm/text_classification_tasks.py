@@ -1,0 +1,105 @@
+"""`text_classification_tasks`: the nodes' labelled texts as tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.llm.documents import gather_documents, kinds_of
+from graphcollab.llm.language_model import PADDING
+from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
+from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tokenizer
+from graphcollab.settings import Count, Seed, checked
+from graphcollab.tasks import Pool, Tasks
+from graphcollab.tasks._builders import AnyMetric, Part
+from graphcollab.tasks._others import others_of, said
+from graphcollab.tasks._pairs import facts_of_pool
+from graphcollab.tasks._sites import SAMPLES, Draw
+
+__all__ = ["text_classification_tasks"]
+
+
+@checked
+def text_classification_tasks(
+    train: Texts,
+    tokenizer: AnyTokenizer,
+    *,
+    context: Count = 128,
+    val: Texts | None = None,
+    test: Texts | None = None,
+    val_fraction: Part = 0.2,
+    test_fraction: Part = 0.2,
+    classes: Annotated[Sequence[Any], "a list of the names of classes"] | None = None,
+    seed: Seed = 0,
+    metric: AnyMetric = "accuracy",
+    cluster: Clusters = None,
+) -> Tasks:
+    """Build tasks of classifying every node's texts, for a `LanguageModel` of a classifier.
+
+    A sample is a text with the special tokens that the tokenizer gives it, [L] int64, padded with -1 at its end; what
+    is beyond L tokens is dropped. Some texts of every class are set aside, as in ``Tasks.from_arrays``.
+
+    Args:
+        train: Labelled texts of every node, {node: list of pairs (text, label)}. Labels are whole numbers or names.
+        tokenizer: See `text_tasks`.
+        context: L. A pass takes the longer the larger it is, however short texts are.
+        val: Texts for validation, given like ``train``. Default: ``val_fraction`` of each node's texts.
+        test: Texts for testing, likewise.
+        val_fraction: See `text_tasks`.
+        test_fraction: See there.
+        classes: The labels, in the order of the model's outputs. Default: all that occur, sorted. Where sites keep
+            their texts it must be given.
+        seed: Seed of the draws.
+        metric: See `Tasks`.
+        cluster: True cluster of every node where it is known.
+
+    Raises:
+        TypeError: If texts are none, or not labelled, or the tokenizer is none.
+        ValueError: If tokenizers differ, or a label is no class, or a node has no or too few texts, or an empty one.
+    """
+    others, one = others_of(train), one_tokenizer(tokenizer)
+    known = None if classes is None else [*classes]
+    draw = Draw(None, val_fraction, test_fraction, True, seed)
+    settings = {"context": context, "tokenizer": fingerprint(one), "classes": known, "metric": said(metric)}
+    others.begin("labelled texts", {"val": said(val), "test": said(test), **settings, **draw.settings})
+    with others.telling():
+        documents = gather_documents({"train": train, "val": val, "test": test}, others, labelled=True)
+        if known is None and str(others.name_of(["here"], 1)[0]) != "here":
+            raise ValueError("where sites keep their texts, classes= must name all classes, in the same order")
+        kinds = _kinds(documents.labels, known)
+        given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
+        divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, True, seed, given), kinds)
+        pool = Pool(_padded(encode(one, documents.texts, whole=False, longest=context), context), kinds)
+    others.agree(facts_of_pool(pool))
+    with others.telling():
+        names, ids = documents.sites.names, documents.sites.node_id
+        about = (names, "cross_entropy", metric, ids, clusters_in_order(cluster, names))
+        tasks = Tasks({SAMPLES: pool}, divided, *about, split_given=test is not None)
+    others.close(tasks)
+    return others.joined(tasks)
+
+
+def _kinds(labels: Sequence[Any], classes: Sequence[Any] | None) -> Tensor:
+    """Return the labels as numbers from 0, [N]."""
+    types = {type(label) for label in labels}
+    if len(types) > 1 or not types <= {int, str}:
+        raise TypeError(
+            f"labels must all be whole numbers or all be names, got {', '.join(sorted(one.__name__ for one in types))}"
+        )
+    known = sorted({*labels}) if classes is None else classes
+    if len({*known}) != len(known):
+        raise ValueError(f"classes must differ from each other, got {known}")
+    if strange := sorted({*labels} - {*known}):
+        raise ValueError(f"the label {strange[0]!r} is none of the classes {list(known)}: add it, or correct the label")
+    return kinds_of(labels, known)
+
+
+def _padded(tokens: Sequence[Sequence[int]], context: int) -> Tensor:
+    """Return texts as rows [N, L]."""
+    rows = torch.full((len(tokens), context), PADDING)
+    for row, some in zip(rows, tokens, strict=True):
+        row[: len(some)] = torch.tensor(some)
+    return rows

@@ -1,0 +1,141 @@
+"""`text_tasks`: the nodes' texts as tasks of predicting the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphcollab.llm.blocks import blocks_of, count_predicted
+from graphcollab.llm.documents import Documents, gather_documents
+from graphcollab.llm.token_loss import perplexity, token_loss
+from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tokenizer
+from graphcollab.settings import Count, Seed, checked
+from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.tasks._builders import Part
+from graphcollab.tasks._others import others_of, said
+from graphcollab.tasks._pairs import facts_of_pool
+from graphcollab.tasks._sites import Draw
+
+__all__ = ["Clusters", "Texts", "clusters_in_order", "text_tasks"]
+
+Texts: TypeAlias = Annotated[Mapping[Any, Any], "a dict {node: documents of the node}"]
+Clusters: TypeAlias = Annotated[Mapping[Any, int] | None, "a dict {node: number of its cluster}"]
+
+
+@checked
+def text_tasks(
+    train: Texts,
+    tokenizer: AnyTokenizer,
+    *,
+    context: Count = 512,
+    val: Texts | None = None,
+    test: Texts | None = None,
+    val_fraction: Part = 0.2,
+    test_fraction: Part = 0.2,
+    joined: bool = True,
+    seed: Seed = 0,
+    cluster: Clusters = None,
+) -> Tasks:
+    """Build tasks of predicting the next token in every node's texts, for a causal `LanguageModel`.
+
+    Whole documents are for training, for validation or for testing: they are divided before they are cut, so no block
+    has tokens of two splits. A document ends with the tokenizer's end token. A node's documents of a split are joined
+    into one stream, and that is cut into blocks of ``context`` predicted tokens; each token but the first is predicted
+    once. The last block is padded with -1, which never counts, so no text is dropped, however short.
+
+    A sample is a block, [L + 1] int64, and weighs what it has of predicted tokens. So the loss (`token_loss`) and the
+    metric (`perplexity`) are means over tokens. How many samples a node has counts blocks.
+
+    Args:
+        train: Documents of every node, {node: list of texts}. Nodes are known by name, as in ``Tasks.from_arrays``.
+        tokenizer: A tokenizer of transformers that all nodes use. In a dict by node all must be equal.
+        context: L, predicted tokens of a block.
+        val: Documents for validation, given like ``train``. Default: ``val_fraction`` of each node's documents.
+        test: Documents for testing, likewise.
+        val_fraction: Share of a node's training documents set aside for validation, where ``val`` is not given.
+        test_fraction: Share of a node's documents set aside for testing, where neither ``val`` nor ``test`` is given.
+        joined: Whether documents follow each other in a block. Else every document begins a block, which takes more
+            padding; long ones are cut in either case.
+        seed: Seed of the draws.
+        cluster: True cluster of every node where it is known.
+
+    Raises:
+        TypeError: If documents are not texts, or the tokenizer is none.
+        ValueError: If tokenizers differ, or have no end token; or a node has no documents, too few to divide, or an
+            empty one. The message names the node.
+
+    Example:
+        >>> from tokenizers import Tokenizer, models, pre_tokenizers
+        >>> from transformers import PreTrainedTokenizerFast
+        >>> words = Tokenizer(models.WordLevel({"<end>": 0, "a": 1, "b": 2}, unk_token="<end>"))
+        >>> words.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")
+        >>> tasks = text_tasks({"north": ["a b", "b"]}, tokenizer, context=3, val_fraction=0, test_fraction=0)
+        >>> tasks.pools["train"].inputs, tasks.pools["train"].weight
+        (tensor([[ 1,  2,  0,  2],
+                [ 2,  0, -1, -1]]), tensor([3., 1.], dtype=torch.float64))
+    """
+    others, one = others_of(train), one_tokenizer(tokenizer)
+    if one.eos_token_id is None:
+        raise ValueError("the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token")
+    settings = {"context": context, "joined": joined, "tokenizer": fingerprint(one)}
+    draw = Draw(None, val_fraction, test_fraction, False, seed)
+    others.begin("texts", {"val": said(val), "test": said(test), **settings, **draw.settings})
+    with others.telling():
+        documents = gather_documents({"train": train, "val": val, "test": test}, others, labelled=False)
+        given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
+        divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, False, seed, given))
+        tokens = [[*some, one.eos_token_id] for some in _tokens(documents, one)]
+        pools, splits = _pools(divided, tokens, context, joined)
+    others.agree(facts_of_pool(pools["train"]))
+    with others.telling():
+        names, ids = documents.sites.names, documents.sites.node_id
+        clusters, own = clusters_in_order(cluster, names), test is not None
+        tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=own)
+    others.close(tasks)
+    return others.joined(tasks)
+
+
+def clusters_in_order(cluster: Clusters, names: Sequence[str]) -> Tensor | None:
+    """Return every node's cluster, [K], in the order of the names; a ValueError if nodes are not those there are."""
+    if cluster is None:
+        return None
+    given = {str(node): number for node, number in cluster.items()}
+    if {*given} != {*names}:
+        odd = sorted({*given} ^ {*names})[0]
+        raise ValueError(f"cluster must name the cluster of each of the nodes and of no others, {odd!r} is odd")
+    return torch.tensor([given[name] for name in names])
+
+
+def _tokens(documents: Documents, tokenizer: Any) -> list[list[int]]:
+    found = encode(tokenizer, documents.texts)
+    for place, some in enumerate(found):
+        if not some:
+            raise ValueError(
+                f"the tokenizer makes no tokens of {documents.texts[place][:40]!r}, {documents.sites.at(place)}: leave "
+                "the text out, or give another tokenizer"
+            )
+    return found
+
+
+def _pools(
+    divided: Mapping[str, Split], tokens: Sequence[Sequence[int]], context: int, joined: bool
+) -> tuple[dict[str, Pool], dict[str, Split]]:
+    """Return the blocks of every split, and whose they are."""
+    pools, splits = {}, {}
+    for name, split in divided.items():
+        every = [_blocks([tokens[d] for d in split.of(k).tolist()], context, joined) for k in range(split.num_nodes)]
+        blocks = torch.cat(every)
+        pools[name] = Pool(blocks, torch.zeros(len(blocks)), count_predicted(blocks))
+        bounds = torch.tensor([0, *map(len, every)]).cumsum(0)
+        splits[name] = Split(name, torch.arange(len(blocks)), bounds)
+    return pools, splits
+
+
+def _blocks(documents: Sequence[Sequence[int]], context: int, joined: bool) -> Tensor:
+    """Return the blocks of a node's documents, [n, L + 1]."""
+    streams = [[token for document in documents for token in document]] if joined else documents
+    return torch.cat([torch.empty(0, context + 1, dtype=torch.int64), *(blocks_of(s, context) for s in streams if s)])
