@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
 import platform
@@ -18,8 +17,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import trange
 
-from graphcollab._torchvision import torchvision_datasets
 from graphcollab.files import flush_folder, own_name
+from graphcollab.llm._libraries import transformers
 
 PACKAGES = ("python", "torch", "transformers", "networkx", "sympy")  # whose prose the small base reads
 SHAPE = {"steps": 900, "vocabulary": 2048, "width": 128, "layers": 4, "seed": 0}  # what it is, unless others are given
@@ -32,11 +31,6 @@ def cached(packages: Sequence[str] = PACKAGES, shape: Mapping[str, int] = SHAPE)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "graphcollab" / f"base-{key}"
 
-
-def transformers() -> Any:
-    """Return the package ``transformers``."""
-    torchvision_datasets()  # without it transformers cannot be imported beside some builds of PyTorch
-    return importlib.import_module("transformers")
 
 CONTEXT = 128  # tokens of a block
 END = "<|end|>"  # between documents, and where a shorter text is filled up
