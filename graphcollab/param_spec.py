@@ -1,4 +1,4 @@
-"""`ParamSpec`: which columns of a row are which parameter of a module."""
+"""`ParamSpec`: which columns of a row are which parameter of a module, and what is in no row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-__all__ = ["ParamSpec"]
+__all__ = ["ParamSpec", "shared_tensors"]
 
 Tie: TypeAlias = tuple[str | None, str, str]
 """The other part that a parameter belongs to (None: no part), and its two names."""
@@ -24,17 +24,17 @@ Tie: TypeAlias = tuple[str | None, str, str]
 class ParamSpec:
     """Columns of one architecture.
 
-    A row holds the P trainable parameters of a module, grouped by part, then its frozen ones, then its buffers, so that
-    everything a model is travels in one row. Frozen parameters (``requires_grad=False``) belong to no part of their
-    own name: they are carried, but neither trained nor mixed. Buffers are all floating-point ones without infinite
-    entries, and batch normalisation's count of batches; others are constants of the architecture.
+    A row holds the P trainable parameters of a module, grouped by part, then its buffers: all in which models of one
+    architecture can differ. Frozen parameters (``requires_grad=False``) belong to the architecture and are in no row:
+    they are there once, however many nodes there are (`shared_tensors`). Buffers are all persistent floating-point ones
+    without infinite entries, and batch normalisation's count of batches; others are constants of the architecture, too.
 
     Args:
-        names: Names of the trainable parameters, the frozen ones and the buffers, in column order.
+        names: Names of the trainable parameters and the buffers, in column order.
         shapes: Their shapes.
         num_parameters: P, the number of leading columns that are trainable parameters.
-        parts: Column range ``(start, stop)`` of every part; ``"all"`` is every trainable parameter, ``"frozen"`` and
-            ``"buffers"`` are the rest.
+        parts: Column range ``(start, stop)`` of every part; ``"all"`` is every trainable parameter, ``"buffers"`` the
+            rest.
         tied: Parts that share a parameter with another part; a part whose parameters are also elsewhere cannot be taken
             alone.
 
@@ -62,12 +62,12 @@ class ParamSpec:
         Raises:
             ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts; if its numbers
                 do not fit into one row: lazy layers that have no shapes yet, modules compiled by torch.jit, several
-                number types, complex numbers; or if a parameter has a hook that would never be called.
+                number types, complex numbers; or if a parameter has a hook that would never be called. Frozen
+                parameters may be of any number type.
         """
         every = dict(module.named_parameters())
         _check_types(module, every)
         parameters = {name: tuple(p.shape) for name, p in every.items() if p.requires_grad}
-        frozen = {name: tuple(p.shape) for name, p in every.items() if not p.requires_grad and p.is_floating_point()}
         if not parameters:
             state = "only frozen parameters (requires_grad=False)" if every else "no parameters"
             raise ValueError(f"{type(module).__name__} has {state}: there is nothing to learn or to share")
@@ -77,20 +77,18 @@ class ParamSpec:
         tied = _ties(module, parts, owner)
         order = [*parts, None]
         names = sorted(parameters, key=lambda name: order.index(owner[name]))
-        buffers = {name: tuple(b.shape) for name, b in module.named_buffers() if _is_state(name, b)}
-        shapes = (*(parameters[name] for name in names), *frozen.values(), *buffers.values())
+        buffers = {name: tuple(b.shape) for name, b in _state_of(module).items()}
+        shapes = (*(parameters[name] for name in names), *buffers.values())
         ends = [*itertools.accumulate(map(math.prod, shapes), initial=0)]
         ranges: dict[str, tuple[int, int]] = {}
         for name, start, stop in zip(names, ends, ends[1:], strict=False):
             if (part := owner[name]) is not None:
                 ranges[part] = (ranges.get(part, (start, 0))[0], stop)
-        last, most = len(names), len(names) + len(frozen)
-        ranges["all"] = (0, ends[last])
-        if frozen:
-            ranges["frozen"] = (ends[last], ends[most])
+        last = ends[len(names)]
+        ranges["all"] = (0, last)
         if buffers:
-            ranges["buffers"] = (ends[most], ends[-1])
-        return cls((*names, *frozen, *buffers), shapes, ends[last], ranges, tied)
+            ranges["buffers"] = (last, ends[-1])
+        return cls((*names, *buffers), shapes, last, ranges, tied)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -99,12 +97,12 @@ class ParamSpec:
 
     @property
     def num_columns(self) -> int:
-        """Width of a row: trainable and frozen parameters and buffers."""
+        """Width of a row: trainable parameters and buffers."""
         return sum(self.sizes)
 
     @cached_property
     def num_named_parameters(self) -> int:
-        """How many of the names are trainable parameters (the others are frozen parameters and buffers)."""
+        """How many of the names are trainable parameters (the others are buffers)."""
         return bisect.bisect_left([*itertools.accumulate(self.sizes)], self.num_parameters) + 1
 
     def columns(self, part: str) -> slice:
@@ -146,13 +144,13 @@ class ParamSpec:
         return [flat.unflatten(-1, shape) if shape else flat[..., 0] for flat, shape in pairs]
 
     def flatten(self, module: nn.Module) -> Tensor:
-        """Return a module's parameters and buffers as one row [num_columns], detached."""
+        """Return a module's trainable parameters and buffers as one row [num_columns], detached."""
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         dtype = state[self.names[0]].dtype
         return torch.cat([state[name].detach().to(dtype).flatten() for name in self.names])
 
     def load_into(self, module: nn.Module, row: Tensor) -> nn.Module:
-        """Copy one row [num_columns] into a module of this architecture and return the module."""
+        """Copy one row [num_columns] into a module of this architecture, which has the frozen rest; return it."""
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         with torch.no_grad():
             for name, view in zip(self.names, self.views(row), strict=True):
@@ -190,7 +188,7 @@ def _ties(module: nn.Module, parts: Mapping[str, Sequence[str]], owner: Mapping[
 
 
 def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-    """Check that a module's parameters and running statistics fit into rows of one number type."""
+    """Check that a module's trainable parameters and running statistics fit into rows of one number type."""
     kind = type(module).__name__
     for name in (name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)):
         what = f"the part {name!r} of {kind}" if name else kind
@@ -205,8 +203,9 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
             "few samples and give it then"
         )
     types: dict[torch.dtype, str] = {}
-    state = {name: b for name, b in module.named_buffers() if b.is_floating_point() and _is_state(name, b)}
-    for name, values in [*parameters.items(), *state.items()]:
+    learns = {name: p for name, p in parameters.items() if p.requires_grad}
+    state = {name: b for name, b in _state_of(module).items() if b.is_floating_point()}
+    for name, values in [*learns.items(), *state.items()]:
         if values.is_complex():
             raise ValueError(
                 f"{name!r} of {kind} holds complex numbers, which rows cannot: keep the real and the imaginary part as "
@@ -220,12 +219,37 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
             f"{kind} has numbers of several number types, {found}, and a row has one: convert the module, for example "
             "by module.float()"
         )
-    for name, parameter in parameters.items():
+    for name, parameter in learns.items():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise ValueError(
                 f"{name!r} of {kind} has a hook that runs when its gradient is accumulated, which never happens here: "
                 "use register_hook, or change the gradient in the loss"
             )
+
+
+def shared_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return what belongs to an architecture and to no row, by name: frozen parameters and non-persistent buffers.
+
+    Example:
+        >>> layers = nn.Sequential(nn.Linear(3, 2).requires_grad_(False), nn.Linear(2, 1))
+        >>> list(shared_tensors(layers)), ParamSpec.from_module(layers).names
+        (['0.weight', '0.bias'], ('1.weight', '1.bias'))
+    """
+    passing = _passing(module)
+    frozen = {name: p for name, p in module.named_parameters() if not p.requires_grad}
+    return frozen | {name: buffer for name, buffer in module.named_buffers() if name in passing}
+
+
+def _passing(module: nn.Module) -> set[str]:
+    """Return the names of the buffers that are not saved with a module (``persistent=False``)."""
+    layers = module.named_modules()
+    return {f"{path}.{name}".lstrip(".") for path, layer in layers for name in layer._non_persistent_buffers_set}
+
+
+def _state_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return the buffers that are in a row, by name."""
+    passing = _passing(module)
+    return {name: b for name, b in module.named_buffers() if name not in passing and _is_state(name, b)}
 
 
 def _is_state(name: str, buffer: Tensor) -> bool:

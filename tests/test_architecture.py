@@ -44,7 +44,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("phases",),
     ("methods", "train"),
     ("gains",),
-    ("report", "testing"),
+    ("llm", "report", "testing"),
     ("sites",),
     ("cli", "__main__"),
 )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from graphcollab.models import MLP
+from graphcollab.param_spec import shared_tensors
 from graphcollab.stack import ParamSpec, Stacks
 
 
@@ -47,17 +48,39 @@ def test_scalar_parameters_and_buffers():
     assert spec.views(torch.tensor([[3.0, 0.0, 1.0], [4.0, 2.0, 3.0]]))[0].tolist() == [3.0, 4.0]
 
 
-def test_frozen_parameters_follow_the_trainable_ones():
+def test_frozen_parameters_are_in_no_row():
     module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
     module[0].requires_grad_(False)
     spec = ParamSpec.from_module(module)
-    assert spec.names[:6] == ("1.weight", "1.bias", "2.weight", "2.bias", "0.weight", "0.bias")
-    assert spec.parts == {"1": (0, 6), "2": (6, 10), "all": (0, 10), "frozen": (10, 19), "buffers": (19, 26)}
-    assert (spec.num_parameters, spec.num_columns, spec.num_named_parameters) == (10, 26, 4)
-    again = spec.load_into(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)), spec.flatten(module))
-    assert torch.equal(again[0].weight, module[0].weight)
+    assert spec.names[:4] == ("1.weight", "1.bias", "2.weight", "2.bias")
+    assert spec.parts == {"1": (0, 6), "2": (6, 10), "all": (0, 10), "buffers": (10, 17)}
+    assert (spec.num_parameters, spec.num_columns, spec.num_named_parameters) == (10, 17, 4)
+    assert [*shared_tensors(module)] == ["0.weight", "0.bias"]
+    other = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    before = other[0].weight.clone()
+    spec.load_into(other, spec.flatten(module))
+    assert torch.equal(other[2].weight, module[2].weight)
+    assert torch.equal(other[0].weight, before)
     with pytest.raises(ValueError, match=r"Linear has only frozen parameters \(requires_grad=False\)"):
         ParamSpec.from_module(nn.Linear(2, 3).requires_grad_(False))
+
+
+def test_buffers_that_are_not_persistent_are_in_no_row():
+    module = nn.Linear(2, 1)
+    module.register_buffer("angles", torch.zeros(3), persistent=False)
+    module.register_buffer("average", torch.zeros(3))
+    assert ParamSpec.from_module(module).names == ("weight", "bias", "average")
+    inside = nn.Sequential(nn.Identity(), module)
+    assert {name: tuple(one.shape) for name, one in shared_tensors(inside).items()} == {"1.angles": (3,)}
+
+
+@pytest.mark.parametrize("base", [torch.bfloat16, torch.int8, torch.complex64])
+def test_frozen_parameters_may_be_of_another_number_type(base):
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    module[0].weight = nn.Parameter(torch.zeros(2, 2, dtype=base), requires_grad=False)
+    module[0].bias = None
+    spec = ParamSpec.from_module(module)
+    assert (spec.names, spec.flatten(module).dtype) == (("1.weight", "1.bias"), torch.float32)
 
 
 class FourParts(nn.Module):

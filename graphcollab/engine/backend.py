@@ -1,22 +1,23 @@
-"""The contract of the two backends, and what they share: batches of unequal length and randomness inside layers."""
+"""The contract of the backends, and what they share: batches of unequal length and randomness inside layers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from graphcollab.device import beside
 from graphcollab.engine.dense_steps import Dense
+from graphcollab.engine.frozen import Frozen
 from graphcollab.engine.modules import MemoryFormat, Padding, copy_module, padding_by_type
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
-from graphcollab.engine.samples import Feed
+from graphcollab.engine.samples import Batch, Feed
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
@@ -24,6 +25,7 @@ __all__ = ["Backend", "Key", "batch_groups", "take_step"]
 
 _JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
 
+R = TypeVar("R")
 T = TypeVar("T", Tensor, Embedded)
 
 Key: TypeAlias = tuple[int, Tensor, int]
@@ -31,20 +33,26 @@ Key: TypeAlias = tuple[int, Tensor, int]
 
 
 class Backend(ABC):
-    """Computes with the models of one architecture. Both backends give the same numbers up to rounding.
+    """Computes with the models of one architecture. All backends give the same numbers up to rounding.
 
     Args:
-        module: One module of the architecture; a copy of it serves as working memory.
+        module: One module of the architecture; a copy of it, which shares frozen weights, serves as working memory.
         spec: Its columns.
         autocast: Compute forward passes in bfloat16.
         compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
         padding: Where batches may be padded to one length: ``"always"``, only in ``"evaluation"`` (predictions), or
             ``"never"``. Default: by the types of layers, `padding_by_type`.
-        memory_format: How images and the weights of convolutions lie in memory; the stacked form knows ``"contiguous"``
-            only.
+        memory_format: How images and the weights of convolutions lie in memory; only the loop knows any but
+            ``"contiguous"``.
+        microbatch: Samples of a node that go through the model at once in training, at most; gradients of the parts of
+            a batch add up. Default: all of them.
+
+    Attributes:
+        by_node: Whether randomness inside layers is keyed per node.
     """
 
     name: str
+    by_node: ClassVar[bool] = True
     layers: Sequence[Dense] | None = None
     """Linear layers whose plain steps are compiled, where it is such a module."""
 
@@ -56,15 +64,18 @@ class Backend(ABC):
         compile: bool = False,
         padding: Padding | None = None,
         memory_format: MemoryFormat = "contiguous",
+        microbatch: int | None = None,
     ) -> None:
         self.module = copy_module(module)
         for layer in self.module.modules():
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
                 layer.sparse = False  # a row's gradient is dense
+        self.frozen = Frozen(self.module)
         self.spec = spec
         self.padding = padding or padding_by_type(module, spec)
         self.autocast = autocast
         self.memory_format = getattr(torch, "contiguous_format" if memory_format == "contiguous" else memory_format)
+        self.microbatch = microbatch
         self.draws = Draws(twice=compile)
 
     @property
@@ -72,9 +83,13 @@ class Backend(ABC):
         """Whether samples may be padded in training and for gradients."""
         return self.padding == "always"
 
-    def keyed(self, *keys: int) -> AbstractContextManager[None]:
-        """Key what is drawn inside, in what is settled by ``draws``."""
-        return self.drawing_from(keyed_layers(*(keys or (_JUDGING,))))
+    def keyed(self) -> AbstractContextManager[None]:
+        """Key what is drawn inside, in what is settled by ``draws``, as in evaluation mode."""
+        return self.drawing_from(self.key())
+
+    def key(self, *keys: int) -> own_randomness:
+        """Return what is drawn from by these keys; without any, in evaluation mode."""
+        return keyed_layers(*(keys or (_JUDGING,)))
 
     def drawing_from(self, randomness: own_randomness) -> AbstractContextManager[None]:
         """Draw from these generators, on from where they are, in what is settled by ``draws``."""
@@ -100,7 +115,7 @@ class Backend(ABC):
             with torch.no_grad(), self.keyed():
                 return self._outputs(flat, inputs, embed)
 
-        return self.draws.settle(("outputs", embed), flat.device, outputs)
+        return self._computed(("outputs", embed), flat.device, outputs)
 
     @abstractmethod
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
@@ -125,12 +140,14 @@ class Backend(ABC):
         def gradients() -> tuple[Tensor, Tensor, Tensor]:
             self.module.eval() if key is None else self.module.train()
             with torch.enable_grad():
-                return self._gradient(flat, inputs, targets, weight, objective, anchor, key)
+                return self._gradient(flat, Batch(inputs, targets, weight, anchor), objective, key)
 
-        return self.draws.settle(("gradient", key is None, objective), flat.device, gradients)
+        return self._computed(("gradient", key is None, objective), flat.device, gradients)
 
     @abstractmethod
-    def _gradient(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def _gradient(
+        self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `gradient` does; randomness is to be `keyed`."""
 
     def fit(
@@ -159,11 +176,25 @@ class Backend(ABC):
                 moments, losses = self._fit(new, feed, optimizer, objective, state, step)
             return new, moments, losses
 
-        return self.draws.settle(("fit", objective), flat.device, fitted)
+        return self._computed(("fit", objective), flat.device, fitted)
 
     @abstractmethod
-    def _fit(self, *args: Any, **options: Any) -> tuple[dict[str, Tensor], Tensor]:
+    def _fit(
+        self,
+        new: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+    ) -> tuple[dict[str, Tensor], Tensor]:
         """Take the steps of models, in place; return the new state and the losses. Randomness is to be `keyed`."""
+
+    def _computed(self, kind: Hashable, device: torch.device, compute: Callable[[], R]) -> R:
+        """Return what a function of this kind computes, if it has not written to what all nodes share."""
+        found = self.draws.settle(kind, device, compute)
+        self.frozen.require_unchanged()
+        return found
 
     def _split(self, values: Tensor) -> list[Tensor]:
         """Split numbers [..., P] into one view per parameter."""
@@ -180,23 +211,42 @@ class Backend(ABC):
         pairs = zip(self.spec.names[:count], self.spec.shapes[:count], strict=True)
         return [own.get(name, ones).view(-1, *[1] * len(shape)) for name, shape in pairs]
 
-    def _loss(
+    def _slopes(
         self,
-        judge: Callable[[Tensor, Tensor, Context], Tensor],
+        run: Callable[[Tensor], Any],
         params: Sequence[Tensor],
-        outputs: Any,
-        targets: Tensor,
-        weight: Tensor | None,
-        anchor: Tensor | None,
-        given: Mapping[str, Tensor] | None = None,
-        views: int = 1,
+        batch: Batch,
+        objective: Objective,
+        randomness: own_randomness,
+        rows: bool = False,
+    ) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the loss of a batch, and its gradients (None of what it does not depend on), part by part.
+
+        With ``rows`` they are losses [r] of many models, and all tensors have a leading dimension r. ``run`` makes
+        outputs of inputs.
+        """
+        most = self.microbatch if objective.additive else None
+        total: tuple[Tensor, list[Tensor | None]] | None = None
+        for part in batch.parts(most, int(rows), params[0].dtype):
+            term = objective if total is None else objective.of_samples()
+            if term is None:
+                break
+            with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
+                outputs = run(part.inputs)
+                loss = self._loss(term.rows if rows else term, params, outputs, part)
+            grads: list[Tensor | None] = [*torch.autograd.grad(loss.sum(), params, allow_unused=True)]
+            total = (loss.detach(), grads) if total is None else (total[0] + loss.detach(), _sums(total[1], grads))
+        return cast("tuple[Tensor, list[Tensor | None]]", total)
+
+    def _loss(
+        self, judge: Callable[[Tensor, Tensor, Context], Tensor], params: Sequence[Tensor], outputs: Any, batch: Batch
     ) -> Tensor:
         """Judge outputs, and latents where there are any, by an objective or its form for many rows."""
         names = self.spec.names[: len(params)]
-        near = None if anchor is None else dict(zip(names, self._split(anchor), strict=True))
+        near = None if batch.anchor is None else dict(zip(names, self._split(batch.anchor), strict=True))
         logits, latent, projection = outputs if isinstance(outputs, Embedded) else (outputs, None, None)
-        own = dict(zip(names, params, strict=True))
-        return judge(logits, targets, Context(weight, own, near, latent, projection, given, views, self.spec))
+        own, more = dict(zip(names, params, strict=True)), (batch.given, batch.views, self.spec)
+        return judge(logits, batch.targets, Context(batch.weight, own, near, latent, projection, *more))
 
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.autocast)
@@ -224,6 +274,12 @@ def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice
         inside = torch.arange(width) < size[:active, None]
         return [(slice(0, active), width, beside(inside / size[:active, None].to(like.dtype), like))]
     return [((size == length).nonzero().flatten(), length, None) for length in lengths]
+
+
+def _sums(some: Sequence[Tensor | None], more: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Add gradients, None where there is none."""
+    pairs = zip(some, more, strict=True)
+    return [one if two is None else two if one is None else one + two for one, two in pairs]
 
 
 def take_step(

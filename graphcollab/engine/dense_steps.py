@@ -61,12 +61,11 @@ def dense_layers(chain: Chain | None, spec: ParamSpec) -> tuple[Dense, ...] | No
     layers: list[Dense] = []
     starts = dict(zip(spec.names, itertools.accumulate(spec.sizes, initial=0), strict=False))
     shapes = dict(zip(spec.names, spec.shapes, strict=True))
-    frozen = spec.names[spec.num_named_parameters :]
     for step in () if chain is None else chain.steps:
         if step.func is linear:
             weight, bias = step.args
-            if weight in frozen or bias in frozen:
-                return None
+            if weight not in starts or (bias and bias not in starts):
+                return None  # it is frozen
             outputs, inputs = shapes[weight]
             if outputs < 1 or (bias and shapes[bias] != (outputs,)) or (layers and layers[-1].outputs != inputs):
                 return None  # somebody has put another parameter in the place of the layer's own

@@ -37,8 +37,9 @@ class Engine:
         tasks: The nodes' data.
         modules: One module per architecture, in the order of the stacks.
         specs: Their columns.
-        backend: ``"auto"``, ``"vmap"`` or ``"loop"``; see `make_plan`.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``; see `make_plan`.
         chunk: Rows at a time. Default: by `make_plan`'s rule.
+        microbatch: Samples of a row at a time in training. Default: likewise.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
         autocast: Compute forward passes in bfloat16. Where there are plans, these say so.
         compile: Compile stacked forward passes with ``torch.compile``.
@@ -55,6 +56,7 @@ class Engine:
         *,
         backend: str = "auto",
         chunk: int | None = None,
+        microbatch: int | None = None,
         plans: Sequence[Plan] | None = None,
         autocast: bool = False,
         compile: bool = False,
@@ -66,7 +68,7 @@ class Engine:
             require_weighted(self.objective)
         sample, pairs = few_samples(tasks), list(zip(modules, specs, strict=True))
         if plans is None:
-            how = backend, chunk, autocast
+            how = backend, chunk, autocast, microbatch
             plans = [make_plan(module, spec, sample, self.objective, *how) for module, spec in pairs]
         else:
             for plan, (module, spec) in zip(plans, pairs, strict=True):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.backend import Backend, Key, take_step
-from graphcollab.engine.modules import embed_arguments
+from graphcollab.engine.modules import embed_arguments, in_parts
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import keyed_layers
-from graphcollab.engine.samples import Feed
+from graphcollab.engine.samples import Batch, Feed
 
 __all__ = ["LoopBackend"]
 
@@ -30,7 +31,8 @@ class LoopBackend(Backend):
         outputs = []
         for row, x in zip(flat, inputs, strict=True):
             self._bind(row.clone())  # a module may write to its parameters
-            outputs.append(self._run(x, embed))
+            parts = x.split(self.microbatch or len(x))
+            outputs.append(in_parts([self._run(part, embed) for part in parts], embed))
         return tuple(map(torch.stack, zip(*outputs, strict=True))) if embed else torch.stack(outputs)
 
     def _run(self, inputs: Tensor, embed: bool) -> Any:
@@ -39,30 +41,26 @@ class LoopBackend(Backend):
             return self._whole(self.module(inputs, **embed_arguments(embed)))
 
     def _gradient(
-        self,
-        flat: Tensor,
-        inputs: Tensor,
-        targets: Tensor,
-        weight: Tensor | None,
-        objective: Objective,
-        anchor: Tensor | None,
-        key: Key | None,
+        self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         losses, width, rest = [], self.spec.num_parameters, []
-        grads = flat.new_empty(len(flat), width)
+        grads = flat.new_zeros(len(flat), width)
         for r, row in enumerate(flat):
             own = row.clone()
             params = self._bind(own)
-            near = None if anchor is None else anchor[r]
-            with self.keyed() if key is None else self.keyed(key[0], int(key[1][r]), key[2]):
-                outputs = self._run(inputs[r], objective.reads.latents)
-                loss = self._loss(objective, params, outputs, targets[r], None if weight is None else weight[r], near)
-                parts = torch.autograd.grad(loss, params, materialize_grads=True)
-            torch.cat([g.flatten() for g in parts], out=grads[r])
-            losses.append(loss.detach())
+            randomness = self.key() if key is None else self.key(key[0], int(key[1][r]), key[2])
+            loss, parts = self._slopes(self._runner(objective), params, batch.of(r), objective, randomness)
+            for view, part in zip(self._split(grads[r]), parts, strict=True):
+                if part is not None:
+                    view.copy_(part)
+            losses.append(loss)
             self._unbind(own, self.spec.num_named_parameters)
             rest.append(own[width:])
         return torch.stack(losses), grads, torch.stack(rest)
+
+    def _runner(self, objective: Objective) -> Callable[[Tensor], Any]:
+        """Return what makes outputs of inputs, and latents where an objective reads them."""
+        return partial(self._run, embed=objective.reads.latents)
 
     def _fit(
         self,
@@ -80,22 +78,17 @@ class LoopBackend(Backend):
             params = self._bind(row)
             kept = {slot: self._split(values[r]) for slot, values in moments.items()}
             moved = {slot: [self._laid_out(view) for view in views] for slot, views in kept.items()}
-            near = None if feed.anchor is None else feed.anchor[r]
             own = None if shares is None else [share[r] for share in shares]
             seen = []
             randomness = keyed_layers(feed.seed, idents[r], feed.round_)
             for s, size in enumerate(sizes[r]):
                 if size == 0:
                     break
-                inputs, targets = feed.batch(r, s, size)
-                with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
-                    outputs, given = self._run(inputs, objective.reads.latents), feed.given_to(r)
-                    weight = feed.in_mean(r, s, size)
-                    loss = self._loss(objective, params, outputs, targets, weight, near, given, feed.num_views)
-                grads = torch.autograd.grad(loss, params, allow_unused=True)
+                run, batch = self._runner(objective), feed.at(r, s, size)
+                loss, grads = self._slopes(run, params, batch, objective, randomness)
                 with torch.no_grad():
                     take_step(optimizer, params, grads, moved, first[r] + s, own)
-                seen.append(loss.detach())
+                seen.append(loss)
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)
             for slot, views in kept.items():

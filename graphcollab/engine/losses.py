@@ -204,7 +204,7 @@ class Proximal(Objective):
     part: str = "all"
     distance: Literal["square", "cosine"] = "square"
 
-    reads: ClassVar[Reads] = Reads(anchor=True, whole=True)
+    reads: ClassVar[Reads] = Reads(anchor=True, whole=True, penalty=True)
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import inspect
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from graphcollab.engine.frozen import unwritten
 from graphcollab.engine.randomness import keyed_layers, own_randomness
+from graphcollab.param_spec import shared_tensors
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.typing import Embedded
 
@@ -22,9 +25,11 @@ __all__ = [
     "Padding",
     "copy_module",
     "embed_arguments",
+    "in_parts",
     "in_training",
     "no_latents",
     "padding_by_type",
+    "positions_of",
     "require_latents",
 ]
 
@@ -35,7 +40,10 @@ Padding: TypeAlias = Literal["never", "evaluation", "always"]
 
 
 def copy_module(module: nn.Module) -> nn.Module:
-    """Return a copy that shares nothing with a module.
+    """Return a copy that shares nothing with a module but what belongs to the architecture (`shared_tensors`).
+
+    Of frozen parameters and non-persistent buffers the copy has the values, in the same memory, under parameters and
+    flags of its own. So a base is there once, however many copies there are, and nobody may write to it (`unwritten`).
 
     Tensors that a module computed and keeps as attributes (the weight that the old ``weight_norm``, or pruning, makes
     anew before every forward pass) are copied by value, where ``copy.deepcopy`` refuses. Hooks on gradients of
@@ -47,19 +55,26 @@ def copy_module(module: nn.Module) -> nn.Module:
         >>> sorted(name for name, _ in copy_module(pruned).named_parameters())
         ['bias', 'weight_orig']
     """
-    known: dict[int, object] = {}
+    known: dict[int, object] = {id(one): _shared(one) for one in shared_tensors(module).values()}
     for layer in module.modules():
         for value in vars(layer).values():
-            if isinstance(value, Tensor) and value.grad_fn is not None:
+            if id(value) not in known and isinstance(value, Tensor) and value.grad_fn is not None:
                 known[id(value)] = value.detach().clone()
             elif type(value) in (dict, OrderedDict, set) and not value:  # hooks, mostly: most of what there is to copy
                 known[id(value)] = type(value)()
     copied = copy.deepcopy(module, known)
     own = dict(copied.named_parameters())
     for name, parameter in module.named_parameters():
-        for hook in (parameter._backward_hooks or {}).values():
+        for hook in (parameter._backward_hooks or {}).values() if parameter.requires_grad else ():
             own[name].register_hook(hook)
     return copied
+
+
+def _shared(tensor: Tensor) -> Tensor:
+    """Return a tensor with the same memory; one of a class of its own, such as a quantised parameter, itself."""
+    if type(tensor) is nn.Parameter:
+        return nn.Parameter(tensor.detach(), requires_grad=False)
+    return tensor.detach() if type(tensor) is Tensor else tensor
 
 
 def embed_arguments(embeds: bool) -> dict[str, bool]:
@@ -95,7 +110,7 @@ def no_latents(module: nn.Module, inputs: Tensor) -> str | None:
     parameters = inspect.signature(module.forward).parameters.values()
     if not any(p.name == "embed" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return "its forward pass takes no argument embed"
-    with torch.no_grad():
+    with torch.no_grad(), unwritten(module):
         try:
             found = copy_module(module).eval()(inputs, embed=True)
         except TypeError as error:
@@ -123,6 +138,20 @@ def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
 
 def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> own_randomness:
     """Pass inputs [B, ...] through a copy of a module in training mode, to latents or not; return what it drew from."""
-    with keyed_layers(0) as randomness, torch.no_grad():
+    with keyed_layers(0) as randomness, torch.no_grad(), unwritten(module):
         copy_module(module).train()(inputs, **embed_arguments(embeds))
     return randomness
+
+
+def positions_of(inputs: Tensor) -> int:
+    """Return how many positions a sample [...] of inputs [n, ...] has: its tokens; anything else counts as one."""
+    return 1 if inputs.is_floating_point() else max(inputs[0].numel(), 1)
+
+
+def in_parts(outputs: Sequence[Any], embed: bool, dim: int = 0) -> Any:
+    """Put outputs that were made in parts together along a dimension, or outputs, latents and projections each."""
+    if len(outputs) == 1:
+        return outputs[0]
+    if not embed:
+        return torch.cat(list(outputs), dim)
+    return Embedded(*(torch.cat(parts, dim) for parts in zip(*outputs, strict=True)))

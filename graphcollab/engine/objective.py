@@ -73,6 +73,7 @@ class Reads:
             length then; otherwise batches of unequal length are computed together, padded with samples of weight zero.
             Samples that have weights are refused.
         fields: Fields of the ``Data`` with an entry per node, which are given to it as ``context.given`` by name.
+        penalty: Parameters and the anchor, and no samples at all.
     """
 
     anchor: bool = False
@@ -80,12 +81,14 @@ class Reads:
     whole: bool = False
     alike: bool = False
     fields: tuple[str, ...] = ()
+    penalty: bool = False
 
     def __or__(self, other: Reads) -> Reads:
         """Return what either reads."""
         anchor, latents = self.anchor or other.anchor, self.latents or other.latents
         whole, alike = self.whole or other.whole, self.alike or other.alike
-        return Reads(anchor, latents, whole, alike, tuple(dict.fromkeys(self.fields + other.fields)))
+        fields = tuple(dict.fromkeys(self.fields + other.fields))
+        return Reads(anchor, latents, whole, alike, fields, self.penalty and other.penalty)
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,15 @@ class Objective(Piece, ABC):
     def embeds(self) -> bool:  # type: ignore[override]
         """Whether it reads latents."""
         return self.reads.latents
+
+    @property
+    def additive(self) -> bool:
+        """Whether it is a mean over samples, or a penalty, or a sum of such: what parts of a batch add up to."""
+        return self.reads.penalty or not (self.reads.whole or self.reads.alike)
+
+    def of_samples(self) -> Objective | None:
+        """Return it without its penalties, which must not be added once for every part of a batch."""
+        return None if self.reads.penalty else self
 
     @abstractmethod
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
@@ -150,6 +162,16 @@ class Sum(Objective):
     def reads(self) -> Reads:
         """What any term reads."""
         return functools.reduce(operator.or_, (term.reads for term in self.terms))
+
+    @property
+    def additive(self) -> bool:
+        """Whether all terms are."""
+        return all(term.additive for term in self.terms)
+
+    def of_samples(self) -> Objective | None:
+        """Return the sum of those terms that are of samples."""
+        kept = [(term, scale) for term, scale in zip(self.terms, self.scales, strict=True) if not term.reads.penalty]
+        return Sum(*zip(*kept, strict=True)) if kept else None
 
     def walk(self) -> Iterator[Piece]:
         """Yield the sum, its terms and all that they hold."""

@@ -8,30 +8,28 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
-import torch
 from torch import Tensor, nn
 
 from graphcollab.checks import own_filter
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.loop_backend import LoopBackend
-from graphcollab.engine.modules import MemoryFormat, Padding
+from graphcollab.engine.modules import MemoryFormat, Padding, positions_of
 from graphcollab.engine.objective import Objective
+from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked
 from graphcollab.engine.reference import Numbers, Reference
-from graphcollab.engine.trial import difference, kept_by, padding_of
+from graphcollab.engine.shared_backend import SharedBackend, positions_at_once
+from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.settings import Count, check_setting, check_settings, look_up
 from graphcollab.stack import ParamSpec
 
 __all__ = ["BACKENDS", "Plan", "check_plan", "make_plan"]
 
-BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (VmapBackend, LoopBackend)}
+BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (VmapBackend, LoopBackend, SharedBackend)}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
-LOOKUPS = {
-    "padding_idx": "an embedding's padding_idx is trained under vmap",
-    "scale_grad_by_freq": "an embedding counts the tokens of all nodes (scale_grad_by_freq) under vmap",
-    "max_norm": "an embedding changes its weights in the forward pass (max_norm)",
-}
-FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
+OBSTACLES = {"vmap": not_stacked, "shared": not_shared}
+DONE = {"vmap": "stacked", "shared": "computed for several nodes in one pass"}
+REASONS = {"vmap": "all layers have a stacked form", "shared": "nodes share most of it, which sees all their samples"}
 PADDINGS = get_args(Padding)  # from the most careful on
 
 Precision: TypeAlias = Literal["full", "bfloat16"]
@@ -45,7 +43,7 @@ class Plan:
     """How the models of one architecture are computed, and why.
 
     Args:
-        backend: ``"vmap"`` or ``"loop"``.
+        backend: ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time.
         reason: The rule that decided, in words.
         padding: Where batches of unequal length may be padded to one: ``"always"``, only in ``"evaluation"`` (of models
@@ -53,33 +51,37 @@ class Plan:
         memory_format: How images lie in memory: ``"contiguous"``, channel by channel, or ``"channels_last"``, pixel by
             pixel, which the loop alone can do. The nodes' models stay as they are.
         precision: That of forward passes: ``"full"``, the models' own, or ``"bfloat16"``.
+        microbatch: Samples of a node that go through a model at once, at most: gradients of the parts of a larger
+            batch add up. Default: all of a batch.
 
     Raises:
         ValueError: If stacked models are to have their channels last.
     """
 
-    backend: Literal["vmap", "loop"]
+    backend: Literal["vmap", "loop", "shared"]
     chunk: Count
     reason: str
     padding: Padding = "always"
     memory_format: MemoryFormat = "contiguous"
     precision: Precision = "full"
+    microbatch: Count | None = None
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.backend == "vmap" and self.memory_format != "contiguous":
+        if self.backend != "loop" and self.memory_format != "contiguous":
             raise ValueError(
                 f"stacked models cannot have memory_format={self.memory_format!r}: take 'contiguous', or backend 'loop'"
             )
 
-    def as_dict(self) -> dict[str, str | int]:
+    def as_dict(self) -> dict[str, str | int | None]:
         """Return the plan as plain values."""
         return asdict(self)
 
     def backend_for(self, module: nn.Module, spec: ParamSpec, compile: bool = False) -> Backend:
         """Return the backend that computes as planned with models of an architecture."""
         half = self.precision == "bfloat16"
-        return BACKENDS[self.backend](module, spec, half, compile, self.padding, self.memory_format)
+        how = half, compile, self.padding, self.memory_format, self.microbatch
+        return BACKENDS[self.backend](module, spec, *how)
 
 
 def make_plan(
@@ -90,14 +92,16 @@ def make_plan(
     backend: str = "auto",
     chunk: int | None = None,
     autocast: bool = False,
+    microbatch: int | None = None,
 ) -> Plan:
     """Choose how to compute the models of an architecture, and try it.
 
-    The rule for ``auto``, first match: recurrent layers: loop (they have no stacked form); hooks on gradients, and
-    embeddings that do more than look up: loop (stacked they see all nodes at once); a module or loss that draws random
-    numbers in training: loop (where they are keyed per node); convolutions on a CPU: loop (stacked they run up to twice
-    as slow); a module that fails under vmap, or computes otherwise there than plain PyTorch: loop, with the failure as
-    the reason; anything else: vmap.
+    The rule for ``auto``, first match: a module of which nodes share most (frozen parameters outnumber the others), and
+    of which only linear layers are trained: shared, but for convolutions on a CPU; recurrent layers: loop (they have no
+    stacked form); hooks on gradients, and embeddings that do more than look up: loop (stacked they see all nodes at
+    once); a module or loss that draws random numbers in training: loop (where they are keyed per node); convolutions on
+    a CPU: loop (stacked they run up to twice as slow); a module that fails under vmap, or computes otherwise there than
+    plain PyTorch: loop, with the failure as the reason; anything else: vmap.
 
     What was chosen, or asked for, is tried against plain PyTorch on a few samples of two nodes (`difference`), and
     where samples beside a sample change its output or its gradient, batches are not padded (`padding_of`).
@@ -106,7 +110,9 @@ def make_plan(
     and a CPU computes them by oneDNN, unless the module cannot be computed so, as one that takes a `view` of its
     activations. All that PyTorch does with images there, max pooling most of all, is then as fast or faster.
 
-    A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU.
+    A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU. Batches of a module
+    of which nodes share most are taken in parts of 1,024 tokens (16,384 on a GPU), or samples where they are no tokens,
+    if samples do not change what it makes of others.
 
     Args:
         module: The architecture.
@@ -114,37 +120,42 @@ def make_plan(
         sample: Inputs [n, ...] and targets [n, ...] of the kind it will see: up to two of one node, then three of
             another. Where there are fewer, they come again.
         objective: What is minimised.
-        backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows at a time. Default: by the rule.
         autocast: Whether forward passes are to be in bfloat16.
+        microbatch: Samples of a row at a time in training. Default: by the rule.
 
     Raises:
-        ValueError: If the backend is unknown, ``"vmap"`` was asked for and the module has no stacked form, or no
-            backend computes what plain PyTorch does; the message says what differs.
+        ValueError: If the backend is unknown, another one than ``"loop"`` was asked for and the module has no such
+            form, if batches are to be divided whose samples change what the module makes of each other, or no backend
+            computes what plain PyTorch does; the message says what differs.
     """
     look_up("backend", backend, dict.fromkeys(("auto", *BACKENDS)))
     check_setting("chunk", Count | None, chunk)
+    check_setting("microbatch", Count | None, microbatch)
     device = sample[0].device
     budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES
     chunk = chunk or max(budget // (4 * spec.num_columns), 1)
-    reason = "asked for"
     precision: Precision = "bfloat16" if autocast else "full"
     reference, expected, padding = _plain(module, spec, sample, objective)
-    if backend != "loop":
-        obstacle = _obstacle(module, reference)
-        if backend == "auto":
-            obstacle = obstacle or _better_looped(module, reference, device)
-        failure = None if obstacle else _vmap_failure(module, reference, expected, padding, backend == "auto")
-        if obstacle is None and failure is None:
-            reason = reason if backend == "vmap" else "all layers have a stacked form"
-            return Plan("vmap", chunk, reason, padding, "contiguous", precision)
-        if backend == "vmap":
-            raise ValueError(
-                f"{reference.kind} cannot be stacked ({obstacle or failure}): use backend 'loop' or 'auto'"
-            )
-        reason = obstacle or f"no stacked form: {failure}"
-    plan = Plan("loop", chunk, reason, padding, "contiguous", precision)
-    if _has_images(module, reference.flat):
+    auto, frozen = backend == "auto", mostly_frozen(module)
+    plan = Plan("loop", chunk, "asked for", padding, "contiguous", precision)
+    if microbatch is not None or frozen:
+        plan = replace(plan, microbatch=_microbatch(reference, padding, microbatch))
+    for kind in ("shared", "vmap") if auto else (backend,):
+        if kind == "loop" or (auto and kind == "shared" and not frozen):
+            continue
+        against = OBSTACLES[kind](module, reference)
+        if auto:
+            against = against or better_looped(module, reference, device, kind)
+        failure = None if against else _failure(replace(plan, backend=kind), reference, expected, auto)
+        if against is None and failure is None:
+            return replace(plan, backend=kind, reason=REASONS[kind] if auto else plan.reason)
+        if not auto:
+            how, instead = DONE[kind], "use backend 'loop' or 'auto'"
+            raise ValueError(f"{reference.kind} cannot be {how} ({against or failure}): {instead}")
+        plan = replace(plan, reason=against or f"no stacked form: {failure}")
+    if has_images(module, reference.flat):
         other = replace(plan, memory_format="channels_last")
         if _wrong(other, reference, expected) is None:
             return other
@@ -161,9 +172,12 @@ def check_plan(
         ValueError: If it computes otherwise than plain PyTorch, or pads where it must not.
     """
     reference, expected, padding = _plain(module, spec, sample, objective)
-    obstacle = _obstacle(module, reference) if plan.backend == "vmap" else None
-    if obstacle is not None:
-        raise ValueError(f"the plan stacks {reference.kind}, but {obstacle}: start afresh, without the stored plan")
+    against = None if plan.backend == "loop" else OBSTACLES[plan.backend](module, reference)
+    if against is None and plan.microbatch is not None and mixes_samples(reference):
+        against = "samples change what it makes of others in one pass with them"
+    if against is not None:
+        how = "divides batches of" if plan.backend == "loop" else "stacks"
+        raise ValueError(f"the plan {how} {reference.kind}, but {against}: start afresh, without the stored plan")
     if PADDINGS.index(plan.padding) > PADDINGS.index(padding):
         raise ValueError(
             f"the plan for {reference.kind} pads batches ({plan.padding!r}), but samples change what it makes of "
@@ -196,47 +210,22 @@ def _plain(
     return reference, expected, padding
 
 
-def _obstacle(module: nn.Module, reference: Reference) -> str | None:
-    """Return what has no stacked form, or one that does something else, whatever a few samples show."""
-    for name, parameter in module.named_parameters():
-        if parameter._backward_hooks:
-            return f"the hook on the gradient of {name!r} must see one node at a time"
-    for name, layer in module.named_modules():
-        kind = type(layer).__name__
-        if isinstance(layer, nn.RNNBase | nn.RNNCellBase):
-            return f"{kind} has no stacked form"
-        if layer._backward_hooks or layer._backward_pre_hooks:
-            return f"the hook on the gradients of {name or kind!r} must see one node at a time"
-    if reference.lookups.options:
-        return LOOKUPS[min(reference.lookups.options, key=list(LOOKUPS).index)]
-    if reference.kept:
-        return f"it keeps a tensor of the forward pass in its attribute {reference.kept[0]!r}"
-    return "it changes its own parameters in the forward pass" if reference.writes else None
+def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> int | None:
+    """Return how many samples of a row to take at a time: those wanted, or by rule, if they may be taken in parts."""
+    if padding == "never" or mixes_samples(reference):
+        if wanted is None:
+            return None
+        raise ValueError(
+            f"batches of {reference.kind} cannot be taken in parts of {wanted} samples: a sample changes what it makes "
+            "of others in one pass with it; leave microbatch out"
+        )
+    return wanted or max(positions_at_once(reference.flat) // positions_of(reference.inputs), 1)
 
 
-def _better_looped(module: nn.Module, reference: Reference, device: torch.device) -> str | None:
-    """Return why the loop is the better backend for what has a stacked form too."""
-    if reference.random:
-        return "randomness inside layers or the loss is keyed per node there"
-    convolution = sorted(type(m).__name__ for m in module.modules() if isinstance(m, nn.modules.conv._ConvNd))
-    if convolution and device.type == "cpu":
-        return f"{convolution[0]} on a CPU gains nothing from stacking"
-    return None
-
-
-def _has_images(module: nn.Module, like: Tensor) -> bool:
-    """Tell whether models, which are like the rows given, convolve images in single precision by oneDNN."""
-    kinds = nn.Conv2d | nn.ConvTranspose2d
-    known = like.device.type == "cpu" and like.dtype == torch.float32 and torch.backends.mkldnn.is_available()
-    return known and any(isinstance(layer, kinds) for layer in module.modules())
-
-
-def _vmap_failure(
-    module: nn.Module, reference: Reference, expected: Numbers, padding: Padding, fast: bool
-) -> str | None:
-    """Return why a module cannot be stacked, or, to be ``fast``, has operators that vmap computes row by row."""
-    backend = VmapBackend(module, reference.spec, padding=padding)
+def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) -> str | None:
+    """Return why models cannot be computed together, or, to be ``fast``, have operators that vmap takes row by row."""
     try:
+        backend = replace(plan, precision="full").backend_for(reference.module, reference.spec)
         with own_filter("error", SLOW) if fast else nullcontext():
             found = difference(backend, reference, expected)
     except UserWarning as warning:
@@ -250,7 +239,7 @@ def _vmap_failure(
         return None
     if found.startswith("its buffers"):
         return f"its buffers are replaced in training, not changed in place, or differ from plain PyTorch's: {found}"
-    return f"{found} differ from plain PyTorch's under vmap"
+    return f"{found} differ from plain PyTorch's {'under vmap' if plan.backend == 'vmap' else 'in one pass'}"
 
 
 def _wrong(plan: Plan, reference: Reference, expected: Numbers) -> str | None:

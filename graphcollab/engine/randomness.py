@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcollab.keyed import keyed_seed
 
-__all__ = ["Draws", "keyed_layers", "own_randomness"]
+__all__ = ["Draws", "keyed_layers", "own_randomness", "randomness_by_row"]
 
 _LAYER_STREAM = 105
 
@@ -78,9 +78,12 @@ class own_randomness(TorchDispatchMode):
         if not self.repeats:
             _refuse_checkpointing(func)
         self.draws += 1
+        return self._draw(func, given, device)
+
+    def _draw(self, func: OpOverload, given: dict[str, Any], device: torch.device) -> Any:
         generator = self._generator(device)
         if func is torch.ops.aten.native_dropout.default:
-            return _native_dropout(given["input"], given["p"], generator)
+            return _native_dropout(given["input"], given["p"], [generator])
         twin = _with_generator(func)
         if twin is None:
             raise NotImplementedError(
@@ -100,6 +103,36 @@ class own_randomness(TorchDispatchMode):
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self.seed)
         return self._generators[device]
+
+
+class randomness_by_row(own_randomness):
+    """While active, the samples of every row of a batch draw from the row's own generators, as they would alone.
+
+    That is known of dropout: of masks whose first dimension counts the samples of all rows, as many of each.
+
+    Args:
+        streams: What the rows draw from, on from where they are.
+
+    Raises:
+        NotImplementedError: When something else draws.
+    """
+
+    def __init__(self, streams: Sequence[own_randomness]) -> None:
+        super().__init__(0)
+        self.streams = streams
+
+    def copy(self) -> randomness_by_row:
+        """Return one that draws what this one would draw next, while this one stays where it is."""
+        return randomness_by_row([stream.copy() for stream in self.streams])
+
+    def _draw(self, func: OpOverload, given: dict[str, Any], device: torch.device) -> Any:
+        dropout = func is torch.ops.aten.native_dropout.default
+        values, share = given.get("input" if dropout else "self"), given.get("p", 0.5)
+        known = dropout or func is torch.ops.aten.bernoulli_.float
+        if not known or not isinstance(values, Tensor) or not values.dim() or len(values) % len(self.streams):
+            raise NotImplementedError(f"{func} draws random numbers that are not known to be of single samples")
+        generators = [stream._generator(device) for stream in self.streams]
+        return (_native_dropout if dropout else _draw_mask)(values, share, generators)
 
 
 @functools.cache
@@ -146,10 +179,17 @@ def _device(given: dict[str, Any]) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device
 
 
-def _native_dropout(values: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _native_dropout(values: Tensor, share: float, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
     """Return what is kept, scaled, and the mask: the operation has no form with a generator."""
-    mask = torch.empty_like(values, dtype=torch.bool).bernoulli_(1 - share, generator=generator)
+    mask = _draw_mask(torch.empty_like(values, dtype=torch.bool), 1 - share, generators)
     return values.mul(mask).mul_(0.0 if share == 1 else 1 / (1 - share)), mask
+
+
+def _draw_mask(mask: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
+    """Fill a mask [n, ...] with ones, and zeros elsewhere, from one generator for every n / g samples."""
+    for own, generator in zip(mask.chunk(len(generators)), generators, strict=True):
+        own.bernoulli_(share, generator=generator)
+    return mask
 
 
 def _refuse_checkpointing(func: OpOverload) -> None:

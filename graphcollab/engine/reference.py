@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from graphcollab.engine.frozen import unwritten
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Feed
+from graphcollab.param_spec import shared_tensors
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
 from graphcollab.typing import Embedded
@@ -36,6 +38,7 @@ MOVED = 0.01  # how far the parameters of the second model are from the first's
 RATE = 0.1
 OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
 PLAIN = type(None), bool, int, float, str
+MOST_DOUBLED = 2**22  # frozen numbers of which there may be a copy in double precision
 DEEPEST = 8  # containers in containers that are looked into
 
 
@@ -155,7 +158,7 @@ class Reference:
         anchors = self.spec.views(self.flat[model])
         anchor = dict(zip(params, anchors, strict=False)) if self.objective.reads.anchor else None
         key = model if key is None else key
-        with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups:
+        with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups, unwritten(module):
             found = module(batch[0].clone(), **embed_arguments(self.embeds))
             seen = _joined(found)  # a copy, before the loss may write to what it is given
             logits, latent, projection = found if isinstance(found, Embedded) else (found, None, None)
@@ -179,13 +182,21 @@ class Reference:
 
     def outputs(self, model: int, inputs: Tensor, train: bool) -> Tensor:
         """Return the outputs [n, ...] of one of the models alone."""
-        module = self.spec.load_into(self.module, self.flat[model]).train(train)
+        self.spec.load_into(self.module, self.flat[model]).train(train)
         with torch.set_grad_enabled(train), keyed_layers(0, model, 0):
-            return _joined(module(inputs.clone(), **embed_arguments(self.embeds)))
+            return self.run(inputs.clone())
+
+    def run(self, inputs: Tensor) -> Tensor:
+        """Return what the module, as it is, makes of inputs [n, ...], latents beside outputs, [n, ...]."""
+        return _joined(self.module(inputs, **embed_arguments(self.embeds)))
 
     def in_double(self) -> Numbers | None:
-        """Compute everything in double precision, None where the module cannot be or is in it."""
-        if self.flat.dtype == torch.float64:
+        """Compute everything in double precision; None where the module cannot be, is in it, or has a large base.
+
+        Frozen weights would have to be copied.
+        """
+        frozen = sum(tensor.numel() for tensor in shared_tensors(self.module).values())
+        if self.flat.dtype == torch.float64 or frozen > MOST_DOUBLED:
             return None
         sample = tuple(part.double() if part.is_floating_point() else part for part in (self.inputs, self.targets))
         twin = copy.copy(self)

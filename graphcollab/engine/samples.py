@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.tasks import Pool, Schedule, Tasks
 
-__all__ = ["Feed", "copied", "few_samples", "in_mean", "take_samples", "weights_of"]
+__all__ = ["Batch", "Feed", "copied", "few_samples", "in_mean", "take_samples", "weights_of"]
 
 _VIEW_STREAM = 135
 
@@ -22,6 +23,47 @@ VIEWS_AT_ONCE = 1024  # images that one call of the augmentation makes for a nod
 CPU_BATCH_BYTES = 16 * 2**20
 VIEW_FACTOR = 4  # samples that need not be copied may be taken so many more at a time
 CUDA_BATCH_BYTES = 2**29
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples that meet a model at once, or those of several models, with a leading dimension R.
+
+    Args:
+        inputs: [B, ...].
+        targets: [B, ...].
+        weight: What every sample counts, [B], as in `Context`.
+        anchor: Parameters to stay close to, [P].
+        given: What the objective is given beside the samples, by name.
+        views: V, where the samples are V views of B / V samples.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    weight: Tensor | None = None
+    anchor: Tensor | None = None
+    given: Mapping[str, Tensor] | None = None
+    views: int = 1
+
+    def of(self, rows: int | slice) -> Batch:
+        """Return what one of several models meets, or some of them."""
+        weight, anchor = (None if values is None else values[rows] for values in (self.weight, self.anchor))
+        given = None if self.given is None else {name: value[rows] for name, value in self.given.items()}
+        return Batch(self.inputs[rows], self.targets[rows], weight, anchor, given, self.views)
+
+    def parts(self, most: int | None, dim: int, dtype: torch.dtype) -> list[Batch]:
+        """Return it in parts of nearly equal length, of ``most`` samples at most, which are counted in a dimension.
+
+        What is a mean over samples is then the sum of what it is over parts; weights are of a number type.
+        """
+        length = self.inputs.shape[dim]
+        if most is None or length <= most or self.views > 1:
+            return [self]
+        alike = torch.full(self.inputs.shape[: dim + 1], 1 / length, dtype=dtype, device=self.inputs.device)
+        weight = alike if self.weight is None else self.weight
+        count = -(-length // most)
+        cut = zip(*(values.tensor_split(count, dim) for values in (self.inputs, self.targets, weight)), strict=True)
+        return [replace(self, inputs=i, targets=t, weight=w) for i, t, w in cut]
 
 
 @dataclass(frozen=True)
@@ -67,6 +109,25 @@ class Feed:
         """V, 1 without views."""
         return 1 if self.views is None else self.views.count
 
+    def of(self, rows: slice) -> Feed:
+        """Return the batches of some rows, over as many steps as the longest of them takes."""
+        own, last = self.schedule, int(self.schedule.steps[rows].max())
+        schedule = Schedule(own.position[rows, :last], own.size[rows, :last], own.steps[rows])
+        given, scale = (None if of is None else {n: v[rows] for n, v in of.items()} for of in (self.given, self.scale))
+        anchor, weight = (None if values is None else values[rows] for values in (self.anchor, self.weight))
+        weight = None if weight is None else weight[:, :last]
+        more: dict[str, Any] = {"given": given, "scale": scale, "anchor": anchor, "weight": weight, "_drawn": {}}
+        return replace(self, index=self.index[rows, :last], schedule=schedule, node_id=self.node_id[rows], **more)
+
+    def at(self, rows: Tensor | slice | int, step: int, width: int, padded: Tensor | None = None) -> Batch:
+        """Return what some rows meet at a step, of this length; without a leading dimension for a single row."""
+        inputs, targets = self.batch(rows, step, width)
+        weight = self.in_mean(rows, step, width, padded)
+        rows = beside(rows, inputs) if isinstance(rows, Tensor) else rows
+        near = None if self.anchor is None else self.anchor[rows]
+        given = None if self.given is None else {name: value[rows] for name, value in self.given.items()}
+        return Batch(inputs, targets, weight, near, given, self.num_views)
+
     def batch(self, rows: Tensor | slice | int, step: int, width: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of some rows at a step, [r, V * width, ...] ([V * width, ...] for a single row)."""
         index = pick(self.index[:, step, :width], rows)
@@ -86,10 +147,6 @@ class Feed:
         if weight is None or self.num_views == 1:
             return weight
         return torch.cat([weight] * self.num_views, -1) / self.num_views
-
-    def given_to(self, rows: Tensor | slice | int) -> dict[str, Tensor] | None:
-        """Return what the objective is given of some rows."""
-        return None if self.given is None else {name: value[rows] for name, value in self.given.items()}
 
     def _views_of(self, views: Views, row: int, step: int, width: int) -> Tensor:
         """Return a row's views at a step, [V * width, ...]: those of a block of steps are drawn at once, and kept."""

@@ -66,23 +66,24 @@ class _Linear(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: Sequence[int | None], x: Tensor, weight: Tensor, bias: Tensor | None
     ) -> tuple[Tensor, int]:
-        rows = info.batch_size
-        x, weight = _front(x, in_dims[0], rows), _front(weight, in_dims[1], rows)
-        bias = None if bias is None else _front(bias, in_dims[2], rows)
-        return stacked_linear(x, weight, bias), 0
-
-
-def _front(value: Tensor, dim: int | None, rows: int) -> Tensor:
-    """Put the row dimension first; add it where a value is the same for all rows."""
-    return value.expand(rows, *value.shape) if dim is None else value.movedim(dim, 0)
+        x = x.expand(info.batch_size, *x.shape) if in_dims[0] is None else x.movedim(in_dims[0], 0)
+        own = weight if in_dims[1] is None else weight.movedim(in_dims[1], 0)
+        added = bias if bias is None or in_dims[2] is None else bias.movedim(in_dims[2], 0)
+        return stacked_linear(x, own, added), 0
 
 
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Apply a linear layer with its own weights to every row.
+    """Apply a linear layer with its own weights, or frozen ones that are the same for all, to every row.
 
     Shapes:
-        x: [R, ..., in]; weight: [R, out, in]; bias: [R, out]; output: [R, ..., out].
+        x: [R, ..., in]; weight: [R, out, in] or [out, in]; bias: [R, out] or [out]; output: [R, ..., out].
     """
+    if weight.dim() == 2:  # one product for all rows
+        if bias is None or bias.dim() == 1:
+            return F.linear(x, weight, bias)
+        return F.linear(x, weight) + bias.view(len(x), *[1] * (x.dim() - 2), -1)
+    if bias is not None and bias.dim() == 1:
+        bias = bias.expand(len(x), -1)
     if x.dim() == 3:
         return _BatchedLinear.apply(x, weight, bias)
     middle = x.shape[1:-1]  # none for a single sample, several for sequences
@@ -104,6 +105,8 @@ class stacked_ops(TorchFunctionMode):
 @dataclass(frozen=True)
 class Chain:
     """A chain of layers for many rows: takes parameters by name, [r, ...] each, and values [r, m, ...].
+
+    Parameters that are the same for all rows have no dimension for them.
 
     Args:
         steps: What is done to the values, one after the other: `linear`, `flatten` or `elementwise` with their first

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from graphcollab.engine.backend import Backend
-from graphcollab.engine.modules import Padding, copy_module, padding_by_type
+from graphcollab.engine.modules import Padding, copy_module, padding_by_type, positions_of
 from graphcollab.engine.optimizer import SGD
+from graphcollab.engine.randomness import keyed_layers, randomness_by_row
 from graphcollab.engine.reference import (
     JUDGED,
     PLACES,
@@ -26,7 +27,7 @@ from graphcollab.engine.reference import (
     memory_of,
 )
 
-__all__ = ["difference", "kept_by", "padding_of"]
+__all__ = ["FAILURES", "difference", "kept_by", "mixes_samples", "padding_of"]
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
 STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # the first one of either
@@ -34,7 +35,8 @@ COARSE = 0.03  # for other number types
 NOISE = 10.0  # times the error of plain PyTorch itself, against double precision, is rounding too
 AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
 WIDE = 64, 300  # samples of larger batches
-MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples
+MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples or tokens
+FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
 
 
 def kept_by(reference: Reference) -> list[str]:
@@ -101,7 +103,7 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
     judged = JUDGED if reference.noisy else ()  # a loss that draws is keyed in training only
     names = [name for name in expected if name not in judged]
     trained = (*TRAINED, PLAIN_STEP)
-    names = [name for name in names if name not in trained or backend.name == "loop" or not reference.random]
+    names = [name for name in names if name not in trained or backend.by_node or not reference.random]
     wrong = [name for name in names if _apart(name, expected[name], found[name], reference) is not None]
     if wrong and not reference.random:
         exact = reference.in_double()
@@ -148,11 +150,32 @@ def padding_of(reference: Reference, expected: Numbers) -> Padding:
     return "evaluation"
 
 
+def mixes_samples(reference: Reference) -> bool:
+    """Tell whether samples change, in training, what a module makes of others that pass through it with them.
+
+    That is also said of one that draws random numbers in a way that cannot be told apart by samples.
+    """
+    reference.spec.load_into(reference.module, reference.flat[1]).train()
+    batches = [reference.pick(places[:2])[0] for places in PLACES]
+    with torch.no_grad():
+        alone = []
+        for key, inputs in enumerate(batches):
+            with keyed_layers(key):
+                alone.append(reference.run(inputs.clone()))
+        try:
+            with randomness_by_row([keyed_layers(key) for key in range(len(batches))]):
+                together = reference.run(torch.cat(batches))
+        except (NotImplementedError, *FAILURES):
+            return True
+    return not _close(torch.cat(alone), together)
+
+
 def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> bool:
     """Tell whether outputs of a node's samples stay what they are among many more; few: inputs [5, ...] with them."""
     alone = reference.seen[train]
+    work = sum(p.numel() for p in reference.module.parameters()) * positions_of(few)
     for width in WIDE:
-        if width * few[0].numel() > MOST_INPUTS or width * reference.spec.num_parameters > MOST_WEIGHTS:
+        if width * few[0].numel() > MOST_INPUTS or width * work > MOST_WEIGHTS:
             return True
         inputs = few.repeat(-(-width // len(few)), *[1] * (few.dim() - 1))[:width]
         try:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from torch import nn
 
 from graphcollab.engine.engine import Engine
+from graphcollab.engine.obstacles import mostly_frozen
 from graphcollab.engine.optimizer import SGD, LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan
 from graphcollab.engine.rows import Rows
@@ -33,7 +34,7 @@ def tune(
     repeats: Count = 3,
     autocast: bool = False,
 ) -> tuple[Plan, ...]:
-    """Time a few local steps of every architecture's nodes with both backends and several chunks; return the fastest.
+    """Time a few local steps of every architecture's nodes with all backends and several chunks; return the fastest.
 
     Timings differ from run to run, so the choice may too; a run stores it before its first step and a resumed run
     repeats it. Models are not changed.
@@ -60,6 +61,8 @@ def tune(
     for a, members in enumerate(models.members):
         candidates: list[tuple[float, Plan]] = []
         for backend in BACKENDS:
+            if backend == "shared" and not mostly_frozen(modules[a]):
+                continue
             try:
                 engine = Engine(tasks, modules, specs, backend=backend, autocast=autocast)
             except ValueError:  # this architecture has no stacked form

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save as packed
 
+from graphcollab.checks import own_filter
 from graphcollab.engine.modules import copy_module
 from graphcollab.files import flush_folder, own_name, write_new
 from graphcollab.llm._libraries import peft
@@ -95,7 +96,8 @@ def load_adapter(
             f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(model).__name__} "
             f"given is {found[:16]}…: give the same base"
         )
-    loaded = peft().PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    with own_filter("ignore"):  # of deprecations between the two libraries
+        loaded = peft().PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     return LanguageModel(loaded, share or told["share"], checkpointing)
 
 
@@ -128,7 +130,8 @@ def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
 
 def _about(module: LanguageModel) -> dict[str, Any]:
     """Return what a folder says besides what PEFT reads."""
-    base: Any = module.model.get_base_model()
+    model: Any = module.model
+    base = model.get_base_model()
     return {
         "format": FORMAT[0],
         "version": FORMAT[1],

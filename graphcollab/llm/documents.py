@@ -17,6 +17,8 @@ from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites
 
 __all__ = ["Documents", "gather_documents", "kinds_of"]
 
+USES = {"val": "validation", "test": "testing"}
+
 
 @dataclass(frozen=True)
 class Documents:
@@ -36,11 +38,29 @@ class Documents:
 
     def divide(self, draw: Draw, kinds: Tensor | None = None) -> dict[str, Split]:
         """Divide every node's documents, some of every class [N] to each; each node's stay in the order given."""
+        self._require_enough(draw)
         splits = draw.divide(self.sites, kinds)
         for name, split in splits.items():
             lists = [split.of(k).sort().values for k in range(split.num_nodes)]
             splits[name] = Split.from_lists(split.pool, lists)
         return splits
+
+    def _require_enough(self, draw: Draw) -> None:
+        """Raise a ValueError that names a node which has too few documents to set some aside."""
+        given = {*draw.elsewhere} | ({*self.words} if self.words is not None else set())
+        fractions = {"val": draw.val_fraction, "test": 0.0 if given else draw.test_fraction}
+        drawn = [word for word, fraction in fractions.items() if fraction and word not in given]
+        train = self.words == "train" if self.words is not None else np.ones(len(self.texts), bool)
+        counts = self.sites.owner[torch.from_numpy(np.asarray(train, bool))].bincount(minlength=len(self.sites.names))
+        few_of = [self.sites.names[k] for k in (counts <= len(drawn)).nonzero().flatten().tolist()]
+        if few_of and drawn:
+            off = " and ".join(f"{word}_fraction=0" for word in drawn)
+            raise ValueError(
+                f"{few([repr(name) for name in few_of])} {'has' if len(few_of) == 1 else 'have'} fewer than "
+                f"{1 + len(drawn)} documents, and whole documents are set aside for "
+                f"{' and '.join(USES[word] for word in drawn)}: divide long ones, such as into paragraphs, give "
+                f"{' and '.join(f'{word}=' for word in drawn)}, or {off}"
+            )
 
 
 def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool) -> Documents:

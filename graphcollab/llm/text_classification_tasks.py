@@ -76,8 +76,8 @@ def text_classification_tasks(
     others.agree(facts_of_pool(pool))
     with others.telling():
         names, ids = documents.sites.names, documents.sites.node_id
-        about = (names, "cross_entropy", metric, ids, clusters_in_order(cluster, names))
-        tasks = Tasks({SAMPLES: pool}, divided, *about, split_given=test is not None)
+        more: dict[str, Any] = {"cluster": clusters_in_order(cluster, names), "split_given": test is not None}
+        tasks = Tasks({SAMPLES: pool}, divided, names, "cross_entropy", metric, ids, **more)
     others.close(tasks)
     return others.joined(tasks)
 

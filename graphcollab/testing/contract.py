@@ -114,7 +114,7 @@ def check_backends_agree(method: AnyMethod) -> None:
     """The stacked and the loop backend give the same result."""
     vmap, rounds = _stacked(method), rounds_of(method)
     loop = vmap.scene.replace(backend="loop", chunk=None).models(method, rounds)
-    close(rows(vmap.judged(rounds)), rows(loop), "models of the two backends")
+    close(rows(vmap.judged(rounds)), rows(loop), "models of two backends")
 
 
 def check_chunks_agree(method: AnyMethod) -> None:

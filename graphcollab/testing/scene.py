@@ -42,7 +42,7 @@ class Scene:
         modules: One module per architecture.
         edge_index: Allowed edges, [2, E]. Default: everybody may hear everybody, as in `run` without a graph.
         architecture: Architecture of every node, where there are several.
-        backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows at a time.
         seed: Seed of the run.
         attend: Who takes part in which round. Default: everyone.

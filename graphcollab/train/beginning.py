@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from graphcollab.param_spec import shared_tensors
 from graphcollab.plane import Plane
 from graphcollab.train.fingerprint import fingerprint
 
@@ -22,12 +23,16 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     """Let all sites begin with the first one's models, where theirs differ only as other processors round.
 
     Whether they do, sites find out by checksums of coarse sums, so nobody is told anything of a model which it has not
-    made itself. Others stay as they are, and `require_same_run` says so.
+    made itself. Others stay as they are, and `require_same_run` says so. Frozen weights are not among what is told: of
+    them sites compare a checksum (`describe_run`).
     """
     if not plane.private:
         return
     tensors = [
-        one for module in modules for one in (*module.parameters(), *module.buffers()) if one.is_floating_point()
+        tensor
+        for module in modules
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+        if tensor.is_floating_point() and name not in shared_tensors(module)
     ]
     own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)]).nan_to_num()
     if not set.intersection(*map(set, plane.everyone(_coarsely(own)))):

@@ -1,20 +1,25 @@
-"""Checksums of tensors, and of the samples that every node has."""
+"""Checksums of tensors, of the weights that all nodes share, and of the samples that every node has."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, MutableMapping
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from graphcollab.keyed import keyed_bits
 from graphcollab.tasks.samples import ELSEWHERE, Split
 
-__all__ = ["checksum", "digests", "hashed"]
+__all__ = ["checksum", "digests", "hashed", "weights_checksum"]
 
 _WORD_STREAM = 175
 _WORDS = 2**22  # of 8 bytes that are multiplied at a time
+_DIGEST = 16  # bytes
+_known: MutableMapping[Tensor, tuple[int, str]] = WeakIdKeyDictionary()
+"""How often a tensor had been written to when its content was read, and what was found: a base is read once."""
 
 
 def checksum(value: Tensor | np.ndarray | np.generic) -> str:
@@ -29,9 +34,40 @@ def checksum(value: Tensor | np.ndarray | np.generic) -> str:
     if tensor.layout != torch.strided:
         tensor = tensor.to_sparse_coo().coalesce()
         return f"{list(tensor.shape)} sparse {checksum(tensor.indices())} {checksum(tensor.values())}"
+    return f"{list(tensor.shape)} {tensor.dtype} {hashed(_content(tensor))}"
+
+
+def weights_checksum(tensors: Mapping[str, Tensor]) -> str:
+    """Return the BLAKE2b of tensors: of names, shapes, number types and bytes, whatever their order, 32 digits.
+
+    It takes about a second for a gigabyte, and is found once for a tensor that stays as it is.
+
+    Example:
+        >>> one, other = torch.ones(2), torch.zeros(3)
+        >>> weights_checksum({"a": one, "b": other}) == weights_checksum({"b": other, "a": one})
+        True
+        >>> weights_checksum({"a": one}) == weights_checksum({"b": one})
+        False
+    """
+    told = [f"{name} {_digest(tensors[name])}\n" for name in sorted(tensors)]
+    return hashlib.blake2b("".join(told).encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _digest(tensor: Tensor) -> str:
+    version = -1 if tensor.is_inference() else tensor._version  # those of inference mode do not count
+    if version < 0 or _known.get(tensor, (None,))[0] != version:
+        found = hashlib.blake2b(_content(tensor.detach()), digest_size=_DIGEST).hexdigest()
+        _known[tensor] = version, f"{list(tensor.shape)} {tensor.dtype} {found}"
+    return _known[tensor][1]
+
+
+def _content(tensor: Tensor) -> memoryview | bytes:
+    """Return the bytes of a dense tensor, in the order of its numbers."""
+    if not tensor.numel():
+        return b""
     tensor = tensor.cpu().resolve_conj().resolve_neg()
-    content = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
-    return f"{list(tensor.shape)} {tensor.dtype} {hashed(content)}"
+    content: memoryview = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return content
 
 
 def digests(split: Split, values: Tensor) -> Tensor:

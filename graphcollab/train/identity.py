@@ -20,13 +20,14 @@ from graphcollab.control.shares import ROWS, split_rows, tell_all
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.ops.kernels import PRODUCTS
+from graphcollab.param_spec import shared_tensors
 from graphcollab.phases import Phases
 from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.apart import shown_apart
-from graphcollab.train.checksum import checksum, digests
+from graphcollab.train.checksum import checksum, digests, weights_checksum
 from graphcollab.train.fingerprint import PLAIN, Reader, fingerprint
 from graphcollab.train.journal import encode
 
@@ -48,6 +49,7 @@ __all__ = [
 OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
 VERSION = "version of "
 INITIAL = "initial models"
+BASE = "frozen weights"  # the base that all nodes of an architecture share, by its checksum
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
 
 
@@ -89,6 +91,9 @@ def describe_run(
         about["true clusters"] = checksum(tasks.cluster)
     if plane is not None and not plane.alone and tasks.classes is not None:
         about["classes of every node"] = checksum(tasks.classes)
+    for number, module in enumerate(modules):
+        if shared := shared_tensors(module):
+            about[f"{BASE} of architecture {number}"] = weights_checksum(shared)
     for number, rows in enumerate(data.x.tensors):
         about[f"{INITIAL} of architecture {number}"] = checksum(rows[:1])
     for number, module in enumerate(modules):
@@ -104,9 +109,14 @@ def identify_tasks(tasks: Tasks, plane: Plane | None = None) -> str:
 
 
 def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
-    """Return a fingerprint of the architectures and of who has which, whatever the values of parameters are."""
+    """Return a fingerprint of the architectures and of who has which, whatever the values of trainable parameters are.
+
+    Frozen weights belong to an architecture: by their checksum.
+    """
     shapes = [[spec.names, [list(shape) for shape in spec.shapes]] for spec in stacks.specs]
-    return fingerprint([[layers(module) for module in modules], shapes, [some.tolist() for some in stacks.members]])
+    bases = [weights_checksum(shared) for module in modules if (shared := shared_tensors(module))]
+    members = [some.tolist() for some in stacks.members]
+    return fingerprint([[layers(module) for module in modules], shapes, members, *bases])
 
 
 def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
@@ -157,6 +167,8 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     cure = ": all must play the same run"
     if name.startswith(INITIAL):
         cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
+    if name.startswith(BASE):
+        cure = ": all must have the same base, so load it from the same file"
     if plane.private:
         raise ValueError(f"sites differ in {name}, {' and '.join(f'{v} at {few(w)}' for v, w in what.items())}{cure}")
     raise ValueError(f"processes differ in {name} ({', '.join(what)}){cure}")
@@ -226,7 +238,9 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         )
     there, here = shown_apart([str(saved.get(first)), str(wanted.get(first))])
     more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
-    if all(key.startswith(INITIAL) for key in differing):
+    if first.startswith(BASE):
+        more += ". The parameters that are not trained, the base, are others: load those that the run began with"
+    elif all(key.startswith(INITIAL) for key in differing):
         more += (
             ". The initial models differ: a module that is made anew begins with other parameters, so give a function "
             "that makes it, such as lambda: torch.nn.Linear(6, 1)"

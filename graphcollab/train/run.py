@@ -63,7 +63,7 @@ BETWEEN_PARTIES = {
 }
 """Settings that cannot be given where nodes are of parties that keep their data, and why."""
 
-OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "threads", "tuned"}
+OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "microbatch", "threads", "tuned"}
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
@@ -91,8 +91,9 @@ def run(
     on_nonfinite: Literal["stop", "isolate"] | Isolate = "stop",
     attend: Attendance | None = None,
     device: torch.device | str = "cpu",
-    backend: Literal["auto", "vmap", "loop"] = "auto",
+    backend: Literal["auto", "vmap", "loop", "shared"] = "auto",
     chunk: Count | None = None,
+    microbatch: Count | None = None,
     threads: Count | None = None,
     autocast: bool = False,
     compile: bool = False,
@@ -141,8 +142,11 @@ def run(
         attend: Who takes part in which round, with any method: `graphcollab.control.Attendance` drops and delays nodes,
             and lets them join and leave. Default: everyone always does.
         device: Where to compute.
-        backend: ``"auto"``, ``"vmap"`` or ``"loop"``.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time. Default: by rule.
+        microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation):
+            gradients of the parts of a larger batch add up, and memory is that of a part. Default: by rule, 1,024
+            tokens (16,384 on a GPU) where nodes share most of a model, as under adapters, else all of a batch.
         threads: CPU threads. Default: as many as suit the models; all that ``torch.set_num_threads`` allows for
             convolutions and large stacked models, else one. The caller's setting is as before afterwards, and runs in
             several threads do not change each other's.
@@ -172,8 +176,8 @@ def run(
     callbacks = tuple(callbacks)
     if torch.is_inference_mode_enabled():
         raise RuntimeError("nothing can be trained inside torch.inference_mode(): call run outside of it")
-    if tuned and (backend != "auto" or chunk is not None):
-        raise ValueError("tuned=True chooses backend and chunk: leave them out, or tuned")
+    if tuned and (backend != "auto" or chunk is not None or microbatch is not None):
+        raise ValueError("tuned=True chooses backend, chunk and microbatch: leave them out, or tuned")
     if patience is not None:
         tasks.require("val", "early stopping needs")
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
@@ -188,7 +192,7 @@ def run(
             told |= {"tuned": tuned, "on_nonfinite": on_nonfinite}
             if not plane.private:  # each site saves, and computes, as it likes
                 told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
-                told |= {"backend": backend, "chunk": chunk, "threads": threads}
+                told |= {"backend": backend, "chunk": chunk, "microbatch": microbatch, "threads": threads}
             told["callbacks"] = [type(one).__name__ for one in callbacks if one.everywhere]
             if plane.private:  # each site has a disk and a machine of its own
                 told = {name: value for name, value in told.items() if name not in OF_ONE_SITE}
@@ -220,16 +224,15 @@ def run(
         kinds, data = data.x.kinds, keep_own(data, fields, plane)
         if not plane.alone and len(modules) > 1:
             plane.kind = kinds
-        plans = _plans(before, backend, chunk) if saved else None
+        plans = _plans(before, backend, chunk, microbatch) if saved else None
         if plans is not None:  # those of checkpoints from before a plan said all that it says now
             before = {**before, "plans": [plan.as_dict() for plan in plans]}
         specs = [ParamSpec.from_module(module) for module in modules]
         if tuned and plans is None:
             found = [plan.as_dict() for plan in tune(tasks, modules, specs, data.x, autocast=autocast)]
             plans = [Plan(**one) for one in plane.everyone(found)[0]]
-        engine = Engine(
-            tasks, modules, specs, backend=backend, chunk=chunk, plans=plans, autocast=autocast, compile=compile
-        )
+        how: dict[str, Any] = {"backend": backend, "chunk": chunk, "microbatch": microbatch, "plans": plans}
+        engine = Engine(tasks, modules, specs, autocast=autocast, compile=compile, **how)
         callbacks = tuple(one for one in callbacks if one.everywhere or plane.speaks)
         env = Env(engine, plane, seed, isolate, attend, callbacks)
         for callback in callbacks:
@@ -288,16 +291,18 @@ def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
     return torch.where(steps > 0, sizes.double(), 1.0) if bool(steps.isnan().any()) else steps.clamp(min=1.0)
 
 
-def _plans(before: Mapping[str, Any], backend: str, chunk: int | None) -> list[Plan]:
+def _plans(before: Mapping[str, Any], backend: str, chunk: int | None, microbatch: int | None) -> list[Plan]:
     """Return the plans of the run that is resumed; another way of computing would give other last bits."""
     precision = "bfloat16" if before["autocast"] else "full"  # which older plans do not say
     plans = [Plan(**{"precision": precision, **plan}) for plan in before["plans"]]
     for plan in plans:
-        if backend not in ("auto", plan.backend) or chunk not in (None, plan.chunk):
-            raise ValueError(
-                f"the run began with backend {plan.backend!r} and chunk {plan.chunk}, and cannot be resumed with "
-                f"{backend!r} and {chunk}: leave them out, or start afresh with resume=False"
-            )
+        settings = {"backend": (backend, "auto"), "chunk": (chunk, None), "microbatch": (microbatch, None)}
+        for name, (wanted, default) in settings.items():
+            if wanted not in (default, getattr(plan, name)):
+                raise ValueError(
+                    f"the run began with {name}={getattr(plan, name)!r} and cannot be resumed with {wanted!r}: leave "
+                    "it out, or start afresh with resume=False"
+                )
     return plans
 
 
@@ -314,13 +319,13 @@ def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
 def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
     """Return how many threads suit the work: all that the caller's setting allows where they pay, else one.
 
-    They pay for convolutions, and for stacked models of many parameters (`LARGE`). The steps of other models are too
-    short to be shared: several threads gain nothing, recurrent layers lose by them, and where another process takes a
-    core they wait for each other.
+    They pay for convolutions, and for models of many parameters (`LARGE`) that are computed together. The steps of
+    other models are too short to be shared: several threads gain nothing, recurrent layers lose by them, and where
+    another process takes a core they wait for each other.
     """
     for module, plan in zip(modules, plans, strict=True):
         convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
-        if convolves or (plan.backend == "vmap" and sum(p.numel() for p in module.parameters()) >= LARGE):
+        if convolves or (plan.backend != "loop" and sum(p.numel() for p in module.parameters()) >= LARGE):
             return threads_here()
     return 1
 

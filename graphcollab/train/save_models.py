@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from graphcollab._version import __version__
 from graphcollab.checks import warn
 from graphcollab.engine.modules import copy_module
+from graphcollab.param_spec import shared_tensors
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
@@ -52,8 +53,8 @@ def save_models(
         state = tensors_of(module)
         for name, values in zip(spec.names, spec.views(rows), strict=True):
             tensors[f"{a}/models/{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name in state.keys() - {*spec.names}:
-            tensors[f"{a}/common/{name}"] = state[name].detach().cpu().clone()
+        common = {name: tensor for name, tensor in state.items() if name not in spec.names}  # frozen weights, too
+        tensors |= {f"{a}/common/{name}": tensor for name, tensor in _apart(common).items()}
         own = spec.load_into(copy_module(module), rows[0]).eval()
         inputs = pool.inputs[split.of(int(members[int(split.elsewhere[members].long().argmin())]))[:TRIED]]
         with torch.no_grad():
@@ -91,7 +92,9 @@ def _draw(module: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[dict[str,
     try:
         blueprint, state = draw(module)
         mine = {path.partition(":")[0] for path in foreign(blueprint)}
-        again = build(blueprint, {name: tensor.detach().clone() for name, tensor in state.items()}, mine).eval()
+        shared = shared_tensors(module)
+        copies = {name: one.detach() if name in shared else one.detach().clone() for name, one in state.items()}
+        again = build(blueprint, copies, mine).eval()
         with torch.no_grad():
             found = again(inputs.clone())
     except NotDrawnError as error:
@@ -101,6 +104,19 @@ def _draw(module: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[dict[str,
     if not torch.equal(found, outputs):
         return None, "built again it returns something else"
     return blueprint, ""
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors on the CPU, of which no two lie in the same memory; only those that would are copied."""
+    found, taken = {}, set()
+    for name, tensor in tensors.items():
+        values = tensor.detach().cpu()
+        memory = values.untyped_storage()
+        if memory.data_ptr() in taken or memory.nbytes() != values.numel() * values.element_size():
+            values = values.clone()
+        taken.add(memory.data_ptr())
+        found[name] = values
+    return found
 
 
 def briefly(value: Any) -> str:

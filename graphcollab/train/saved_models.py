@@ -65,10 +65,9 @@ class Models(Predicts):
         """Return a site's model as a module in evaluation mode, by the site's name or position (see `Node`)."""
         architecture, row = self._places[find_node(site, self.names, "site")]
         module = copy_module(self._modules[architecture])
-        with torch.no_grad():
-            state = tensors_of(module)
-            for name, values in self._rows[architecture].items():
-                state[name].copy_(values[row])
+        state = tensors_of(module)
+        for name, values in self._rows[architecture].items():  # in memory of its own, also where they are frozen now
+            state[name].data = values[row].to(state[name].dtype, copy=True)
         return module.eval()
 
     def graph(self) -> LearnedGraph:
@@ -175,9 +174,8 @@ def _modules(
                     f"the architecture given is not the one that was saved, {architectures[a]['class']}: for {name!r} "
                     f"it has {has}, and saved was {wants}"
                 )
-        with torch.no_grad():
-            for name, values in common[a].items():
-                state[name].copy_(values)
+        for name, values in common[a].items():  # put in their place, since the caller has the same frozen weights
+            state[name].data = values.to(state[name].dtype)
     return modules
 
 

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import allow, components
 from graphcollab.distributed import agreed
 from graphcollab.engine import Context, as_objective
+from graphcollab.engine.frozen import FrozenWeightsError, unwritten
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import require_weighted
 from graphcollab.engine.randomness import keyed_layers, own_randomness
@@ -66,8 +67,8 @@ _MODEL_STREAM = 108
 def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") -> list[nn.Module]:
     """Return one module per architecture on a device; those made by a function are initialised from the seed.
 
-    The caller's modules are copied, and the caller's random generators are left as they were. See `Model`. What does
-    not fit into a row is a ValueError, see `ParamSpec.from_module`.
+    The caller's modules are copied but for frozen weights, which are in memory once, and the caller's random generators
+    are left as they were. See `Model`. What does not fit into a row is a ValueError, see `ParamSpec.from_module`.
     """
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
@@ -271,8 +272,10 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
 def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> Any:
     kind = type(module).__name__
     try:
-        with keyed_layers(0), torch.no_grad():
+        with keyed_layers(0), torch.no_grad(), unwritten(module):
             return module(inputs.clone())
+    except FrozenWeightsError:
+        raise
     except (RuntimeError, ValueError, IndexError) as error:
         own, hint = next(module.parameters()).dtype, ""
         if inputs.is_floating_point() and own != inputs.dtype:
@@ -306,6 +309,6 @@ def _check_training(module: nn.Module, inputs: Tensor) -> None:
     for name, before in module.named_buffers():
         if name not in own and not torch.equal(before, after[name]):
             raise ValueError(
-                f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only floating-point buffers that "
-                "start finite are kept for every node: make it one"
+                f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only persistent floating-point "
+                "buffers that start finite are kept for every node: make it one"
             )

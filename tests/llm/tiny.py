@@ -9,7 +9,23 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm._libraries import transformers
 
-WORDS = "red green blue one two three four cat dog bird runs eats sees a the".split()
+WORDS = [
+    "red",
+    "green",
+    "blue",
+    "one",
+    "two",
+    "three",
+    "four",
+    "cat",
+    "dog",
+    "bird",
+    "runs",
+    "eats",
+    "sees",
+    "a",
+    "the",
+]
 SIZE = 24  # words that models know
 TEXTS = [
     "the red cat runs",
@@ -32,10 +48,18 @@ def words(*more: str, end: str | None = "<end>", start: int = 0) -> Any:
 
 
 def gpt(seed: int = 0, dropout: float = 0.0, layers: int = 2) -> Any:
-    library, off = transformers(), {name: dropout for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop")}
+    library, off = transformers(), dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
     with own_randomness(seed):
         config = library.GPT2Config(
-            vocab_size=SIZE, n_positions=16, n_embd=8, n_layer=layers, n_head=2, bos_token_id=0, eos_token_id=0, **off
+            vocab_size=SIZE,
+            n_positions=16,
+            n_embd=8,
+            n_layer=layers,
+            n_head=2,
+            bos_token_id=0,
+            eos_token_id=0,
+            **off,
+            initializer_range=0.3,
         )
         return library.GPT2LMHeadModel(config)
 
@@ -45,7 +69,7 @@ def llama(seed: int = 0, classes: int | None = None) -> Any:
     sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "max_position_embeddings": 16}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
     with own_randomness(seed):
-        config = library.LlamaConfig(vocab_size=SIZE, **sizes, **heads, pad_token_id=0)
+        config = library.LlamaConfig(vocab_size=SIZE, **sizes, **heads, pad_token_id=0, initializer_range=0.3)
         if classes is None:
             return library.LlamaForCausalLM(config)
         config.num_labels = classes
@@ -58,7 +82,12 @@ def bert(classes: int = 2, seed: int = 0, kind: str = "Bert") -> Any:
     positions = {"Bert": 16, "Roberta": 18}[kind]  # RoBERTa counts from behind its padding
     with own_randomness(seed):
         config = getattr(library, f"{kind}Config")(
-            vocab_size=SIZE, **sizes, max_position_embeddings=positions, pad_token_id=1, num_labels=classes
+            vocab_size=SIZE,
+            **sizes,
+            max_position_embeddings=positions,
+            pad_token_id=1,
+            num_labels=classes,
+            initializer_range=0.3,
         )
         return getattr(library, f"{kind}ForSequenceClassification")(config)
 

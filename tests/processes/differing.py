@@ -26,6 +26,13 @@ class Meddles(Callback):
             data.node_id += 1
 
 
+def over(number: int) -> torch.nn.Module:
+    """Return a model whose trained layer is the same in every process, over a base that is not."""
+    layers = [torch.nn.Linear(4, width, dtype=torch.float64) for width in (4, 3)]
+    layers[0].requires_grad_(False).weight[0, 0] = number
+    return torch.nn.Sequential(*layers)
+
+
 CASES: dict[str, dict[str, Any]] = {
     "owner twice": {"owner": [0, 0, 0, 0, 0, RANK]},
     "owner nobody": {"owner": [0, 0, 0, 0, 1, 1 - RANK]},
@@ -50,6 +57,7 @@ CASES: dict[str, dict[str, Any]] = {
     "metric": {"tasks": replace(Scene.small().tasks, metric=("accuracy", "brier")[RANK])},
     "models": {"model": lambda: torch.nn.Linear(4, 3 + RANK, dtype=torch.float64)},
     "initial models": {"model": (torch.manual_seed(RANK), torch.nn.Linear(4, 3, dtype=torch.float64))[1]},
+    "base": {"model": lambda: over(RANK)},
     "meddled": {"callbacks": [Meddles()], "rounds": 3},
     "version": {},
     "capability": {},

@@ -20,6 +20,7 @@ MESSAGES = {
     "graph": "ValueError: processes differ in edges (",
     "models": "ValueError: processes differ in shapes of the models (",
     "initial models": "ValueError: processes differ in initial models of architecture 0 (",
+    "base": "ValueError: processes differ in frozen weights of architecture 0 (",
     "meddled": "RuntimeError: processes differ in 'node_id' after round 1, which all should have computed alike",
     "version": "ValueError: processes differ in version of graphcollab (9.0, 9.1): all must play the same run",
     "capability": "ValueError: processes differ in instructions of the CPU (AVX2, AVX512)",

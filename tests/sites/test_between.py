@@ -116,6 +116,7 @@ SETTINGS = {
         "device": "cpu",
         "backend": "loop",
         "chunk": 1,
+        "microbatch": 4,
         "threads": 1,
     },
     "tuned": {"autocast": True, "tuned": True},

@@ -114,6 +114,53 @@ def test_a_model_that_others_have_not_made_is_not_told(monkeypatch):
         assert not any(piece in content for content in sent for piece in pieces)
 
 
+def over_a_base(number: float = 0.0):
+    """Return a function that makes a trained layer over a frozen one of known numbers."""
+
+    def make(tasks):
+        [width] = tasks.input_shape
+        base = nn.Linear(width, 16).requires_grad_(False)
+        with torch.no_grad():
+            base.weight.copy_(torch.randn(16, width, generator=torch.Generator().manual_seed(3)) / width)
+            base.bias.fill_(number)
+        return nn.Sequential(base, nn.Linear(16, 2))
+
+    return make
+
+
+def test_another_base_is_refused():
+    told = refused(lambda here: plays(here, model=over_a_base(here.name == "va")))
+    assert re.search(
+        r"sites differ in frozen weights of architecture 0, \w{32} at cleveland, hungarian.* switzerland and \w{32} "
+        r"at va: all must have the same base, so load it from the same file",
+        told,
+    )
+
+
+def test_nobody_sends_the_base(monkeypatch):
+    """Also where trained parameters differ by rounding, so that the first site's are sent."""
+    sent, ask, push = list[bytes](), Door.ask, Door.push
+    monkeypatch.setattr(Door, "ask", lambda self, content: (sent.append(content), ask(self, content))[1])
+    monkeypatch.setattr(Door, "push", lambda self, to, content: (sent.append(content), push(self, to, content))[1])
+
+    def model(here):
+        def make(tasks):
+            made = over_a_base()(tasks)
+            with torch.no_grad():
+                made[1].weight.mul_(1 + 1e-7 * NAMES.index(here.name))
+            return made
+
+        return make
+
+    found = meet(lambda here: plays(here, model=model(here)))
+    assert all(isinstance(one, Result) for one in found.values()), found
+    base, trained = (next(iter(found.values())).modules[0][k].weight.detach() for k in (0, 1))
+    for kind in (torch.float32, torch.float64):
+        pieces = [row[k : k + 8].to(kind).numpy().tobytes() for row in base for k in (0, 8)]
+        assert not any(piece in content for content in sent for piece in pieces)
+    assert any(trained[0, :8].double().numpy().tobytes() in content for content in sent)  # what is sought would be seen
+
+
 def test_models_that_differ_by_rounding_begin_as_those_of_the_first_site():
     def model(here):
         def make(tasks):

@@ -74,7 +74,7 @@ def test_other_words_that_quote_what_was_given_stay_at_the_site(act):
 def test_words_that_stand_in_the_code_are_told():
     scene = Scene.small()
     error = raised(lambda: run(methods.fedavg(), scene.tasks, scene.models, rounds=2, tuned=True, chunk=1))
-    assert in_words(error) == "tuned=True chooses backend and chunk: leave them out, or tuned"
+    assert in_words(error) == "tuned=True chooses backend, chunk and microbatch: leave them out, or tuned"
 
 
 def test_words_of_an_error_that_somebody_tells_for_another_are_told():

@@ -78,7 +78,7 @@ OTHERS = {
     ),
     "autocast": ({"autocast": True}, r"autocast \(False there, True here\)"),
     "compile": ({"compile": True}, r"compile \(False there, True here\)"),
-    "backend": ({"backend": "loop"}, r"began with backend 'vmap' .* cannot be resumed with 'loop'"),
+    "backend": ({"backend": "loop"}, r"began with backend='vmap' and cannot be resumed with 'loop'"),
     "chunk": ({"chunk": 2}, "cannot be resumed with"),
 }
 

@@ -1,0 +1,128 @@
+"""The backend for adapters over a frozen base: one pass of the base over the samples of several nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine.modules import embed_arguments, in_parts, positions_of
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.randomness import own_randomness, randomness_by_row
+from graphcollab.engine.samples import Feed
+from graphcollab.engine.stacked import stacked_linear
+from graphcollab.engine.stacked_backend import Leaves, StackedBackend
+from graphcollab.stack import ParamSpec
+from graphcollab.typing import Embedded
+
+__all__ = ["SharedBackend", "layers_of", "positions_at_once"]
+
+CPU_POSITIONS = 2**10  # that fill a core's products; more of them leave its caches
+CUDA_POSITIONS = 2**14
+
+
+class SharedBackend(StackedBackend):
+    """Models of a chunk as one batch: their samples go through the module one behind the other.
+
+    What is frozen sees a larger batch. The linear layers that are trained, such as those of low-rank adapters, take
+    every model's samples times its own weights. It is for modules in which nothing else is trained and samples do not
+    influence each other. Randomness inside layers is keyed per node, and drawn as the loop draws it.
+
+    A few rows are taken at a time, for all their steps: as many as keep the processor busy.
+    """
+
+    name = "shared"
+
+    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
+        super().__init__(module, spec, *settings, **named)
+        layers = layers_of(self.module, spec)
+        if isinstance(layers, str):
+            raise ValueError(layers)
+        self._layers = layers
+
+    def _fit(
+        self,
+        new: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        longest = min(feed.index.shape[2] * feed.num_views, self.microbatch or feed.index.shape[2])
+        count = max(positions_at_once(new) // (longest * positions_of(feed.pool.inputs)), 1)
+        losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
+        moments = {slot: torch.empty_like(values) for slot, values in state.items()}
+        for start in range(0, len(new), count):
+            some = slice(start, start + count)
+            batches, own = feed.of(some), {slot: values[some] for slot, values in state.items()}
+            moved, seen = super()._fit(new[some], batches, optimizer, objective, own, step[some])
+            losses[: len(seen), some] = seen
+            for slot, values in moved.items():
+                moments[slot][some] = values
+        return moments, losses
+
+    def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
+        named, shape = dict(zip(self.spec.names, views, strict=True)), (inputs.shape[0], inputs.shape[1])
+        for layer, weight, bias in self._layers:
+            own = None if bias is None else named[bias]
+            layer.forward = partial(_by_model, shape, named[weight], own)  # type: ignore[method-assign]
+        with self._autocast(inputs.device):
+            found = self._whole(self.module(inputs.flatten(0, 1), **embed_arguments(embed)))
+        return Embedded(*(_apart(part, shape) for part in found)) if embed else _apart(found, shape)
+
+    def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
+        rows = positions_at_once(flat) // (inputs.shape[1] * positions_of(inputs[0]))
+        pieces = -(-len(flat) // max(rows, 1))
+        found = []
+        for own, samples in zip(flat.tensor_split(pieces), inputs.tensor_split(pieces), strict=True):
+            parts = samples.split(self.microbatch or samples.shape[1], 1)
+            found.append(in_parts([self._forward(self._views(own), part, embed) for part in parts], embed, 1))
+        return in_parts(found, embed, 0)
+
+    def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
+        return [self.key(seed, one, round_) for one in node_id.tolist()]
+
+    def _joined(self, streams: Sequence[own_randomness], rows: Tensor | slice) -> own_randomness:
+        return randomness_by_row([streams[row] for row in torch.arange(len(streams))[rows].tolist()])
+
+
+def layers_of(module: nn.Module, spec: ParamSpec) -> list[tuple[nn.Linear, str, str | None]] | str:
+    """Return the linear layers that hold all trained parameters, with the names of weight and bias.
+
+    Where something else is trained, or kept by every node, it is returned what, in words.
+    """
+    if len(spec.names) > spec.num_named_parameters:
+        return f"every node has its own {spec.names[spec.num_named_parameters]!r}, a buffer"
+    names = {id(parameter): name for name, parameter in module.named_parameters()}
+    found: list[tuple[nn.Linear, str, str | None]] = []
+    left = set(spec.names)
+    for layer in module.modules():
+        if type(layer) is nn.Linear and "forward" not in vars(layer):
+            weight, bias = names[id(layer.weight)], None if layer.bias is None else names[id(layer.bias)]
+            own = {weight, bias} - {None}
+            if own <= set(spec.names):
+                found.append((layer, weight, bias))
+                left -= own
+    return f"{min(left)!r} is trained, and is not of a linear layer" if left else found
+
+
+def positions_at_once(like: Tensor) -> int:
+    """Return how many positions keep a device busy."""
+    return CPU_POSITIONS if like.device.type == "cpu" else CUDA_POSITIONS
+
+
+def _by_model(shape: tuple[int, int], weight: Tensor, bias: Tensor | None, values: Tensor) -> Tensor:
+    """Apply every model's layer to its samples: weight [r, out, in], bias [r, out], values [r * m, ..., in]."""
+    return stacked_linear(_apart(values, shape), weight, bias).flatten(0, 1)
+
+
+def _apart(values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Return values [r * m, ...] as [r, m, ...]."""
+    if len(values) != shape[0] * shape[1]:
+        raise ValueError(f"a layer has {len(values)} of {shape[0] * shape[1]} samples, and nobody knows whose they are")
+    return values.unflatten(0, shape)

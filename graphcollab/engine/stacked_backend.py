@@ -1,0 +1,138 @@
+"""What the backends have in common that compute the models of a chunk together."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.device import beside
+from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.samples import Batch, Feed
+from graphcollab.stack import ParamSpec
+
+__all__ = ["Leaves", "StackedBackend"]
+
+Leaves: TypeAlias = list[Tensor]
+"""Parameters and buffers of several models, [r, ...] each, in column order."""
+
+
+class StackedBackend(Backend):
+    """Models of a chunk as stacked tensors, all of which take a step together.
+
+    The forward pass is a subclass's. The backward pass is ordinary autograd over stacked tensors, and the optimiser
+    takes the steps of all rows in one call per operation.
+    """
+
+    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
+        super().__init__(module, spec, *settings, **named)
+        buffers = dict(module.named_buffers())
+        self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
+
+    @abstractmethod
+    def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
+        """Return the outputs of all rows, [r, m, ...], or outputs, latents and projections."""
+
+    @abstractmethod
+    def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
+        """Return what rows draw from: one for all, or one for each."""
+
+    @abstractmethod
+    def _joined(self, streams: Sequence[own_randomness], rows: Tensor | slice) -> own_randomness:
+        """Return what some rows draw from together."""
+
+    def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
+        return self._forward(self._views(flat), inputs, embed)
+
+    def _gradient(
+        self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        views = self._views(flat)
+        count = self.spec.num_named_parameters
+        params = [view.requires_grad_() for view in views[:count]]
+        streams = [self.key()] * len(flat) if key is None else self._drawn_from(*key)
+        run = partial(self._run, params, views[count:], objective)
+        randomness = self._joined(streams, slice(0, len(flat)))
+        losses, grads = self._slopes(run, params, batch, objective, randomness, rows=True)
+        whole = [torch.zeros_like(own) if grad is None else grad for own, grad in zip(params, grads, strict=True)]
+        rest = _join(views[count:]) if views[count:] else flat.new_empty(len(flat), 0)
+        return losses, _join(whole), rest
+
+    def _fit(
+        self,
+        new: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        step: Tensor,
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        count = self.spec.num_named_parameters
+        # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
+        # buffers that change in the forward pass must not count as changes of the parameters beside them.
+        apart = new.device.type != "cpu" or count < len(self.spec.names)
+        leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
+        moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
+        shares = self._shares(feed.scale)
+        sizes = feed.schedule.size
+        whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
+        losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
+        together = self.samplewise and not objective.reads.alike
+        first, step = _common(step), beside(step, new)
+        streams = self._drawn_from(feed.seed, feed.node_id, feed.round_)
+        for s, size in enumerate(sizes.T):
+            alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
+            for rows, width, padded in alike or batch_groups(size, together, new):
+                batch, randomness = feed.at(rows, s, width, padded), self._joined(streams, rows)
+                rows = rows if isinstance(rows, slice) else beside(rows, new)
+                part = [leaf[rows] for leaf in leaves]
+                params = [leaf.detach().requires_grad_() for leaf in part[:count]]
+                run = partial(self._run, params, part[count:], objective)
+                losses[s, rows], grads = self._slopes(run, params, batch, objective, randomness, rows=True)
+                taken = (first if isinstance(first, int) else step[rows]) + s
+                moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
+                with torch.no_grad():
+                    own = None if shares is None else [share[rows] for share in shares]
+                    take_step(optimizer, part[:count], grads, moved, taken, own)
+                    if not isinstance(rows, slice):  # a copy was changed: write it back
+                        for target, source in zip(leaves, part, strict=True):
+                            target[rows] = source
+                        for slot, many in moments.items():
+                            for target, source in zip(many, moved[slot], strict=True):
+                                target[rows] = source
+        if apart:
+            for view, leaf in zip(self.spec.views(new), leaves, strict=True):
+                view.copy_(leaf)
+        return {slot: _join(many) for slot, many in moments.items()}, losses
+
+    def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
+        """Return outputs in a step: as `_forward`, unless a subclass has something better."""
+        return self._forward([*params, *rest], inputs, objective.reads.latents)
+
+    def _views(self, flat: Tensor) -> Leaves:
+        """Return views of rows that are read only: buffers are copies, since a module may change its own."""
+        views = [view.detach() for view in self.spec.views(flat)]
+        for n in range(self.first_buffer, len(views)):
+            views[n] = _own(views[n])
+        return views
+
+
+def _own(view: Tensor) -> Tensor:
+    return view.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _join(pieces: Sequence[Tensor]) -> Tensor:
+    """Put pieces [r, *shape] side by side as rows [r, columns]."""
+    return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1)
+
+
+def _common(step: Tensor) -> int | None:
+    """Return the step count all rows share, if they do."""
+    return int(step[0]) if bool((step == step[0]).all()) else None

@@ -1,0 +1,141 @@
+"""Adapters that PEFT loads, over the base that they were trained over and no other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from graphcollab import Tasks, build_model, fedavg, local, run
+from graphcollab.engine.randomness import own_randomness
+from graphcollab.llm import (
+    base_checksum,
+    build_lora,
+    load_adapter,
+    save_adapters,
+    text_classification_tasks,
+    text_tasks,
+)
+from graphcollab.llm._libraries import peft
+from graphcollab.param_spec import ParamSpec
+from tests.llm.tiny import CAUSAL, TEXTS, bert, gpt, llama, words
+
+NODES = {"català": TEXTS[:5], "a/b": TEXTS[3:]}
+TOKENS = torch.tensor([[2, 5, 9, 4], [3, 8, 1, 1]])
+FILES = {"adapter_config.json", "adapter_model.safetensors", "base.json"}
+
+
+def trained(base, tasks=None, **settings):
+    tasks = tasks or text_tasks(NODES, words(), context=4, val_fraction=0.0)
+    with own_randomness(3):
+        model = build_lora(base, **settings)
+    return run(local(lr=0.5, epochs=1, batch_size=2), tasks, model, rounds=2)
+
+
+def logits_of(model):
+    return model.eval()(input_ids=TOKENS, attention_mask=torch.ones_like(TOKENS)).logits.detach()
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("share", ["both", "A", "B"])
+def test_peft_loads_what_was_saved(tmp_path, family, share):
+    result = trained(CAUSAL[family](), share=share)
+    places = save_adapters(result, tmp_path / "adapters")
+    assert {name: place.name for name, place in places.items()} == {"a/b": "a%2fb", "català": "català"}
+    for name, place in places.items():
+        loaded = peft().PeftModel.from_pretrained(CAUSAL[family](), place)  # a fresh base
+        torch.testing.assert_close(logits_of(loaded), logits_of(result.model(name).model), rtol=0, atol=0)
+        assert {one.name for one in place.iterdir()} == FILES
+    assert not torch.equal(logits_of(result.model("a/b").model), logits_of(result.model("català").model))
+
+
+def test_a_classifier_comes_back_with_its_head(tmp_path):
+    labelled = {node: [(text, k % 3) for k, text in enumerate(some)] for node, some in NODES.items()}
+    tasks = text_classification_tasks(labelled, words(), context=8, val_fraction=0.0, test_fraction=0.0)
+    result = trained(bert(3), tasks)
+    places = save_adapters(result, tmp_path / "adapters")
+    other_head = bert(3)
+    with torch.no_grad():
+        other_head.classifier.weight.zero_()
+    assert base_checksum(other_head) == base_checksum(bert(3)) == base_checksum(result.model("a/b"))
+    again = load_adapter(other_head, places["a/b"])
+    assert again.parts.keys() == {"lora", "head"}
+    loaded = peft().PeftModel.from_pretrained(other_head, places["a/b"])
+    torch.testing.assert_close(logits_of(loaded), logits_of(result.model("a/b").model), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("share", ["both", "A", "B"])
+def test_training_goes_on_from_what_was_saved(tmp_path, share):
+    result = trained(gpt(), share=share)
+    places = save_adapters(result, tmp_path / "adapters")
+    model = load_adapter(gpt(), places["català"])
+    assert model.share == share
+    spec, row = result.stacks.row(result.tasks.names.index("català"))
+    columns = spec.columns("all")
+    assert torch.equal(ParamSpec.from_module(model).flatten(model)[columns], row[columns])
+    run(fedavg(part="lora", epochs=1), result.tasks, model, rounds=1)
+
+
+def test_an_adapter_of_another_base_is_refused(tmp_path):
+    places = save_adapters(trained(gpt()), tmp_path / "adapters")
+    with pytest.raises(ValueError, match=r"trained over a base with the checksum [0-9a-f]{16}… \(GPT2LMHeadModel\)"):
+        load_adapter(gpt(seed=1), places["a/b"])
+    with pytest.raises(ValueError, match="that of the LlamaForCausalLM given is"):
+        load_adapter(llama(), places["a/b"])
+
+
+def test_a_base_is_known_by_its_weights():
+    base = gpt()
+    mark = base_checksum(base)
+    assert mark == base_checksum(gpt()) == base_checksum(build_lora(base)) == base_checksum(build_lora(base).model)
+    assert mark != base_checksum(gpt(seed=1))
+    assert len(mark) == 64
+    half = gpt().half()
+    assert base_checksum(half) == base_checksum(half.float()) != mark
+    with torch.no_grad():
+        base.transformer.h[1].mlp.c_fc.bias[3] += 1e-6
+    assert base_checksum(base) != mark
+
+
+def test_adapters_are_replaced_and_nothing_else_is(tmp_path):
+    result = trained(gpt())
+    save_adapters(result, tmp_path / "adapters")
+    save_adapters(result, tmp_path / "adapters")
+    assert [one.name for one in tmp_path.iterdir()] == ["adapters"]
+    (tmp_path / "adapters" / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"holds something else \('notes.txt'\)"):
+        save_adapters(result, tmp_path / "adapters")
+    with pytest.raises(FileExistsError, match="this is a file"):
+        save_adapters(result, tmp_path / "adapters" / "notes.txt")
+    assert (tmp_path / "adapters" / "notes.txt").read_text() == "mine"
+
+
+def test_nothing_is_there_if_writing_fails(tmp_path, monkeypatch):
+    result, written = trained(gpt()), []
+
+    def fails(path, content):
+        written.append(path)
+        if len(written) == 3:
+            raise OSError("the disk is full")
+        path.write_bytes(content)
+
+    monkeypatch.setattr("graphcollab.llm.adapters.write_new", fails)
+    with pytest.raises(OSError, match="the disk is full"):
+        save_adapters(result, tmp_path / "adapters")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_is_no_adapter_is_refused(tmp_path):
+    places = save_adapters(trained(gpt()), tmp_path / "adapters")
+    with pytest.raises(FileNotFoundError, match=r"has no base\.json"):
+        load_adapter(gpt(), tmp_path)
+    told = json.loads((places["a/b"] / "base.json").read_text())
+    for damage in ("{", json.dumps({**told, "base": 3}), json.dumps({**told, "version": 2})):
+        (places["a/b"] / "base.json").write_text(damage)
+        with pytest.raises(ValueError, match=r"is damaged|of version"):
+            load_adapter(gpt(), places["a/b"])
+    samples = [(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))]
+    other = run(local(epochs=1), Tasks.from_samples(samples), build_model("mlp", (3,), 2), rounds=1)
+    with pytest.raises(TypeError, match="adapters are of a LanguageModel, and nodes have a MLP"):
+        save_adapters(other, tmp_path / "other")

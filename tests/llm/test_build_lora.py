@@ -1,0 +1,132 @@
+"""Which layers get adapters, and what becomes of the base."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab import Tasks, fedavg, run
+from graphcollab.engine.randomness import own_randomness
+from graphcollab.llm import LanguageModel, build_lora, token_loss
+from graphcollab.llm._libraries import transformers
+from tests.llm.tiny import CAUSAL, bert, gpt, llama
+
+LAYERS = {
+    "gpt": {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"},
+    "llama": {
+        *(f"self_attn.{name}_proj" for name in "qkvo"),
+        *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+    },
+}
+
+
+def adapted(model):
+    return {name.partition(".lora_A.")[0] for name, _ in model.named_parameters() if ".lora_A." in name}
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_all_layers_of_attention_and_mlp_get_adapters_by_default(family):
+    found = adapted(build_lora(CAUSAL[family]()))
+    assert {".".join(name.split(".")[-2:]) for name in found} == LAYERS[family]
+    assert len(found) == 2 * len(LAYERS[family])
+
+
+def test_neither_pooler_nor_head_of_an_encoder_gets_adapters():
+    found = adapted(build_lora(bert(kind="Roberta")))
+    assert len(found) == 6
+    assert all(".encoder.layer.0." in name for name in found)
+
+
+def test_layers_are_named_by_the_ends_of_their_names():
+    model = build_lora(llama(), targets=["q_proj", "layers.1.mlp.up_proj"])
+    assert {name.split("layers.")[1] for name in adapted(model)} == {
+        "0.self_attn.q_proj",
+        "1.self_attn.q_proj",
+        "1.mlp.up_proj",
+    }
+
+
+def test_settings_reach_the_adapters():
+    model = build_lora(llama(), rank=3, alpha=6, dropout=0.25, targets=["q_proj"])
+    layer = model.model.get_base_model().model.layers[0].self_attn.q_proj
+    assert layer.lora_A["default"].weight.shape == (3, 8)
+    assert layer.scaling["default"] == 2.0
+    assert layer.lora_dropout["default"].p == 0.25
+
+
+def test_the_base_stays_as_it_is_and_lies_in_memory_once():
+    base = gpt()
+    before = {name: (p.data_ptr(), p.requires_grad) for name, p in base.named_parameters()}
+    modules = [*map(str, base.named_modules())]
+    models = [build_lora(base) for _ in range(2)]
+    assert {name: (p.data_ptr(), p.requires_grad) for name, p in base.named_parameters()} == before
+    assert [*map(str, base.named_modules())] == modules
+    for model in models:
+        frozen = {p.data_ptr() for p in model.parameters() if not p.requires_grad}
+        assert frozen == {place for place, _ in before.values()}
+    assert not any(p.requires_grad for name, p in models[0].named_parameters() if ".lora_" not in name)
+
+
+def test_a_base_is_read_from_a_folder(tmp_path):
+    base = gpt()
+    base.half().save_pretrained(tmp_path / "base")
+    model = build_lora(tmp_path / "base")
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    own = dict(model.model.get_base_model().named_parameters())
+    weight = own["transformer.wte.weight"]
+    assert torch.equal(weight, base.float().transformer.wte.weight)
+
+
+def test_a_new_head_is_drawn_as_other_weights_are(tmp_path, caplog):
+    bert(2).bert.save_pretrained(tmp_path / "bert")
+    heads, state = [], torch.get_rng_state()
+    for seed in (1, 1, 2):
+        with own_randomness(seed):
+            model = build_lora(str(tmp_path / "bert"), classes=5)
+        heads.append(dict(model.named_parameters())[model.parts["head"][0]])
+    assert heads[0].shape == (5, 8)
+    assert torch.equal(heads[0], heads[1])
+    assert not torch.equal(heads[0], heads[2])
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_function_is_drawn_by_the_seed():
+    base = gpt()
+    blocks = torch.tensor([[1, 2, 3]] * 4)
+    tasks = Tasks.from_samples([{"x": blocks, "y": torch.zeros(4)}] * 2, loss=token_loss, metric="mae")
+    rows = [
+        run(fedavg(part="lora", epochs=1), tasks, lambda: build_lora(base), rounds=1, seed=seed).stacks.part("lora")
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(rows[0], rows[1])
+    assert not torch.equal(rows[0], rows[2])
+
+
+def test_what_cannot_be_adapted_is_refused():
+    with pytest.raises(
+        ValueError, match=r"names 'q_proj', and no linear layer of GPT2LMHeadModel is called so; .*'c_fc'"
+    ):
+        build_lora(gpt(), targets=["c_attn", "q_proj"])
+    with pytest.raises(ValueError, match="targets must name at least one kind of layer, such as"):
+        build_lora(gpt(), targets=[])
+    with pytest.raises(TypeError, match=r"expected a model of transformers for next tokens .*, got Linear"):
+        build_lora(torch.nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="got GPT2Model"):
+        build_lora(gpt().transformer)
+    with pytest.raises(ValueError, match="has adapters already"):
+        build_lora(build_lora(gpt()).model)
+    with pytest.raises(ValueError, match="classes=3, and the model given has 2"):
+        build_lora(bert(2), classes=3)
+    with pytest.raises(ValueError, match="rank must be a whole number of at least 1, got 0"):
+        build_lora(gpt(), rank=0)
+    with pytest.raises(ValueError, match="share must be"):
+        build_lora(gpt(), share="C")
+
+
+def test_a_model_that_sees_what_it_predicts_is_refused(caplog):
+    library = transformers()
+    config = bert().config
+    with pytest.raises(ValueError, match=r"BertLMHeadModel sees the tokens that it is to predict: .*is_decoder=True"):
+        build_lora(library.BertLMHeadModel(config))
+    config.is_decoder = True
+    assert isinstance(build_lora(library.BertLMHeadModel(config)), LanguageModel)

@@ -1,0 +1,198 @@
+"""Documents are divided, then cut into blocks; every token is predicted once and no text is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from graphcollab.llm import text_classification_tasks, text_tasks
+from graphcollab.tasks import Party
+from tests.llm.tiny import TEXTS, words
+from tests.tasks.rooms import at_sites, made
+
+WORDS = words()
+NODES = {"south": TEXTS[:5], "north": TEXTS[3:]}
+WHOLE = {"val_fraction": 0.0, "test_fraction": 0.0}
+
+
+def tokens(text):
+    return [*WORDS(text)["input_ids"], 0]
+
+
+def blocks_of(tasks, split, node):
+    own = tasks.splits[split]
+    return tasks.pools[own.pool].inputs[own.of(node)]
+
+
+def predicted(blocks):
+    """What is predicted, block by block, without padding."""
+    return [token for block in blocks.tolist() for token in block[1:] if token >= 0]
+
+
+def test_a_stream_is_cut_into_blocks_that_overlap_by_a_token():
+    tasks = text_tasks({"a": ["red cat", "dog"]}, WORDS, context=2, **WHOLE)
+    red, cat, dog, end = (*WORDS("red cat dog")["input_ids"], 0)
+    assert blocks_of(tasks, "train", 0).tolist() == [[red, cat, end], [end, dog, end]]
+    tasks = text_tasks({"a": ["red cat", "dog"]}, WORDS, context=3, **WHOLE)
+    assert blocks_of(tasks, "train", 0).tolist() == [[red, cat, end, dog], [dog, end, -1, -1]]
+    assert tasks.pools["train"].weight.tolist() == [3, 1]
+
+
+def test_documents_by_themselves_begin_a_block_each():
+    tasks = text_tasks({"a": ["red cat", "dog", "red red red cat"]}, WORDS, context=3, joined=False, **WHOLE)
+    red, cat, dog, end = (*WORDS("red cat dog")["input_ids"], 0)
+    assert blocks_of(tasks, "train", 0).tolist() == [
+        [red, cat, end, -1],
+        [dog, end, -1, -1],
+        [red, red, red, cat],
+        [cat, end, -1, -1],
+    ]
+    assert tasks.pools["train"].weight.tolist() == [2, 1, 3, 1]
+
+
+@pytest.mark.parametrize("context", [1, 4, 100])
+@pytest.mark.parametrize("joined", [True, False])
+def test_every_token_but_the_first_is_predicted_once(context, joined):
+    tasks = text_tasks(NODES, WORDS, context=context, joined=joined, **WHOLE)
+    for node, name in enumerate(("north", "south")):
+        documents = [tokens(text) for text in NODES[name]]
+        streams = [[t for d in documents for t in d]] if joined else documents
+        assert predicted(blocks_of(tasks, "train", node)) == [t for stream in streams for t in stream[1:]]
+    assert tasks.names == ("north", "south")
+    assert tasks.input_shape == (context + 1,)
+
+
+def test_documents_are_divided_before_they_are_cut():
+    """By names of documents that occur in one split each; a node's draw does not depend on other nodes."""
+    texts = {
+        node: [f"{word} {word} {word}" for word in some]
+        for node, some in {
+            "a": ["red", "green", "blue", "one", "two", "three", "four", "cat", "dog", "bird"],
+            "b": ["runs", "eats", "sees", "a", "the"],
+        }.items()
+    }
+    tasks = text_tasks(texts, WORDS, context=3, val_fraction=0.25, test_fraction=0.2, seed=4)
+    alone = text_tasks({"b": texts["b"]}, WORDS, context=3, val_fraction=0.25, test_fraction=0.2, seed=4)
+    for node, name in enumerate("ab"):
+        seen = Counter()
+        for split in ("train", "val", "test"):
+            seen.update({t for block in blocks_of(tasks, split, node).tolist() for t in block if t > 0})
+        assert seen == Counter({t: 1 for text in texts[name] for t in tokens(text)[:1]})
+    sizes = {name: len({*blocks_of(tasks, name, 0).flatten().tolist()} - {0, -1}) for name in tasks.splits}
+    assert sizes == {"train": 6, "val": 2, "test": 2}
+    for split in alone.splits:
+        assert torch.equal(blocks_of(alone, split, 0), blocks_of(tasks, split, 1))
+
+
+def test_splits_may_be_given():
+    tasks = text_tasks(
+        NODES, WORDS, context=4, val={"south": ["dog"], "north": ["cat"]}, test={"north": ["red"], "south": ["blue"]}
+    )
+    assert predicted(blocks_of(tasks, "train", 1)) == [t for text in NODES["south"] for t in tokens(text)][1:]
+    assert blocks_of(tasks, "val", 0).tolist() == [[*tokens("cat"), -1, -1, -1]]
+    assert blocks_of(tasks, "test", 1).tolist() == [[*tokens("blue"), -1, -1, -1]]
+    assert tasks.split_given
+    drawn = text_tasks(NODES, WORDS, context=4, test={"north": ["red"], "south": ["blue"]}, val_fraction=0.4)
+    assert [*drawn.splits] == ["train", "test", "val"]
+
+
+def test_clusters_are_given_by_name():
+    tasks = text_tasks(NODES, WORDS, context=4, cluster={"south": 3, "north": 1})
+    assert tasks.cluster.tolist() == [1, 3]
+    with pytest.raises(ValueError, match="'east' is odd"):
+        text_tasks(NODES, WORDS, context=4, cluster={"south": 3, "north": 1, "east": 2})
+
+
+@pytest.mark.parametrize(
+    ("documents", "error", "message"),
+    [
+        ({"a": "one text"}, TypeError, r"a \(train\) is one str, and a list of documents is expected"),
+        ({"a": TEXTS, "b": []}, ValueError, r"b \(train\) has no documents"),
+        ({"a": TEXTS, "b": ["x", "  "]}, ValueError, r"b \(train\): document 1 is empty"),
+        ({"a": ["x", None]}, TypeError, r"a \(train\): document 1 must be a text, got 'None', a NoneType"),
+        ({"a": ["x", b"y"]}, TypeError, r"a \(train\): document 1 must be a text"),
+        ({}, ValueError, "there are no nodes in the documents for 'train'"),
+        (
+            {"a": TEXTS, "b": ["x", "y"]},
+            ValueError,
+            "'b' has fewer than 3 documents, .* validation and testing",
+        ),
+    ],
+)
+def test_what_is_no_text_is_refused_by_node(documents, error, message):
+    with pytest.raises(error, match=message):
+        text_tasks(documents, WORDS, context=4)
+
+
+def test_other_mistakes_are_refused():
+    with pytest.raises(ValueError, match="train must be a dict"):
+        text_tasks(TEXTS, WORDS)
+    with pytest.raises(ValueError, match="'south' has documents for only one of 'train' and 'val'"):
+        text_tasks(NODES, WORDS, val={"north": ["red"]})
+    with pytest.raises(ValueError, match="no end token"):
+        text_tasks(NODES, words(end=None))
+    with pytest.raises(TypeError, match=r"expected a tokenizer of transformers, such as .*, got str"):
+        text_tasks(NODES, "gpt2")
+
+
+def test_tokenizers_that_differ_are_refused():
+    """By their vocabulary, not by how they were called last or how often they were made."""
+    same = {"south": words(), "north": words()}
+    same["north"](TEXTS, truncation=True, max_length=2)
+    assert text_tasks(NODES, same, context=4).num_nodes == 2
+    for other in (words("more"), words(start=1)):
+        with pytest.raises(ValueError, match="'south' and 'north' have different tokenizers"):
+            text_tasks(NODES, {"south": words(), "north": other}, context=4)
+
+
+def test_sites_make_the_tasks_that_one_would_make():
+    together = text_tasks(NODES, WORDS, context=3, seed=2)
+    found, _ = at_sites(
+        lambda door, k: text_tasks(
+            {Party(name, door): NODES[name] for name in [["south", "north"][k]]}, WORDS, context=3, seed=2
+        ),
+        2,
+    )
+    for k, tasks in enumerate(made(found)):
+        assert tasks.names == together.names
+        place = 1 - k
+        for split in together.splits:
+            assert torch.equal(blocks_of(tasks, split, place), blocks_of(together, split, place))
+            assert torch.equal(tasks.sizes(split), together.sizes(split))
+
+
+def test_sites_with_different_tokenizers_are_told():
+    found, room = at_sites(lambda door, k: text_tasks({Party("ab"[k], door): TEXTS}, words(start=k), context=3), 2)
+    assert all(isinstance(one, ValueError) and "tokenizer= is" in str(one) for one in found)
+    assert not any("red" in text for heard in room.heard for text in heard)
+
+
+LABELLED = {"a": [(text, ["odd", "even"][k % 2]) for k, text in enumerate(TEXTS)], "b": [(t, "odd") for t in TEXTS[:3]]}
+
+
+def test_labelled_texts_are_padded_rows():
+    tasks = text_classification_tasks(LABELLED, WORDS, context=5)
+    pool = tasks.pools["samples"]
+    assert pool.inputs[0].tolist() == [*WORDS(TEXTS[0])["input_ids"], -1]
+    assert pool.inputs[4].tolist() == WORDS(TEXTS[4])["input_ids"][:5]
+    assert pool.targets.tolist() == [1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 1]
+    assert {name: tasks.sizes(name).tolist() for name in tasks.splits} == {
+        "train": [5, 1],
+        "val": [1, 1],
+        "test": [2, 1],
+    }
+    given = text_classification_tasks(LABELLED, WORDS, context=5, classes=["odd", "never", "even"])
+    assert given.pools["samples"].targets.tolist()[:2] == [0, 2]
+
+
+def test_labels_that_are_none_are_refused():
+    with pytest.raises(TypeError, match=r"a \(train\): document 0 must be a pair \(text, label\), got 'red'"):
+        text_classification_tasks({"a": ["red"]}, WORDS)
+    with pytest.raises(ValueError, match="label 'odd' is none of the classes"):
+        text_classification_tasks(LABELLED, WORDS, classes=["even", "none"])
+    with pytest.raises(TypeError, match="labels must all be whole numbers or all be names, got int, str"):
+        text_classification_tasks({"a": [("red", 0), ("blue", "one"), ("cat", 1)]}, WORDS)
+    found, _ = at_sites(lambda door, k: text_classification_tasks({Party("ab"[k], door): LABELLED["a"]}, WORDS), 2)
+    assert all("classes= must name all classes" in f"{one} {getattr(one, '__notes__', '')}" for one in found)
