@@ -54,10 +54,22 @@ def fingerprint(value: object) -> str:
 
 
 class Reader:
-    """Reads one value; what it meets again it only names, so values may hold themselves."""
+    """Reads one value; what it meets again it only names, so values may hold themselves.
 
-    def __init__(self, classes: dict[type, str] | None = None, met: dict[int, Any] | None = None) -> None:
+    Args:
+        classes: What is known of classes already.
+        met: What has been met already.
+        named: Modules, by their identity, that are described elsewhere: they are only named.
+    """
+
+    def __init__(
+        self,
+        classes: dict[type, str] | None = None,
+        met: dict[int, Any] | None = None,
+        named: Mapping[int, str] | None = None,
+    ) -> None:
         self._met = {} if met is None else met  # held on to, so that no other object gets its number
+        self._named = {} if named is None else named
         self._classes = {} if classes is None else classes
         self._depth = 0
         self._later: list[object] = []
@@ -66,6 +78,8 @@ class Reader:
         """Describe a value."""
         if isinstance(value, types.ModuleType):
             return value.__name__
+        if id(value) in self._named:
+            return f"module {self._named[id(value)]!r}"
         if id(value) in self._met:
             return f"number {self._met[id(value)][0]}"
         try:
@@ -157,7 +171,7 @@ class Reader:
             return "[" + ", ".join(map(self.text, value)) + "]"
         texts = []
         for item in value:  # in no order, so no item may change how another one is read
-            reader = Reader(dict(self._classes), dict(self._met))
+            reader = Reader(dict(self._classes), dict(self._met), self._named)
             texts.append(reader.finish(reader.text(item)))
         return "{" + ", ".join(sorted(texts)) + "}"
 

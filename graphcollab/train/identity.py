@@ -265,7 +265,8 @@ def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
 def layers(model: nn.Module) -> dict[str, str]:
     """Describe every module in a model by its path, without its children; the path of the model itself is ``""``.
 
-    That is class, attributes, hooks, what is frozen, and code of the user's own.
+    That is class, attributes, hooks, what is frozen, and code of the user's own. Where a module holds another one of
+    the model besides its children, as in a bound method, that is named: parameters' values are no part of this.
 
     Example:
         >>> layers(nn.Dropout(0.3))
@@ -273,8 +274,9 @@ def layers(model: nn.Module) -> dict[str, str]:
     """
     classes: dict[type, str] = {}
     found = {}
+    named = {id(module): path for path, module in model.named_modules()}
     for path, module in model.named_modules():
-        reader = Reader(classes)
+        reader = Reader(classes, named=named)
         found[path] = reader.finish(reader.module(module))
     return found
 
