@@ -31,9 +31,9 @@ class PublishedAlignment(GradientAlignment):
     .. math::
         p_{ij} = \langle \nabla f_i(z_{ij}; \xi_i), \nabla f_i(z_{ij}; \xi'_i) \rangle
 
-    It is an estimate of :math:`\|\nabla f_i(z_{ij})\|^2`, so it says how large i's gradient is, and nothing of j's data.
-    The pair's i is the node with the smaller ``node_id``, and its product is of both directions. It is here for
-    comparison only; what travels is counted as if it were the paper's.
+    It is an estimate of :math:`\|\nabla f_i(z_{ij})\|^2`: how large i's gradient is, and nothing of j's data. The
+    pair's i is the node with the smaller ``node_id``, and its product is of both directions. It is here for comparison
+    only; what travels is counted as if it were the paper's.
     """
 
     def _products(self, data: Data, env: Env, pairs: Tensor) -> Tensor:

@@ -34,8 +34,8 @@ def read_texts(source: str, root: str | None) -> dict[str, list[str]]:
     if missing:
         raise SystemExit(
             f"expected sentences of four languages, one in each line, and there is no {missing[0]}: give the folder "
-            "that has text/ by --root or GRAPHCOLLAB_DATA (docs/language_models.md says where the sentences come from), "
-            "or take --texts topics, which needs nothing"
+            "that has text/ by --root or GRAPHCOLLAB_DATA (see docs/language_models.md), or take --texts topics, which "
+            "needs nothing"
         )
     return {name: _once(file.read_text(encoding="utf-8").splitlines()) for name, file in files.items()}
 

@@ -131,5 +131,3 @@ def small_llama(vocabulary: int, width: int, layers: int, end: int) -> Any:
         pad_token_id=end,
     )
     return transformers().LlamaForCausalLM(config)
-
-

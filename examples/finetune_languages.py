@@ -5,7 +5,7 @@ English only (`pretrain_base.py` makes it, once), and train LoRA adapters on a f
 and the strength of the pull of Ditto and CoBo, are chosen on validation text, for all methods alike; all take the same
 number of steps. `cobo_published` compares gradients as the authors' code does, which says nothing of the other party.
 `same_language` is told the languages. Sentences are read from `text/commonvoice_<language>.txt` below `--root`; with
-`--texts topics` the parties have the documentation of four packages instead. More than the default, which takes minutes:
+`--texts topics` parties have the documentation of four packages instead. More than the default, which takes minutes:
 
     finetune_languages.py --root DATA --seeds 5 --rounds 100 --lrs 0.003 0.01 --rhos 0.001 0.02 0.1 --lams 0.1 1
     finetune_languages.py --root DATA --base smollm2 --rounds 20 --lrs 0.002
@@ -75,7 +75,8 @@ def main() -> None:
 
     def keep(trial: Any, result: Any, number: int, total: int) -> None:
         setting = ", ".join(f"{key}={value:g}" for key, value in trial.setting.items())
-        print(f"{number} of {total}: {trial.method} ({setting}) on seed {trial.seed}: {trial.summary['mean']:.1f}", flush=True)
+        mean = trial.summary.get("mean", float("nan"))  # of one that has failed there is none
+        print(f"{number} of {total}: {trial.method} ({setting}) on seed {trial.seed}: {mean:.1f}", flush=True)
         if result is not None:
             kept[id(trial)] = result.history.graphs
 
@@ -91,7 +92,8 @@ def main() -> None:
         graphs = [kept[id(trial)] for trial in found.chosen[name] if not trial.failure]
         print(f"\n{name}: what the other parties of a language get of a party's weight, in the last round")
         print(listening_table([one[max(one)] for one in graphs], tasks.cluster, [*texts]))
-        figure = report.weight_heatmaps(graphs[-1], len(tasks.cluster), cluster=tasks.cluster, title=name, names=tasks.names)
+        about = {"cluster": tasks.cluster, "title": name, "names": tasks.names}
+        figure = report.weight_heatmaps(graphs[-1], len(tasks.cluster), **about)
         print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(found, "local", arguments=vars(args)).encode()))

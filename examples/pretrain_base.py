@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _pretrain import PACKAGES, SHAPE, cached, pretrain  # type: ignore
+from _pretrain import PACKAGES, cached, pretrain  # type: ignore
 from _prose import prose_of  # type: ignore
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from graphcollab.llm.base import head_of, kind_of
 from graphcollab.llm.language_model import LanguageModel
+from graphcollab.train.checksum import weights_checksum
 
 __all__ = ["base_checksum"]
 
@@ -19,7 +18,7 @@ LAYER = "base_layer"  # what PEFT calls a layer that it has put adapters around
 
 
 def base_checksum(model: nn.Module) -> str:
-    """Return the SHA-256 checksum of a base's weights, in single precision; the same with adapters and without.
+    """Return the checksum (BLAKE2b) of a base's weights, in single precision; the same with adapters and without.
 
     So a base that was stored in half precision has one checksum, in whichever precision it is loaded. The head of a
     classifier is not part of it, since it is trained with the adapters.
@@ -27,13 +26,7 @@ def base_checksum(model: nn.Module) -> str:
     Args:
         model: A model of transformers, a ``peft.PeftModel`` or a `LanguageModel`.
     """
-    digest = hashlib.sha256()
-    for name, values in sorted(_base_weights(model)):
-        kept = values.detach().cpu()
-        kept = kept.float() if kept.is_floating_point() else kept
-        digest.update(f"{name} {list(kept.shape)} ".encode())
-        digest.update(np.ascontiguousarray(kept.numpy()).data)
-    return digest.hexdigest()
+    return weights_checksum({name: v.float() if v.is_floating_point() else v for name, v in _base_weights(model)})
 
 
 def _base_weights(model: Any) -> Iterator[tuple[str, Tensor]]:

@@ -90,7 +90,7 @@ def test_a_base_is_known_by_its_weights():
     mark = base_checksum(base)
     assert mark == base_checksum(gpt()) == base_checksum(build_lora(base)) == base_checksum(build_lora(base).model)
     assert mark != base_checksum(gpt(seed=1))
-    assert len(mark) == 64
+    assert len(mark) == 32
     half = gpt().half()
     assert base_checksum(half) == base_checksum(half.float()) != mark
     with torch.no_grad():
