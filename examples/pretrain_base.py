@@ -37,6 +37,8 @@ def main() -> None:
     add("--seed", type=int, default=0, help="default: %(default)s")
     add("--threads", type=int, default=2, help="CPU threads (default: %(default)s)")
     args = parser.parse_args()
+    if args.texts and args.out is None:
+        parser.error("--texts make another base than the one in the cache: say by --out where it shall be")
     torch.set_num_threads(args.threads)
     shape: dict[str, Any] = {name: getattr(args, name) for name in ("steps", "vocabulary", "width", "layers", "seed")}
     began = time.monotonic()

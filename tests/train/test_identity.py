@@ -352,3 +352,14 @@ def test_code_is_not_named_where_what_holds_it_has_other_settings():
     assert identity.differences(saved, {**saved, "code of the method.prepare": "b"}) == ["code of the method.prepare"]
     changed = {**saved, "method": "fedavg(lr=0.2)", "code of the loss": "b"}
     assert identity.differences(saved, changed) == ["method", "code of the loss"]
+
+
+class HoldsAPart(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(2, 1)
+        self.prepare = self.body.forward  # as PEFT's models do it
+
+
+def test_architectures_that_hold_a_method_of_a_part_are_the_same():
+    assert identity.layers(HoldsAPart()) == identity.layers(HoldsAPart())
