@@ -77,7 +77,7 @@ def pretrain(
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.1)
     pace = LambdaLR(optimizer, lambda step: min((step + 1) / rise, (steps - step) / steps))
     losses = []
-    for _ in (bar := trange(steps, unit="step")):
+    for _ in (bar := trange(steps, unit="step", disable=None)):
         start = torch.randint(len(stream) - CONTEXT, (batch_size,), generator=generator)
         tokens = stream[start[:, None] + torch.arange(CONTEXT + 1)]  # [batch_size, CONTEXT + 1]
         logits = model(input_ids=tokens[:, :-1]).logits

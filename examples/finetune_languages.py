@@ -68,8 +68,8 @@ def arguments() -> argparse.Namespace:
 @one_voice()
 def main() -> None:
     args = arguments()
+    base, tokenizer = load_base(args.base)  # where it must be made first, by all threads
     torch.set_num_threads(args.threads)
-    base, tokenizer = load_base(args.base)
     texts = read_texts(args.texts, args.root)
     sizes = {name: getattr(args, name) for name in ("parties", "train", "val", "test", "context")}
     draw: Any = partial(draw_tasks, texts, tokenizer, **sizes)
