@@ -17,6 +17,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import trange
 
+from graphcollab.engine.randomness import own_randomness
 from graphcollab.files import flush_folder, own_name
 from graphcollab.llm._libraries import transformers
 
@@ -69,14 +70,16 @@ def pretrain(
     stream = torch.tensor([token for ids in tokenizer(list(texts)).input_ids for token in [*ids, end]])
     if len(stream) <= CONTEXT:
         raise ValueError(f"expected texts of more than {CONTEXT} tokens to learn from, got {len(stream)}")
-    torch.manual_seed(seed)
-    model = small_llama(len(tokenizer), width, layers, end)
+    drawn = own_randomness(seed)
+    with drawn:
+        model = small_llama(len(tokenizer), width, layers, end)
     rise = max(steps // 10, 1)  # steps in which the step size rises; then it falls in a straight line
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.1)
     pace = LambdaLR(optimizer, lambda step: min((step + 1) / rise, (steps - step) / steps))
     losses = []
     for _ in (bar := trange(steps, unit="step")):
-        start = torch.randint(len(stream) - CONTEXT, (batch_size,))
+        with drawn:
+            start = torch.randint(len(stream) - CONTEXT, (batch_size,))
         tokens = stream[start[:, None] + torch.arange(CONTEXT + 1)]  # [batch_size, CONTEXT + 1]
         logits = model(input_ids=tokens[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
