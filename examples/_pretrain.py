@@ -70,15 +70,16 @@ def pretrain(
     stream = torch.tensor([token for ids in tokenizer(list(texts)).input_ids for token in [*ids, end]])
     if len(stream) <= CONTEXT:
         raise ValueError(f"expected texts of more than {CONTEXT} tokens to learn from, got {len(stream)}")
-    with own_randomness(seed):
+    drawn = own_randomness(seed)
+    with drawn:
         model = small_llama(len(tokenizer), width, layers, end)
-    generator = torch.Generator().manual_seed(seed)
     rise = max(steps // 10, 1)  # steps in which the step size rises; then it falls in a straight line
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.1)
     pace = LambdaLR(optimizer, lambda step: min((step + 1) / rise, (steps - step) / steps))
     losses = []
     for _ in (bar := trange(steps, unit="step", disable=None)):
-        start = torch.randint(len(stream) - CONTEXT, (batch_size,), generator=generator)
+        with drawn:
+            start = torch.randint(len(stream) - CONTEXT, (batch_size,))
         tokens = stream[start[:, None] + torch.arange(CONTEXT + 1)]  # [batch_size, CONTEXT + 1]
         logits = model(input_ids=tokens[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())

@@ -78,10 +78,10 @@ def in_a_fresh_process(*given: Any) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure all numbers of nodes with both backends."""
+    """Measure all numbers of nodes with all backends."""
     parser = arguments(__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[2, 16, 128])
-    parser.add_argument("--backends", nargs="+", choices=["vmap", "loop"], default=["vmap", "loop"])
+    parser.add_argument("--backends", nargs="+", choices=["vmap", "loop", "shared"], default=["vmap", "loop", "shared"])
     parser.add_argument("--width", type=int, default=2048, help="of the base's six layers")
     parser.add_argument("--rank", type=int, default=24, help="of the adapters")
     args = parser.parse_args()
@@ -91,7 +91,7 @@ def main() -> None:
         found = {k: in_a_fresh_process(backend, k, args.width, args.rank) for k in sorted(args.nodes)}
         few = min(found)
         for nodes, one in found.items():
-            line = f"{backend:5} {nodes:4} nodes   base {one['base']:6.1f} MiB   adapter {one['adapter']:5.2f} MiB"
+            line = f"{backend:6} {nodes:4} nodes   base {one['base']:6.1f} MiB   adapter {one['adapter']:5.2f} MiB"
             line += f"   before {one['before']:6.1f}   peak {one['peak']:7.1f} MiB   on disk {one['stored']:7.1f} MiB"
             if nodes > few:
                 one["adapters_per_node"] = (one["peak"] - found[few]["peak"]) / (nodes - few) / one["adapter"]

@@ -3,6 +3,7 @@
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity, SupervisedContrast
 from graphcollab.engine.engine import Engine
+from graphcollab.engine.frozen import FrozenWeightsError
 from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.losses import Loss, Proximal, as_objective
@@ -29,6 +30,7 @@ __all__ = [
     "Feed",
     "FirstView",
     "Fitted",
+    "FrozenWeightsError",
     "ImageAugment",
     "LocalSteps",
     "LoopBackend",

@@ -21,7 +21,8 @@ def layers_of(spec: ParamSpec, part: str) -> Layers:
     """List a part's layers: number of filters C, and (first column in the part, width) of every parameter of a filter.
 
     Parameters of one module whose first dimension agrees are the columns of its filters; a parameter that stands alone
-    forms a layer of its own.
+    forms a layer of its own. So a low-rank adapter (`graphcollab.llm`) is two layers: the filters of A [r, in] are
+    its r rows, the directions that it reads, and those of B [out, r] what every output takes from these.
     """
     columns, start = spec.columns(part), 0
     groups: dict[str, list[tuple[str, int, Columns]]] = {}

@@ -37,10 +37,10 @@ def counted(blocks):
 @pytest.mark.parametrize("backend", ["loop", "auto"])
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_run_learns(family, backend):
-    method = fedavg(part="lora", lr=0.05, epochs=8, batch_size=2, optimizer="adamw")
+    method = fedavg(part="lora", lr=0.02, epochs=10, batch_size=100, optimizer="adamw")
     result = run(method, TASKS, model(CAUSAL[family](), dropout=0.0), rounds=3, backend=backend)
     train = [float(values.mean()) for values in result.history.values["train_loss"]]
-    assert train[-1] < train[0] - 0.1
+    assert train[-1] < train[0] - 0.2
     assert result.summary()["metric"] == "perplexity"
 
 
