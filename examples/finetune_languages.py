@@ -34,7 +34,7 @@ from graphcollab.train import RecordGraph
 
 METHODS = "fedavg", "fedavg_finetuned", "ditto", "cobo", "cobo_published"
 QUICK = {"rounds": 4, "seeds": 1, "train": 10, "val": 4, "test": 4, "context": 16, "batch_size": 2, "jobs": 1}
-COUNTS = {"rounds": 40, "seeds": 2, "parties": 2, "train": 150, "val": 50, "test": 60, "context": 64, "batch-size": 8}
+COUNTS = {"rounds": 30, "seeds": 2, "parties": 2, "train": 150, "val": 50, "test": 60, "context": 64, "batch-size": 8}
 COUNTS |= {"pair-batch": 2, "rank": 4, "jobs": 2, "threads": 1}
 NUMBERS = {"lrs": [0.003, 0.01], "rhos": [0.02], "lams": [0.3]}
 
