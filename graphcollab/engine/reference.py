@@ -43,7 +43,7 @@ DEEPEST = 8  # containers in containers that are looked into
 
 
 class _Lookups(TorchFunctionMode):
-    """Notes what embeddings do besides looking up."""
+    """Notes what embeddings that are trained do besides looking up."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,8 @@ class _Lookups(TorchFunctionMode):
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.embedding or func is F.embedding_bag:
             given = inspect.signature(func).bind(*args, **(kwargs or {})).arguments
-            self.options |= {name for name in OPTIONS if given.get(name) is not None and given[name] is not False}
+            options = {name for name in OPTIONS if given.get(name) is not None and given[name] is not False}
+            self.options |= options if given["weight"].requires_grad else set()
         return func(*args, **(kwargs or {}))
 
 

@@ -152,6 +152,18 @@ class Whole(Objective):
         return outputs.square().mean().sqrt()
 
 
+def test_what_a_frozen_embedding_does_with_padding_is_no_obstacle(adapted):
+    """Its row of padding gets no gradient anyway; a trained one is computed by the loop."""
+    for frozen, expected in ((True, "vmap"), (False, "loop")):
+
+        def make(frozen=frozen):
+            tokens = nn.Embedding(9, 8, padding_idx=0).requires_grad_(not frozen)
+            return nn.Sequential(tokens, nn.LayerNorm(8), nn.Flatten(), nn.Linear(8 * TOKENS, 3))
+
+        engine, _ = adapted(make)
+        assert engine.plans[0].backend == expected
+
+
 def test_what_is_no_mean_over_samples_is_computed_whole(adapted):
     results = []
     for microbatch in (1, 100):
