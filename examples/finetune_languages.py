@@ -27,7 +27,7 @@ from _language_tables import language_table, listening_table  # type: ignore
 from _languages import draw_tasks, read_texts  # type: ignore
 
 from graphcollab import compare, report
-from graphcollab.distributed import one_voice
+from graphcollab.distributed import launched, one_voice
 from graphcollab.files import write_whole
 from graphcollab.llm import build_lora
 from graphcollab.train import RecordGraph
@@ -84,7 +84,12 @@ def main() -> None:
         if result is not None:
             kept[id(trial)] = result.history.graphs
 
-    play: dict[str, Any] = {"budget": budget, "evaluate_every": args.rounds, "on_trial": keep, "jobs": args.jobs}
+    play: dict[str, Any] = {
+        "budget": budget,
+        "evaluate_every": args.rounds,
+        "on_trial": keep,
+        "jobs": 1 if launched() else args.jobs,
+    }
     play |= {"callbacks": [RecordGraph(shown)], "checkpoint": args.checkpoint}
     model = partial(build_lora, base, rank=args.rank)
     found = compare(chosen, draw, model, range(args.seeds), grids, **play)
