@@ -27,7 +27,7 @@ from _language_tables import language_table, listening_table  # type: ignore
 from _languages import draw_tasks, read_texts  # type: ignore
 
 from graphcollab import compare, report
-from graphcollab.distributed import launched, one_voice
+from graphcollab.distributed import launched, one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.llm import build_lora
 from graphcollab.train import RecordGraph
@@ -93,6 +93,8 @@ def main() -> None:
     play |= {"callbacks": [RecordGraph(shown)], "checkpoint": args.checkpoint}
     model = partial(build_lora, base, rank=args.rank)
     found = compare(chosen, draw, model, range(args.seeds), grids, **play)
+    if not speaks():
+        return  # graphs are recorded, and told, by the first process
     tasks = draw(0)
     print("\n" + report.results_table(found, reference="local"))
     print("\n" + report.paired_table(found, "local"))
