@@ -39,13 +39,22 @@ class PublishedAlignment(GradientAlignment):
     def _products(self, data: Data, env: Env, pairs: Tensor) -> Tensor:
         half = torch.full_like(pairs.T, 0.5, dtype=data.x.dtype)
         rows = Rows(data.x_start, pairs[0], pairs.T, half, self.part)
-        one, other = (
-            env.engine.batch_gradient(
-                rows, seed=keyed_seed(env.seed, stream), round_=data.round, batch_size=self.batch_size, part=self.part
-            )[1]
-            for stream in (_FIRST_STREAM, _SECOND_STREAM)
-        )
-        return (one * other).sum(1, dtype=torch.float64).cpu()
+
+        def products(rows: Rows) -> Tensor:
+            one, other = (
+                env.engine.batch_gradient(
+                    rows,
+                    seed=keyed_seed(env.seed, stream),
+                    round_=data.round,
+                    batch_size=self.batch_size,
+                    part=self.part,
+                )[1]
+                for stream in (_FIRST_STREAM, _SECOND_STREAM)
+            )
+            return (one * other).sum(1, dtype=torch.float64)
+
+        product = env.plane.tell(env.plane.at_data(rows, products), pairs[0], pairs[1]).cpu()
+        return product.masked_fill(~env.plane.known(pairs[1]), torch.nan)
 
 
 def contestants(args: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:

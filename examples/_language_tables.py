@@ -59,11 +59,15 @@ def listening(graph: tuple[Tensor, Tensor], cluster: Tensor) -> Tensor:
 
 
 def listening_table(graphs: Sequence[tuple[Tensor, Tensor]], cluster: Tensor, names: Sequence[str]) -> str:
-    """Return whom the parties of a language listen to, mean and standard deviation over seeds, receivers in rows."""
+    """Return whom the parties of a language listen to, receivers in rows: mean and standard deviation over seeds."""
     every = torch.stack([listening(graph, cluster) for graph in graphs])  # [seeds, C, C]
-    mean, spread = every.mean(0), every.std(0) if len(every) > 1 else torch.full_like(every[0], torch.nan)
+
+    def cell(values: Tensor) -> str:
+        spread = f" ± {float(values.std()):.2f}" if len(values) > 1 else ""
+        return f"{float(values.mean()):.2f}{spread}"
+
     rows = [
-        [f"{name} listens to", *(f"{float(m):.3f} ± {float(s):.3f}" for m, s in zip(mean[c], spread[c], strict=True))]
-        for c, name in enumerate(names)
+        [f"{name} listens to", *(cell(every[:, receiver, sender]) for sender in range(len(names)))]
+        for receiver, name in enumerate(names)
     ]
     return text_table(["", *names], rows)

@@ -99,7 +99,7 @@ def main() -> None:
     print("\n" + report.results_table(found, reference="local"))
     print("\n" + report.paired_table(found, "local"))
     print("\n" + language_table(found, tasks.cluster, [*texts]))
-    for name in (name for name in chosen if name in GRIDS and name != "ditto"):
+    for name in (name for name in chosen if name in GRIDS and name != "ditto" and not found.failed(name)):
         graphs = [kept[id(trial)] for trial in found.chosen[name] if not trial.failure]
         print(f"\n{name}: what the other parties of a language get of a party's weight, in the last round")
         print(listening_table([one[max(one)] for one in graphs], tasks.cluster, [*texts]))
