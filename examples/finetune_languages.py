@@ -7,7 +7,7 @@ number of steps. `cobo_published` compares gradients as the authors' code does, 
 `same_language` is told the languages. Sentences are read from `text/commonvoice_<language>.txt` below `--root`; with
 `--texts topics` parties have the documentation of four packages instead. More than the default, which takes minutes:
 
-    finetune_languages.py --root DATA --seeds 5 --rounds 100 --lrs 0.003 0.01 --rhos 0.001 0.02 0.1 --lams 0.1 1
+    finetune_languages.py --root DATA --seeds 5 --lrs 0.004 0.006 0.01 --rhos 10 30 60 --lams 0.1 1
     finetune_languages.py --root DATA --base smollm2 --rounds 20 --lrs 0.002
 """
 
@@ -36,7 +36,7 @@ METHODS = "fedavg", "fedavg_finetuned", "ditto", "cobo", "cobo_published"
 QUICK = {"rounds": 4, "seeds": 1, "train": 10, "val": 4, "test": 4, "context": 16, "batch_size": 2, "jobs": 1}
 COUNTS = {"rounds": 30, "seeds": 2, "parties": 2, "train": 150, "val": 50, "test": 60, "context": 64, "batch-size": 8}
 COUNTS |= {"pair-batch": 2, "rank": 4, "jobs": 2, "threads": 1}
-NUMBERS = {"lrs": [0.003, 0.01], "rhos": [0.02], "lams": [0.3]}
+NUMBERS = {"lrs": [0.006, 0.01], "rhos": [30.0], "lams": [0.3]}
 
 
 def arguments() -> argparse.Namespace:
@@ -101,8 +101,9 @@ def main() -> None:
     print("\n" + language_table(found, tasks.cluster, [*texts]))
     for name in (name for name in chosen if name in GRIDS and name != "ditto" and not found.failed(name)):
         graphs = [kept[id(trial)] for trial in found.chosen[name] if not trial.failure]
-        print(f"\n{name}: what the other parties of a language get of a party's weight, in the last round")
-        print(listening_table([one[max(one)] for one in graphs], tasks.cluster, [*texts]))
+        for round_ in shown[1:] or shown:
+            print(f"\n{name}: what the other parties of a language get of a party's weight, in round {round_}")
+            print(listening_table([one[round_] for one in graphs], tasks.cluster, [*texts]))
         about = {"cluster": tasks.cluster, "title": name, "names": tasks.names}
         figure = report.weight_heatmaps(graphs[-1], len(tasks.cluster), **about)
         print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
