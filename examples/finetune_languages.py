@@ -84,13 +84,9 @@ def main() -> None:
         if result is not None:
             kept[id(trial)] = result.history.graphs
 
-    play: dict[str, Any] = {
-        "budget": budget,
-        "evaluate_every": args.rounds,
-        "on_trial": keep,
-        "jobs": 1 if launched() else args.jobs,
-    }
-    play |= {"callbacks": [RecordGraph(shown)], "checkpoint": args.checkpoint}
+    jobs = 1 if launched() else args.jobs
+    play: dict[str, Any] = {"budget": budget, "evaluate_every": args.rounds, "on_trial": keep, "jobs": jobs}
+    play |= {"callbacks": [RecordGraph(shown)], "checkpoint": args.checkpoint, "progress": jobs > 1}
     model = partial(build_lora, base, rank=args.rank)
     found = compare(chosen, draw, model, range(args.seeds), grids, **play)
     if not speaks():

@@ -32,6 +32,8 @@ __all__ = ["map_in_processes", "play_in_processes"]
 T = TypeVar("T")
 R = TypeVar("R")
 
+DONE = "done"  # a file with a byte for every trial that is over
+SECONDS = 0.5  # between two looks at it
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of libraries, as they load
 
 
@@ -43,14 +45,13 @@ def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Genera
     """
     settings = dict(trials.settings)
     shown, each = settings.pop("progress", False), len(trials.contestants)
-    with tempfile.TemporaryDirectory() as folder, tqdm(total=each * len(seeds), disable=not shown) as bar:
+    with tempfile.TemporaryDirectory() as folder, _progress(Path(folder) / DONE, each * len(seeds), shown):
         stop = Path(folder) / "stop"
         settings["callbacks"] = [*settings.get("callbacks", ()), _Until(stop)]
         told = map_in_processes(partial(_play, replace(trials, settings=settings), stop), seeds, jobs)
         with _ask_on_interrupt(stop):
             try:
                 for seed, outcomes in zip(seeds, told, strict=True):
-                    bar.update(len(outcomes))
                     for number, one in enumerate(trials.contestants):
                         yield seed, one, outcomes[number] if number < len(outcomes) else Outcome()
             finally:
@@ -115,6 +116,8 @@ def _play(trials: Trials, stop: Path, seed: int) -> list[Outcome]:
             if result is not None and stop.exists():
                 result = replace(result, interrupted=True)
             outcomes.append(replace(outcome, result=result, error=None if error is None else _sendable(error)))
+            with stop.with_name(DONE).open("ab") as done:
+                done.write(b".")
             if result is not None and result.interrupted:
                 break
     return outcomes
@@ -129,6 +132,33 @@ def _sendable(error: Exception) -> Exception:
         pass
     base: Any = ArithmeticError if isinstance(error, ArithmeticError) else RuntimeError
     return type(type(error).__name__, (base,), {})(str(error))
+
+
+@contextmanager
+def _progress(done: Path, total: int, shown: bool) -> Iterator[None]:
+    """Show how many trials are over while processes play them, each of which is a byte in a file."""
+    if not shown:
+        yield
+        return
+    over = threading.Event()
+    with tqdm(total=total, unit="trial") as bar:
+
+        def look() -> None:
+            bar.update((done.stat().st_size if done.exists() else 0) - bar.n)
+
+        def watch() -> None:
+            while not over.wait(SECONDS):
+                look()
+                bar.refresh()  # the time goes on
+
+        watching = threading.Thread(target=watch, daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watching.join()
+            look()
 
 
 @contextmanager
