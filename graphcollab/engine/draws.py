@@ -39,7 +39,7 @@ class Draws:
     def __init__(self, module: nn.Module | None = None, twice: bool = False) -> None:
         for layer in module.modules() if module is not None and not twice else ():
             if isinstance(layer, _DropoutNd) and "forward" not in vars(layer):
-                layer.forward = partial(_in_layer, layer.forward)  # type: ignore[method-assign]
+                layer.forward = partial(_in_layer, layer.forward)
         self.twice = twice
         self.active = False
         self._layers_only = False
