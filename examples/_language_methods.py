@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import methods
-from graphcollab.engine import AdamW, Rows
-from graphcollab.exchange import Exchange
+from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed
 from graphcollab.local import Fit, FitPersonal
 from graphcollab.method import Method
@@ -66,9 +65,10 @@ def contestants(args: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, in
     make["fedavg"] = partial(kept, methods.fedavg, **lora)
     make["fedavg_finetuned"] = partial(kept, methods.fedavg_finetuned, finetune_steps=few, **lora)
     make["ditto"] = partial(kept, methods.ditto, **lora)
-    aligned = {"gamma": args.gamma, "batch_size": args.batch_size, "pair_batch": args.pair_batch}
-    make["cobo"] = partial(cobo_simplex, **aligned)
-    make["cobo_published"] = partial(cobo_simplex, weigher=PublishedAlignment, **aligned)
+    aligned: dict[str, Any] = {"domain": "simplex", "sampling": "all", "gamma": args.gamma}
+    aligned |= {"pair_batch": args.pair_batch} | {key: value for key, value in lora.items() if key != "steps"}
+    make["cobo"] = partial(methods.cobo, **aligned)
+    make["cobo_published"] = partial(published_cobo, **aligned)
     make["same_language"] = partial(kept, methods.fedavg, within="cluster", **lora)
     several = min(5, rounds)
     make["dac"] = partial(kept, methods.dac, **{**lora, "steps": several}, samples=3)
@@ -95,29 +95,7 @@ def kept(make: Any, **settings: Any) -> Method:
     return made.replace(local=replace(local, keep_state=True))
 
 
-def cobo_simplex(
-    *, lr: float, rho: float, gamma: float, batch_size: int, pair_batch: int, weigher: Any = GradientAlignment
-) -> Method:
-    r"""CoBo as in section 4.3 of its paper: AdamW, weights on the simplex, and all pairs in every round.
-
-    Deviations from algorithm 1: the step is AdamW's; the pull comes after it, :math:`x_i \leftarrow x_i - \rho \sum_j
-    w_{ij} (x_i - x_j)`, at the models after the step and not multiplied by the step size, as in the authors' code
-    (there ρ = 0.001 in 500 iterations); gradients at midpoints are of smaller batches than the steps'. Deviations from
-    that code: weights move before models, w_ii is none of the weights, and, unless it is `PublishedAlignment`, the
-    second gradient is of j's data, as in the paper.
-
-    Args:
-        lr: Step size of AdamW.
-        rho: ρ.
-        gamma: γ, the authors' 0.05.
-        batch_size: Blocks of a step.
-        pair_batch: Blocks that a gradient at a midpoint is of.
-        weigher: How pairs are compared.
-    """
-    step = AdamW(lr=lr, weight_decay=DECAY)
-    return Method(
-        "cobo",
-        local=Fit(steps=1, batch_size=batch_size, optimizer=step, keep_state=True),
-        weigh=weigher(gamma=gamma, domain="simplex", sampling="all", batch_size=pair_batch, part="lora"),
-        exchange=Exchange("x", "x", "lora", against="x", scale=rho),
-    )
+def published_cobo(**settings: Any) -> Method:
+    """Return `cobo` whose pairs are compared as the authors' code does."""
+    made = methods.cobo(**settings)
+    return made.replace(weigh=PublishedAlignment(**{f.name: getattr(made.weigh, f.name) for f in fields(made.weigh)}))

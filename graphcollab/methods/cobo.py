@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Unpack
 
-from graphcollab.engine import SGD
 from graphcollab.exchange import LaplacianPull
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.methods._method import method
-from graphcollab.settings import Buffers, Count, Momentum, Natural, NonNegative, Positive
+from graphcollab.methods._method import Training, make_optimizer, method
+from graphcollab.settings import Buffers, Count, Natural, NonNegative, Positive
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import GradientAlignment
 
 __all__ = ["cobo"]
 
 
-@method(GradientAlignment)
+@method(GradientAlignment, lr=0.01, batch_size=128)
 def cobo(
     *,
-    lr: Positive = 0.01,
-    batch_size: Count = 128,
-    momentum: Momentum = 0.0,
-    weight_decay: NonNegative = 0.0,
     rho: Positive = 0.05,
     gamma: Positive = 0.01,
     domain: Literal["box", "simplex"] = "box",
@@ -30,9 +25,11 @@ def cobo(
     sampling: Literal["constant", "time", "mixed", "all"] = "constant",
     switch: Natural | None = None,
     decay: Positive | None = None,
+    pair_batch: Count | None = None,
     smoothness: NonNegative = 0.0,
     part: str = "all",
     buffers: Buffers = "keep",
+    **training: Unpack[Training],
 ) -> Method:
     r"""CoBo: nodes alternate between the weights of pairs and the models, one gradient step each a round.
 
@@ -49,25 +46,39 @@ def cobo(
 
     Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code
     (`GradientAlignment`). Otherwise that code updates the models before the weights and replaces the gradient by a
-    running mean; ``momentum`` is SGD's own, kept from round to round. Neither it nor weight decay acts on the pull.
+    running mean; ``momentum`` is SGD's own. Neither it nor weight decay acts on the pull, and neither do the moments
+    of Adam: with ``optimizer="adamw"``, section 4.3's, the optimiser's step takes the place of
+    :math:`-\eta \nabla f_i(x_i)` and the pull remains, at the models before the step. The authors' code for language
+    models pulls after the step, by 0.001 not multiplied by η (so ρ = 0.5 with their step size 0.002).
 
     Args:
-        lr: η, the step size of the models, in the step of SGD and in the pull.
+        lr: η, the step size of the models, in the optimiser's step and in the pull.
+        batch_size: Samples per step.
+        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimiser object, which
+            brings its own. Its state is kept from round to round.
         rho: ρ, the strength of the pull. The paper does not say; 0.05 is the authors' README. It must shrink with the
             number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
         own: On the simplex only: a node's own model has a weight, so it may listen to nobody, as in the authors' code.
         sampling: Which pairs are compared in a round, see `GradientAlignment`; ``"constant"`` is algorithm 1.
         decay: How fast the probability falls with ``"time"`` and ``"mixed"``; ½ by default, the paper's is 1.
+        pair_batch: Samples in the batch of a gradient at a midpoint. Default: ``batch_size``.
         smoothness: L of the losses, where it is known, for the warning about the step size.
         part: Part of the model that is compared and pulled.
+
+    Raises:
+        ValueError: If ``lr``, or the optimiser's, is 0.
     """
-    weigh = GradientAlignment(gamma, domain, sampling, batch_size, part=part, own=own, switch=switch, decay=decay)
-    step = SGD(lr=lr, momentum=momentum, weight_decay=weight_decay)
+    step, batch_size = make_optimizer(training), training["batch_size"]
+    if not step.lr:
+        raise ValueError("lr scales the pull as well: expected a number above 0, got 0 (local() has no pull)")
+    pairs = batch_size if pair_batch is None else pair_batch
+    weigh = GradientAlignment(gamma, domain, sampling, pairs, part=part, own=own, switch=switch, decay=decay)
+    scale = step.lr * rho
     return Method(
         "cobo",
-        local=Fit(steps=1, batch_size=batch_size, optimizer=step, keep_state=momentum > 0),
+        local=Fit(steps=1, batch_size=batch_size, optimizer=step, keep_state=bool(step.slots)),
         weigh=weigh,
-        exchange=LaplacianPull(part=part, buffers=buffers, scale=lr * rho, lr=lr, smoothness=smoothness),
+        exchange=LaplacianPull(part=part, buffers=buffers, scale=scale, lr=step.lr, smoothness=smoothness),
         prepare=WithSelfLoops() if own else None,
     )

@@ -69,7 +69,8 @@ def weight_heatmaps(
         num_nodes: K. Default: a history knows it.
         cluster: The true cluster of each node, [K] of integers, or which classes each node has, [K, C] of bool, as in
             ``tasks.classes``. Nodes are sorted by it (classes: by their first, then by their second class, and so on)
-            and lines are drawn between the clusters (between nodes of different first classes).
+            and lines are drawn between the clusters (between nodes of different first classes), which are numbered
+            where nodes are many or have no names.
         classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``, for the first panel. Default:
             there is none.
     """
@@ -195,7 +196,9 @@ def _draw(
     if names is not None and len(names) != len(shown):
         raise ValueError(f"names must have one for each of the {len(shown)} nodes, got {len(names)}")
     labels = figure_names([str(k) if names is None else names[k] for k in shown.tolist()])
-    room = LETTER * max(map(len, labels)) * (group is None and len(labels) <= NUMBERED)
+    told = names is not None and any(names[k] != str(k) for k in range(len(names)))
+    each = len(labels) <= NUMBERED and (group is None or told)
+    room = LETTER * max(map(len, labels)) * each
     figure, panels = new_panels(len(drawn), 2.9, 3.4 + room, room + (1.2 if common is None else 1.9), title)
     every = list(figure.axes)
     what = "" if cluster is None else ", by first class" if cluster.dim() == 2 else ", by cluster"
@@ -206,7 +209,7 @@ def _draw(
         _write(panel, picture, colours, ".0f" if label == COUNTS or name == COMMON else ".2f")
         if unknown is not None and name in unknown and bool(unknown[name].any()):
             _mark(panel, unknown[name][shown][:, shown])
-        _ticks(panel, labels, group)
+        _ticks(panel, labels if each else None, group)
         panel.tick_params(labelleft=leftmost(panel))
         quiet(panel)
     bars = [(drawn[0][2], "share of the receiver's classes (%)", "left")] if common is not None else []
@@ -264,16 +267,16 @@ def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple
     return shown, None if group is None else group[shown]
 
 
-def _ticks(panel: Axes, labels: Sequence[str], group: Tensor | None) -> None:
-    """Draw lines between groups and name all but tiny ones; without groups, name the nodes if they are few."""
-    count, named = len(labels), dict(enumerate(labels)) if len(labels) <= NUMBERED else None
+def _ticks(panel: Axes, labels: Sequence[str] | None, group: Tensor | None) -> None:
+    """Draw lines between groups, and name every node, or without names all groups but tiny ones."""
+    named = None if labels is None else dict[float, str](enumerate(labels))
     if group is not None:
-        ends = [0, *((group[1:] != group[:-1]).nonzero().flatten() + 1).tolist(), count]
+        ends = [0, *((group[1:] != group[:-1]).nonzero().flatten() + 1).tolist(), len(group)]
         for end in ends[1:-1]:
             panel.axhline(end - 0.5, color=TEXT, linewidth=0.4, alpha=0.6)
             panel.axvline(end - 0.5, color=TEXT, linewidth=0.4, alpha=0.6)
-        spans = [(first, last) for first, last in pairwise(ends) if last - first >= count / NUMBERED]
-        named = {(first + last - 1) / 2: str(int(group[first])) for first, last in spans}
+        spans = [(first, last) for first, last in pairwise(ends) if last - first >= len(group) / NUMBERED]
+        named = named or {(first + last - 1) / 2: str(int(group[first])) for first, last in spans}
     if named is not None:
         long = any(len(label) > 2 for label in named.values())
         panel.set_xticks([*named], named.values(), rotation=90 if long else 0)

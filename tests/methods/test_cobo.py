@@ -8,6 +8,7 @@ import torch
 
 from graphcollab import build_model, load_dataset, run
 from graphcollab.control import Attendance
+from graphcollab.engine import AdamW
 from graphcollab.methods import cobo, local
 from graphcollab.tasks import permuted_labels
 from graphcollab.weigh import KeepWeights
@@ -26,6 +27,35 @@ def test_outer_step_by_hand(points):
     data, env = points(TWO).begin(method, [[0.0, 0.0], [2.0, 0.0]])
     x = method.play(data, env).x.part("all")
     torch.testing.assert_close(x, torch.tensor([[0.0, 0.0], [1.8, 0.0]], dtype=torch.float64), rtol=0, atol=1e-8)
+
+
+def test_a_step_of_adamw_beside_the_pull(points):
+    """Its moments go on from round to round, know nothing of the pull, and weight decay does not act on it."""
+    method = cobo(lr=0.1, rho=0.5, optimizer="adamw", weight_decay=0.2).replace(weigh=KeepWeights())
+    data, env = points(TWO).begin(method, [[0.0, 1.0], [2.0, 0.0]])
+    data.edge_weight = torch.ones_like(data.edge_weight)
+    x = torch.nn.Parameter(torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64))
+    optimizer = torch.optim.AdamW([x], lr=0.1, weight_decay=0.2)
+    for _ in range(4):
+        before = x.detach().clone()
+        x.grad = before - torch.tensor(TWO, dtype=torch.float64)[:, 0]
+        optimizer.step()
+        with torch.no_grad():
+            x -= 0.1 * 0.5 * (before - before.flip(0))
+        data = method.play(data, env)
+        torch.testing.assert_close(data.x.part("all"), x.detach(), rtol=0, atol=1e-12)
+
+
+def test_an_optimiser_object_scales_the_pull_by_its_own_step():
+    assert cobo(optimizer=AdamW(lr=0.2), rho=0.5).exchange.scale == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="lr scales the pull as well"):
+        cobo(optimizer=AdamW(lr=0.0))
+
+
+def test_pairs_may_be_compared_on_smaller_batches():
+    assert cobo(batch_size=50).weigh.batch_size == 50
+    small = cobo(batch_size=50, pair_batch=2)
+    assert (small.weigh.batch_size, small.local.batch_size) == (2, 50)
 
 
 @pytest.mark.parametrize(("weight", "place"), [(1.0, 0.5), (0.0, 1.0)])

@@ -212,3 +212,11 @@ def test_histories_and_results_know_names() -> None:
     np.testing.assert_array_equal(shown(weight_heatmaps(bare)), bare.graph().matrix())
     with pytest.raises(ValueError, match="num_nodes must say how many"):
         weight_heatmaps(result.history.graphs)
+
+
+def test_nodes_with_names_are_named_in_their_clusters() -> None:
+    cluster = torch.tensor([1, 0, 1])
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, cluster=cluster, names=["ca-1", "es-1", "ca-2"])
+    assert labels(figure) == ["es-1", "ca-1", "ca-2"]
+    assert len(figure.axes[0].lines) == 2
+    assert labels(weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, cluster=cluster, names=["0", "1", "2"])) == ["0", "1"]
