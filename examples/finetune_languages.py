@@ -47,7 +47,7 @@ def arguments() -> argparse.Namespace:
     add(
         "--base",
         default="small",
-        help="small, tiny, smollm2, a .gguf file, or what transformers reads (default: small)",
+        help="small, tiny, smollm2, a .gguf file or a wheel with one, or what transformers reads (default: small)",
     )
     add("--methods", nargs="+", default=list(METHODS), help="beside local (default: %(default)s)")
     for name, values in NUMBERS.items():

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from graphcollab.device import beside
 from graphcollab.engine.dense_steps import Dense
+from graphcollab.engine.draws import Draws
 from graphcollab.engine.frozen import Frozen
 from graphcollab.engine.modules import MemoryFormat, Padding, copy_module, padding_by_type
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
-from graphcollab.engine.randomness import Draws, keyed_layers, own_randomness
+from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
@@ -76,7 +77,7 @@ class Backend(ABC):
         self.autocast = autocast
         self.memory_format = getattr(torch, "contiguous_format" if memory_format == "contiguous" else memory_format)
         self.microbatch = microbatch
-        self.draws = Draws(twice=compile)
+        self.draws = Draws(self.module, twice=compile)
 
     @property
     def samplewise(self) -> bool:
@@ -222,8 +223,7 @@ class Backend(ABC):
     ) -> tuple[Tensor, list[Tensor | None]]:
         """Return the loss of a batch, and its gradients (None of what it does not depend on), part by part.
 
-        With ``rows`` they are losses [r] of many models, and all tensors have a leading dimension r. ``run`` makes
-        outputs of inputs.
+        With ``rows`` they are losses [r] of many models, and all tensors have a leading r. ``run`` makes outputs.
         """
         most = self.microbatch if objective.additive else None
         total: tuple[Tensor, list[Tensor | None]] | None = None

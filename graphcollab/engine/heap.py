@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import torch
+import ctypes
+import os
+import sys
 
 __all__ = ["keep_heap"]
 
-LARGEST = 2**25  # bytes of a block above which glibc learns nothing from it
-HEAD = 2**13  # bytes, at most, that alignment and the allocator add to a block
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # what mallopt(3) calls them
+KEPT = 2**28  # bytes: the activations of a thousand tokens in a small language model
+LARGEST = 2**25  # bytes, as large as glibc lets blocks be that come from its heap
 
 
 def keep_heap() -> None:
-    """Let the C library keep up to 64 MiB that are freed at the end of its heap, instead of 256 KiB or a little more.
+    """Let the C library keep up to 256 MiB that are freed at the end of its heap, instead of 256 KiB or a little more.
 
-    A step frees all its activations at its end. What exceeds twice the largest block that was freed so far, glibc then
-    gives back to the system, and the next step gets it anew, page by page, each cleared first, which takes up to a
-    fifth of a CNN's step. It learns from the blocks that are freed (``M_MMAP_THRESHOLD`` in mallopt(3)), and here it is
-    shown a large one, of which nobody touches a byte. With another C library or allocator nothing happens.
+    A step frees all its activations at its end. What exceeds the threshold, glibc then gives back to the system, and
+    the next step gets it anew, page by page, each cleared first, which takes up to a fifth of a CNN's step. With
+    another C library or allocator nothing happens, nor where the user has set the allocator through the environment.
     """
-    torch.empty(LARGEST - HEAD, dtype=torch.uint8)
+    tuned = "malloc" in os.environ.get("GLIBC_TUNABLES", "") or any(name.startswith("MALLOC_") for name in os.environ)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and not tuned:
+        mallopt(MMAP_THRESHOLD, LARGEST)
+        mallopt(TRIM_THRESHOLD, KEPT)

@@ -8,10 +8,9 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import checkpoint
 
-from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.randomness import own_randomness, randomness_at_work
 
 __all__ = ["keyed_checkpoint"]
 
@@ -44,7 +43,7 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 def _first_and_second() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     """Return what the two passes run under, given the generators that are at work now."""
-    active = next((m for m in reversed(_get_current_dispatch_mode_stack()) if isinstance(m, own_randomness)), None)
+    active = randomness_at_work()
     return (nullcontext(), nullcontext()) if active is None else (_First(active), _Second(active.copy()))
 
 

@@ -17,7 +17,7 @@ from graphcollab.engine.modules import MemoryFormat, Padding, positions_of
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked
 from graphcollab.engine.reference import Numbers, Reference
-from graphcollab.engine.shared_backend import SharedBackend, positions_at_once
+from graphcollab.engine.shared_backend import SharedBackend, count_at_once
 from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.settings import Count, check_setting, check_settings, look_up
@@ -219,7 +219,7 @@ def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> i
             f"batches of {reference.kind} cannot be taken in parts of {wanted} samples: a sample changes what it makes "
             "of others in one pass with it; leave microbatch out"
         )
-    return wanted or max(positions_at_once(reference.flat) // positions_of(reference.inputs), 1)
+    return wanted or count_at_once(reference.flat, positions_of(reference.inputs))
 
 
 def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) -> str | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,14 +22,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcollab.keyed import keyed_seed
 
-__all__ = ["Draws", "keyed_layers", "own_randomness", "randomness_by_row"]
+__all__ = ["keyed_layers", "own_randomness", "randomness_at_work", "randomness_by_row"]
 
 _LAYER_STREAM = 105
 
-T = TypeVar("T")
-
 CHECKPOINTING = str(checkpoint.__file__)
 SHARES = ("dropout_p", "dropout")  # what operations without a generator call the share of numbers that they drop
+
+
+class _Thread(threading.local):
+    """What a thread draws from."""
+
+    active: own_randomness | None = None
+
+
+_thread = _Thread()
 
 
 class own_randomness(TorchDispatchMode):
@@ -43,6 +52,9 @@ class own_randomness(TorchDispatchMode):
 
     Attributes:
         draws: How many times something was drawn.
+        elsewhere: How many times of those outside of `in_layer`.
+        layers_only: Key what is drawn inside of `in_layer` alone, so that all else costs nothing more; set before it is
+            entered. Default: False.
 
     Raises:
         NotImplementedError: When something draws that takes no generator, or under activation checkpointing, which
@@ -59,12 +71,43 @@ class own_randomness(TorchDispatchMode):
         super().__init__()
         self.seed = seed
         self.draws = 0
+        self.elsewhere = 0
+        self.layers_only = False
         self.repeats = 0  # how many calls of `keyed_checkpoint` are under way
+        self._layers = 0  # how many layers that are known to draw are being computed
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._outer: list[own_randomness | None] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # nothing is compiled while a mode is active: this spares every operation a microsecond
+
+    def __enter__(self) -> own_randomness:
+        self._outer.append(_thread.active)
+        if not self.layers_only:
+            super().__enter__()
+        _thread.active = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _thread.active = self._outer.pop()
+        if not self.layers_only:
+            super().__exit__(kind, error, trace)
+
+    @contextmanager
+    def in_layer(self) -> Iterator[None]:
+        """Compute a layer that is known to draw, while this is active."""
+        self._layers += 1
+        if self.layers_only:
+            super().__enter__()
+        try:
+            yield
+        finally:
+            self._layers -= 1
+            if self.layers_only:
+                super().__exit__(None, None, None)
 
     def __torch_dispatch__(self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Give operations that draw a generator, pass everything else on."""
@@ -78,6 +121,7 @@ class own_randomness(TorchDispatchMode):
         if not self.repeats:
             _refuse_checkpointing(func)
         self.draws += 1
+        self.elsewhere += not self._layers
         return self._draw(func, given, device)
 
     def _draw(self, func: OpOverload, given: dict[str, Any], device: torch.device) -> Any:
@@ -96,6 +140,7 @@ class own_randomness(TorchDispatchMode):
     def copy(self) -> own_randomness:
         """Return one that draws what this one would draw next, while this one stays where it is."""
         twin = own_randomness(self.seed)
+        twin.layers_only = self.layers_only
         twin._generators = {device: generator.clone_state() for device, generator in self._generators.items()}
         return twin
 
@@ -123,7 +168,9 @@ class randomness_by_row(own_randomness):
 
     def copy(self) -> randomness_by_row:
         """Return one that draws what this one would draw next, while this one stays where it is."""
-        return randomness_by_row([stream.copy() for stream in self.streams])
+        twin = randomness_by_row([stream.copy() for stream in self.streams])
+        twin.layers_only = self.layers_only
+        return twin
 
     def _draw(self, func: OpOverload, given: dict[str, Any], device: torch.device) -> Any:
         dropout = func is torch.ops.aten.native_dropout.default
@@ -204,54 +251,9 @@ def _refuse_checkpointing(func: OpOverload) -> None:
             )
 
 
-class Draws:
-    """Whether computations draw random numbers: seen when each is made first, so that what never draws pays nothing.
-
-    A computation is first made under `own_randomness`. If it drew nothing, it is made without from then on, and
-    watched: should a global generator move meanwhile, it is made once more under `own_randomness`. If it was another
-    thread that drew, it is no longer watched.
-
-    Args:
-        twice: Make a computation again without `own_randomness` where it drew nothing (compiled functions give other
-            last bits, and are not used under it).
-    """
-
-    def __init__(self, twice: bool = False) -> None:
-        self.twice = twice
-        self.active = False
-        self._count = 0
-        self._watched: dict[Hashable, bool] = {}  # of those that drew nothing
-
-    @contextmanager
-    def keyed(self, randomness: own_randomness) -> Iterator[None]:
-        """Draw from these generators, and count; for computations that may draw (``active``)."""
-        with randomness:
-            yield
-        self._count += randomness.draws
-
-    def settle(self, kind: Hashable, device: torch.device, compute: Callable[[], T]) -> T:
-        """Return what a function of this kind computes on a device, which enters `keyed` and changes nothing else."""
-        known = kind in self._watched
-        if known:
-            before = _global_state(device) if self._watched[kind] else None
-            found = compute()
-            if before is None or torch.equal(before, _global_state(device)):
-                return found
-        self.active, self._count = True, 0
-        try:
-            found = compute()
-        finally:
-            self.active = False
-        if self._count:
-            self._watched.pop(kind, None)
-            return found
-        self._watched[kind] = not known
-        return compute() if self.twice else found
-
-
-def _global_state(device: torch.device) -> Tensor:
-    state = torch.get_rng_state()
-    return torch.cat([state, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else state
+def randomness_at_work() -> own_randomness | None:
+    """Return what this thread draws from, None where that is the global generators."""
+    return _thread.active
 
 
 def keyed_layers(*keys: int) -> own_randomness:

@@ -20,7 +20,7 @@ from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
-__all__ = ["SharedBackend", "layers_of", "positions_at_once"]
+__all__ = ["SharedBackend", "count_at_once", "layers_of"]
 
 CPU_POSITIONS = 2**10  # that fill a core's products; more of them leave its caches
 CUDA_POSITIONS = 2**14
@@ -54,8 +54,7 @@ class SharedBackend(StackedBackend):
         state: Mapping[str, Tensor],
         step: Tensor,
     ) -> tuple[dict[str, Tensor], Tensor]:
-        longest = min(feed.index.shape[2] * feed.num_views, self.microbatch or feed.index.shape[2])
-        count = self._rows_at_once(new, longest, feed.pool.inputs)
+        count = self._rows_at_once(new, feed.index.shape[2] * feed.num_views, feed.pool.inputs)
         losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
         moments = {slot: torch.empty_like(values) for slot, values in state.items()}
         for start in range(0, len(new), count):
@@ -79,8 +78,7 @@ class SharedBackend(StackedBackend):
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        longest = min(batch.inputs.shape[1], self.microbatch or batch.inputs.shape[1])
-        count = self._rows_at_once(flat, longest, batch.inputs[0])
+        count = self._rows_at_once(flat, batch.inputs.shape[1], batch.inputs[0])
         found = []
         for start in range(0, len(flat), count):
             some = slice(start, start + count)
@@ -99,7 +97,8 @@ class SharedBackend(StackedBackend):
 
     def _rows_at_once(self, like: Tensor, length: int, samples: Tensor) -> int:
         """Return how many rows with batches of a length, of samples such as [n, ...], keep the device busy."""
-        return max(positions_at_once(like) // (length * positions_of(samples)), 1)
+        parts = -(-length // (self.microbatch or length))
+        return count_at_once(like, -(-length // parts) * positions_of(samples))
 
     def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
         return [self.key(seed, one, round_) for one in node_id.tolist()]
@@ -128,9 +127,9 @@ def layers_of(module: nn.Module, spec: ParamSpec) -> list[tuple[nn.Linear, str, 
     return f"{min(left)!r} is trained, and is not of a linear layer" if left else found
 
 
-def positions_at_once(like: Tensor) -> int:
-    """Return how many positions keep a device busy."""
-    return CPU_POSITIONS if like.device.type == "cpu" else CUDA_POSITIONS
+def count_at_once(like: Tensor, positions: int) -> int:
+    """Return how many of what has so many positions come nearest to what keeps a device busy, at least one."""
+    return max(round((CPU_POSITIONS if like.device.type == "cpu" else CUDA_POSITIONS) / positions), 1)
 
 
 def _by_model(shape: tuple[int, int], weight: Tensor, bias: Tensor | None, values: Tensor) -> Tensor:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import nullcontext
-
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from graphcollab.engine.randomness import Draws, own_randomness
+from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.views import ImageAugment
 from graphcollab.models import build_model
 
@@ -161,54 +158,3 @@ def test_draws_under_activation_checkpointing_are_refused(reentrant):
     x = X.clone().requires_grad_()
     with own_randomness(0), pytest.raises(NotImplementedError, match="activation checkpointing"):
         checkpoint(F.dropout, x, 0.5, use_reentrant=reentrant)
-
-
-def counted(numbers, aside=lambda: None):
-    """A computation, and whether it might draw whenever it was made; it draws where its next number is not 0."""
-    made, draws = [], Draws()
-
-    def compute():
-        made.append(draws.active)
-        aside()
-        with draws.keyed(own_randomness(7)) if draws.active else nullcontext():
-            return torch.rand(2) if next(numbers) else torch.zeros(2)
-
-    return made, lambda: draws.settle("it", torch.device("cpu"), compute)
-
-
-def test_what_draws_nothing_is_made_without_from_the_second_time_on():
-    made, settle = counted(iter([0, 0, 0]))
-    for _ in range(3):
-        settle()
-    assert made == [True, False, False]
-
-
-def test_what_draws_is_always_made_under_generators_of_its_own():
-    made, settle = counted(iter([1, 1]))
-    assert torch.equal(settle(), settle())
-    assert made == [True, True]
-
-
-def test_what_begins_to_draw_is_made_once_more_under_generators_of_its_own():
-    made, settle = counted(iter([0, 0, 1, 1, 1]))
-    settle(), settle()
-    assert torch.equal(settle(), settle())
-    assert made == [True, False, False, True, True]
-
-
-def test_what_another_thread_draws_is_noticed_once():
-    def aside():
-        thread = threading.Thread(target=torch.rand, args=(1,))
-        thread.start()
-        thread.join()
-
-    made, settle = counted(iter([0] * 4), aside)
-    settle(), settle(), settle()
-    assert made == [True, False, True, False]
-
-
-def test_a_computation_that_drew_nothing_is_made_again_where_that_is_asked_for():
-    made = []
-    draws = Draws(twice=True)
-    draws.settle("it", torch.device("cpu"), lambda: made.append(draws.active))
-    assert made == [True, False]

@@ -64,7 +64,7 @@ def assert_equal(one, other, atol=1e-12):
 def test_it_is_chosen_where_nodes_share_most(adapted):
     engine, _ = adapted(lambda: Adapted(0.5))
     assert engine.plans[0].backend == "shared"
-    assert engine.plans[0].microbatch == 2**10 // TOKENS
+    assert engine.plans[0].microbatch == 171  # 1,024 tokens are 170.7 samples
 
 
 def test_a_model_of_its_own_is_stacked_as_before(make_engine):
@@ -143,6 +143,24 @@ def test_gradients_of_parts_of_a_batch_add_up(adapted, backend, most):
         found.append([fit.models.tensors[0], fit.loss, *engine.grad(Rows.own(models), "train")])
     for one, other in zip(*found, strict=True):
         assert_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("length", "microbatch", "context", "rows"),
+    [
+        (4, 16, 65, 4),  # 3.9 batches of 260 tokens
+        (16, 16, 65, 1),
+        (17, 16, 65, 2),  # in parts of 9 and 8 samples, so that a node has 585 tokens at most
+        (50, 2, 513, 1),
+        (100, None, 65, 1),
+        (1, 16, 65, 16),
+    ],
+)
+def test_rows_at_a_time_have_about_a_thousand_tokens_in_a_pass(adapted, length, microbatch, context, rows):
+    backend = adapted(backend="shared")[0].backends[0]
+    backend.microbatch = microbatch
+    samples = torch.zeros(2, context, dtype=torch.int64)
+    assert backend._rows_at_once(torch.zeros(1), length, samples) == rows
 
 
 class Whole(Objective):

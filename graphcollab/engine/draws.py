@@ -1,0 +1,100 @@
+"""Whether computations draw random numbers, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from graphcollab.engine.randomness import own_randomness, randomness_at_work
+
+__all__ = ["Draws"]
+
+T = TypeVar("T")
+
+Where: TypeAlias = Literal["nowhere", "layers", "anywhere"]
+"""Where a computation draws: nowhere, only in layers that are known to draw, or anywhere."""
+
+
+class Draws:
+    """Where computations draw random numbers: seen when each is made first, so that all else in it pays nothing.
+
+    A computation is first made under `own_randomness`. From then on that is active only where something drew: nowhere,
+    or in the dropout layers of a module. Meanwhile it is watched: should a global generator move, it is made once more
+    under `own_randomness`, which from then on stays active everywhere if something drew elsewhere, or, in doubt, if it
+    was another thread. If a computation that drew nothing still does not, it is no longer watched.
+
+    Args:
+        module: What the computations are of. Its dropout layers are made to say when they are at work, but for those
+            with a ``forward`` of their own, and not with ``twice``. Default: none that has such layers.
+        twice: Make a computation again without `own_randomness` where it drew nothing (compiled functions give other
+            last bits, and are not used under it).
+    """
+
+    def __init__(self, module: nn.Module | None = None, twice: bool = False) -> None:
+        for layer in module.modules() if module is not None and not twice else ():
+            if isinstance(layer, _DropoutNd) and "forward" not in vars(layer):
+                layer.forward = partial(_in_layer, layer.forward)
+        self.twice = twice
+        self.active = False
+        self._layers_only = False
+        self._count = self._elsewhere = 0
+        self._where: dict[Hashable, Where] = {}
+        self._unwatched: set[Hashable] = set()
+
+    @contextmanager
+    def keyed(self, randomness: own_randomness) -> Iterator[None]:
+        """Draw from these generators, and count; for computations that may draw (``active``)."""
+        randomness.layers_only = self._layers_only
+        with randomness:
+            yield
+        self._count += randomness.draws
+        self._elsewhere += randomness.elsewhere
+
+    def settle(self, kind: Hashable, device: torch.device, compute: Callable[[], T]) -> T:
+        """Return what a function of this kind computes on a device, which enters `keyed` and changes nothing else."""
+        known = self._where.get(kind, "anywhere")
+        if known != "anywhere":
+            before = None if kind in self._unwatched else _global_state(device)
+            found = self._made(known, compute)
+            if before is None or torch.equal(before, _global_state(device)):
+                return found
+        found = self._made("anywhere", compute)
+        self._where[kind] = self._seen(known)
+        if self._where[kind] == "nowhere":
+            if known == "nowhere":
+                self._unwatched.add(kind)
+            return compute() if self.twice else found
+        return found
+
+    def _made(self, where: Where, compute: Callable[[], T]) -> T:
+        self.active, self._layers_only = where != "nowhere", where == "layers"
+        self._count = self._elsewhere = 0
+        try:
+            return compute()
+        finally:
+            self.active = False
+
+    def _seen(self, before: Where) -> Where:
+        """Return where the computation before drew, judged with caution if it was other than thought."""
+        if not self._count:
+            return "nowhere"
+        return "anywhere" if self._elsewhere or before == "layers" else "layers"
+
+
+def _in_layer(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+    randomness = randomness_at_work()
+    if randomness is None:
+        return forward(*inputs, **named)
+    with randomness.in_layer():
+        return forward(*inputs, **named)
+
+
+def _global_state(device: torch.device) -> Tensor:
+    state = torch.get_rng_state()
+    return torch.cat([state, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else state
