@@ -37,6 +37,8 @@ class ParamSpec:
             rest.
         tied: Parts that share a parameter with another part; a part whose parameters are also elsewhere cannot be taken
             alone.
+        over: By part, a text that says what its numbers stand on, such as a checksum of a frozen base. Architectures
+            that say different things do not share the part. Default: of no part anything is said.
 
     Example:
         >>> spec = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)))
@@ -49,6 +51,7 @@ class ParamSpec:
     num_parameters: int
     parts: Mapping[str, tuple[int, int]]
     tied: Mapping[str, Tie] = field(default_factory=dict)
+    over: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_module(cls, module: nn.Module, parts: Mapping[str, Sequence[str]] | None = None) -> ParamSpec:
@@ -161,6 +164,12 @@ class ParamSpec:
         """Return the shapes of the tensors in a part, to tell whether two architectures share it."""
         shapes = dict(zip(self.names, self.shapes, strict=True))
         return tuple(shapes[name] for name in self.names_in(part))
+
+    def part_over(self, part: str) -> tuple[str, ...]:
+        """Return what the numbers in a part stand on, where that is known (``over``)."""
+        columns = self.columns(part)
+        ends = {name: self.parts[name] for name in self.over}
+        return tuple(self.over[name] for name, (a, b) in ends.items() if a < columns.stop and columns.start < b)
 
 
 def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:

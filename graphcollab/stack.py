@@ -93,7 +93,8 @@ class Stacks:
     def part(self, name: str) -> Tensor:
         """Return a part of the models as [k, P_part]; with one architecture it is a view.
 
-        It is a KeyError if an architecture has no such part, a ValueError if its shapes differ between them.
+        It is a KeyError if an architecture has no such part, a ValueError if its shapes differ between them, or what it
+        stands on.
         """
         if len(self.specs) == 1:
             return self.tensors[0][:, self.specs[0].columns(name)]
@@ -104,6 +105,12 @@ class Stacks:
             raise ValueError(
                 f"part {name!r} has different shapes in the {len(self.specs)} architectures and cannot be shared; "
                 f"parts they have in common: {shared or 'none'}"
+            )
+        if len({spec.part_over(name) for spec in self.specs}) > 1:
+            raise ValueError(
+                f"part {name!r} stands on other frozen weights, or is scaled otherwise, in one of the "
+                f"{len(self.specs)} architectures than in another, so a mean of both means nothing: build all models "
+                "over one base, with the same settings"
             )
         columns = self.specs[0].columns(name)
         out = self.tensors[0].new_empty(self.num_nodes, columns.stop - columns.start)

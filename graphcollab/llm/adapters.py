@@ -17,7 +17,7 @@ from graphcollab.checks import own_filter
 from graphcollab.engine.modules import copy_module
 from graphcollab.files import flush_folder, own_name, write_new
 from graphcollab.llm._libraries import peft
-from graphcollab.llm.base import shared_copy
+from graphcollab.llm.base import DRAWN, shared_copy
 from graphcollab.llm.base_checksum import base_checksum
 from graphcollab.llm.build_lora import Base, read_base
 from graphcollab.llm.language_model import LanguageModel, Share
@@ -90,15 +90,32 @@ def load_adapter(
     folder = Path(folder)
     told = _read_about(folder)
     model = shared_copy(read_base(base, told["classes"]))
-    if (found := base_checksum(model)) != told["base"]:
-        raise ValueError(
-            f"the adapters in {folder} were trained over a base with the checksum {told['base'][:16]}… "
-            f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(model).__name__} "
-            f"given is {found[:16]}…: give the same base"
-        )
+    setattr(model, DRAWN, told["drawn"])
+    changed = _changes_base(folder)
+    if not changed:
+        _require_base(model, told, folder)
     with own_filter("ignore"):  # of deprecations between the two libraries
         loaded = peft().PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+    if changed:
+        _require_base(loaded, told, folder)
     return LanguageModel(loaded, share or told["share"], checkpointing)
+
+
+def _changes_base(folder: Path) -> bool:
+    """Tell whether adapters begin as a factor of the base's weights, which is taken out of these (PiSSA, OLoRA)."""
+    begin = json.loads((folder / CONFIG).read_bytes()).get("init_lora_weights", True)
+    return isinstance(begin, str) and begin not in ("gaussian", "eva", "orthogonal")
+
+
+def _require_base(model: Any, told: dict[str, Any], folder: Path) -> None:
+    found = base_checksum(model)
+    if found != told["base"]:
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        raise ValueError(
+            f"the adapters in {folder} were trained over a base with the checksum {told['base'][:16]}… "
+            f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(base).__name__} "
+            f"given is {found[:16]}…: give the same base"
+        )
 
 
 def _write_all(part: Path, result: Result, stacks: Any, names: list[str]) -> None:
@@ -139,6 +156,7 @@ def _about(module: LanguageModel) -> dict[str, Any]:
         "class": type(base).__name__,
         "name": base.name_or_path,
         "classes": None if module.causal else base.config.num_labels,
+        "drawn": [*getattr(base, DRAWN, ())],
         "share": module.share,
     }
 
@@ -156,7 +174,7 @@ def _read_about(folder: Path) -> dict[str, Any]:
     try:
         told: dict[str, Any] = json.loads((folder / BASE).read_bytes())
         kind, version = told["format"], told["version"]
-        known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None}
+        known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None, "drawn": list}
         right = all(isinstance(told[name], one) for name, one in known.items())
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder} is damaged: its {BASE} cannot be read ({error!r})") from error

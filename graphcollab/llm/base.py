@@ -11,8 +11,9 @@ from torch import nn
 
 from graphcollab.llm._libraries import transformers
 
-__all__ = ["head_of", "kind_of", "require_causal", "shared_copy", "target_layers"]
+__all__ = ["DRAWN", "head_of", "kind_of", "require_causal", "shared_copy", "target_layers"]
 
+DRAWN = "_modules_drawn"  # attribute of a loaded classifier: names of the modules whose weights were in no file
 KINDS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "classification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
@@ -69,9 +70,10 @@ def shared_copy(base: nn.Module) -> nn.Module:
 
 
 def head_of(base: Any) -> list[str]:
-    """Return the names of the modules with weights that a classifier has behind its body."""
+    """Return the names of the modules of a classifier that are new: those behind its body, and what was drawn anew."""
     body = base.base_model
-    return [name for name, child in base.named_children() if child is not body and [*child.parameters()]]
+    behind = [name for name, child in base.named_children() if child is not body and [*child.parameters()]]
+    return [*behind, *(name for name in getattr(base, DRAWN, ()) if name.split(".")[0] not in behind)]
 
 
 def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from graphcollab.checks import own_filter
 from graphcollab.llm._libraries import peft, transformers
-from graphcollab.llm.base import head_of, kind_of, shared_copy, target_layers
+from graphcollab.llm.base import DRAWN, head_of, kind_of, shared_copy, target_layers
 from graphcollab.llm.language_model import LanguageModel, Share
 from graphcollab.settings import Count, Momentum, Positive, checked
 
@@ -86,9 +86,14 @@ def read_base(base: Any, classes: int | None = None) -> Any:
         ValueError: If it has adapters, or another number of classes.
     """
     if isinstance(base, str | Path):
-        auto = "AutoModelForCausalLM" if classes is None else "AutoModelForSequenceClassification"
-        more = {} if classes is None else {"num_labels": classes}
-        return getattr(transformers(), auto).from_pretrained(str(base), dtype=torch.float32, **more)
+        library = transformers()
+        if classes is None:
+            return library.AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32)
+        model, told = library.AutoModelForSequenceClassification.from_pretrained(
+            str(base), dtype=torch.float32, num_labels=classes, output_loading_info=True
+        )
+        setattr(model, DRAWN, tuple(sorted({name.rpartition(".")[0] for name in told["missing_keys"]})))
+        return model
     if isinstance(base, LanguageModel) or hasattr(base, "peft_config"):
         raise ValueError(
             "the base has adapters already: give a peft.PeftModel to graphcollab.llm.LanguageModel(model), or the base "

@@ -10,12 +10,16 @@ from torch.nn import functional as F
 
 from graphcollab.engine import keyed_checkpoint
 from graphcollab.llm.base import kind_of, require_causal
+from graphcollab.param_spec import shared_tensors
 from graphcollab.settings import checked
+from graphcollab.train.checksum import weights_checksum
 
 __all__ = ["PADDING", "LanguageModel", "Share"]
 
 Share: TypeAlias = Literal["both", "A", "B"]
 """Which matrices of the adapters make up the part ``"lora"``."""
+
+SCALE = "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern"
 
 PADDING = -1
 """What stands in the place of a token where there is none."""
@@ -81,6 +85,15 @@ class LanguageModel(nn.Module):
     def extra_repr(self) -> str:
         """Say what is shared."""
         return f"share={self.share!r}"
+
+    def parts_over(self) -> dict[str, str]:
+        """Return what the adapters stand on, so that those over other weights are not averaged with them.
+
+        That is a checksum of all frozen weights, A among them where B alone is trained, and how adapters are scaled.
+        """
+        config = self.model.active_peft_config.to_dict()  # type: ignore[union-attr, operator]
+        scale = {name: config.get(name) for name in SCALE}
+        return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the losses of blocks [m], or the logits of texts [m, C]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -214,6 +215,8 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
         if not len(where):
             raise ValueError(f"no node has architecture {a} ({type(module).__name__}): leave it out")
         spec = ParamSpec.from_module(module)
+        if len(modules) > 1 and (over := getattr(module, "parts_over", None)) is not None:
+            spec = replace(spec, over=over())
         specs.append(spec)
         tensors.append(spec.flatten(module).to(device).expand(len(where), -1))
         members.append(where)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from functools import partial
 
 import pytest
 import torch
 
 from graphcollab import Tasks, build_model, fedavg, local, run
+from graphcollab.checks import own_filter
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import (
+    LanguageModel,
     base_checksum,
     build_lora,
     load_adapter,
@@ -17,7 +21,7 @@ from graphcollab.llm import (
     text_classification_tasks,
     text_tasks,
 )
-from graphcollab.llm._libraries import peft
+from graphcollab.llm._libraries import peft, transformers
 from graphcollab.param_spec import ParamSpec
 from tests.llm.tiny import CAUSAL, TEXTS, bert, gpt, llama, words
 
@@ -139,3 +143,72 @@ def test_what_is_no_adapter_is_refused(tmp_path):
     other = run(local(epochs=1), Tasks.from_samples(samples), build_model("mlp", (3,), 2), rounds=1)
     with pytest.raises(TypeError, match="adapters are of a LanguageModel, and nodes have a MLP"):
         save_adapters(other, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"modules_to_save": ["lm_head"]},
+        {"modules_to_save": ["wte"]},
+        {"trainable_token_indices": [1, 2]},
+        {"init_lora_weights": "pissa"},
+    ],
+    ids=lambda settings: next(iter(settings)),
+)
+def test_adapters_with_more_than_two_matrices_come_back(tmp_path, settings):
+    library = peft()
+    make = lambda: library.get_peft_model(gpt(), library.LoraConfig(r=2, target_modules=["c_attn"], **settings))  # noqa: E731
+    with own_filter("ignore"):  # PEFT's, of tied weights
+        model = LanguageModel(make())
+        assert settings.get("init_lora_weights") or base_checksum(model) == base_checksum(gpt())
+        tasks = text_tasks(NODES, words(), context=4, val_fraction=0.0)
+        result = run(local(lr=0.5, epochs=1, batch_size=2), tasks, model, rounds=2)
+        place = save_adapters(result, tmp_path)["a/b"]
+        again = load_adapter(gpt(), place)
+    torch.testing.assert_close(logits_of(again.model), logits_of(result.model("a/b").model), rtol=0, atol=0)
+
+
+def test_what_a_classifier_draws_beside_its_head_is_saved_with_it(tmp_path):
+    """The pooler is not in the file of a model that was trained to fill gaps."""
+    bert(3).bert.save_pretrained(tmp_path / "whole")
+    library = transformers()
+    config = library.AutoConfig.from_pretrained(tmp_path / "whole")
+    library.BertForMaskedLM(config).save_pretrained(tmp_path / "base")
+    labelled = {node: [(text, k % 3) for k, text in enumerate(some)] for node, some in NODES.items()}
+    tasks = text_classification_tasks(labelled, words(), context=8, val_fraction=0.0, test_fraction=0.0)
+    result = run(
+        local(lr=0.5, epochs=1, batch_size=2), tasks, lambda: build_lora(tmp_path / "base", classes=3), rounds=2
+    )
+    place = save_adapters(result, tmp_path / "adapters")["a/b"]
+    expected = logits_of(result.model("a/b").model)
+    load = library.AutoModelForSequenceClassification.from_pretrained
+    own = load(tmp_path / "base", num_labels=3)
+    for again in (load_adapter(tmp_path / "base", place).model, load_adapter(own, place).model):
+        torch.testing.assert_close(logits_of(again), expected, rtol=0, atol=0)
+    plain = peft().PeftModel.from_pretrained(load(tmp_path / "base", num_labels=3), place)
+    torch.testing.assert_close(logits_of(plain), expected, rtol=0, atol=0)
+
+
+OTHERS = {
+    "another base": lambda: build_lora(gpt(seed=5)),
+    "another scale": lambda: build_lora(gpt(), alpha=8),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_adapters_over_other_weights_are_not_averaged(other):
+    tasks = text_tasks(NODES, words(), context=4, val_fraction=0.0)
+    play = partial(run, tasks=tasks, rounds=1, architecture=[0, 1])
+    with pytest.raises(ValueError, match=r"part 'lora' stands on other frozen weights"):
+        play(fedavg(part="lora", epochs=1), model=[build_lora(gpt()), OTHERS[other]()])
+    play(local(epochs=1), model=[build_lora(gpt()), OTHERS[other]()])  # by themselves they may differ
+    play(fedavg(part="lora", epochs=1), model=[build_lora(gpt()), build_lora(gpt(), dropout=0.3)])
+
+
+def test_b_is_shared_over_one_a_only():
+    tasks = text_tasks(NODES, words(), context=4, val_fraction=0.0)
+    play = partial(run, fedavg(part="lora", epochs=1), tasks, rounds=1, architecture=[0, 1])
+    one = build_lora(gpt(), share="B")
+    with pytest.raises(ValueError, match="stands on other frozen weights"):
+        play([one, build_lora(gpt(), share="B")])
+    play([one, copy.deepcopy(one)])
