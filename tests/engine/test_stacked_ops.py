@@ -5,7 +5,7 @@ import torch
 from torch.func import vmap
 from torch.nn import functional as F
 
-from graphcollab.engine.stacked import stacked_ops
+from graphcollab.engine.stacked import stacked_linear, stacked_ops
 
 
 def normal(*shape, seed):
@@ -37,6 +37,23 @@ def test_linear_equals_vmaps_own_with_its_gradient(dims, middle, bias):
             out = vmap(F.linear, in_dims)(x, weight, b)
         results.append([out, *torch.autograd.grad(out.square().sum(), wanted)])
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("columns", [1, 4, 8, 9])
+@pytest.mark.parametrize("length", [63, 64, 100])
+@pytest.mark.parametrize("bias", [True, False])
+def test_layers_of_low_rank_have_the_gradients_of_plain_layers(columns, length, bias):
+    """Down to few columns and up again, of many samples, as adapters are; products may be computed transposed."""
+    x, down, up = normal(3, length, 70, seed=0), normal(3, columns, 70, seed=1), normal(3, 80, columns, seed=2)
+    b = normal(3, 80, seed=3) if bias else None
+    wanted = [tensor for tensor in (x, down, up, b) if tensor is not None]
+    found = stacked_linear(stacked_linear(x, down, None), up, b)
+    plain = [F.linear(F.linear(x[r], down[r]), up[r], None if b is None else b[r]) for r in range(3)]
+    torch.testing.assert_close(found, torch.stack(plain))
+    slopes = torch.autograd.grad(found.square().sum(), wanted)
+    expected = torch.autograd.grad(torch.stack(plain).square().sum(), wanted)
+    torch.testing.assert_close(slopes, expected)
+    assert all(slope.is_contiguous() for slope in slopes)
 
 
 def test_outside_of_vmap_nothing_changes():
