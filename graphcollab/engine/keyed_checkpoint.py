@@ -27,6 +27,9 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
         args: Its arguments.
         kwargs: Its arguments by name.
 
+    Raises:
+        RuntimeError: If it is called under vmap, which computes no layer twice.
+
     Example:
         >>> x = torch.ones(3, requires_grad=True)
         >>> with own_randomness(0):
@@ -36,6 +39,8 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
     """
     if not torch.is_grad_enabled():
         return function(*args, **kwargs)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise RuntimeError("activation checkpointing does not go with vmap, take backend 'shared' or 'loop', or none")
     return checkpoint(
         function, *args, use_reentrant=False, preserve_rng_state=False, context_fn=_first_and_second, **kwargs
     )

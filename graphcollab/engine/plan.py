@@ -29,6 +29,7 @@ BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (VmapBackend, 
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
 OBSTACLES = {"vmap": not_stacked, "shared": not_shared}
 DONE = {"vmap": "stacked", "shared": "computed for several nodes in one pass"}
+LACKING = {"vmap": "no stacked form", "shared": "not for several nodes in one pass"}
 REASONS = {"vmap": "all layers have a stacked form", "shared": "nodes share most of it, which sees all their samples"}
 PADDINGS = get_args(Padding)  # from the most careful on
 
@@ -139,7 +140,7 @@ def make_plan(
     precision: Precision = "bfloat16" if autocast else "full"
     reference, expected, padding = _plain(module, spec, sample, objective)
     auto, frozen = backend == "auto", mostly_frozen(module)
-    plan = Plan("loop", chunk, "asked for", padding, "contiguous", precision)
+    plan, obstacles = Plan("loop", chunk, "asked for", padding, "contiguous", precision), []
     if microbatch is not None or frozen:
         plan = replace(plan, microbatch=_microbatch(reference, padding, microbatch))
     for kind in ("shared", "vmap") if auto else (backend,):
@@ -154,7 +155,8 @@ def make_plan(
         if not auto:
             how, instead = DONE[kind], "use backend 'loop' or 'auto'"
             raise ValueError(f"{reference.kind} cannot be {how} ({against or failure}): {instead}")
-        plan = replace(plan, reason=against or f"no stacked form: {failure}")
+        obstacles.append(against or f"{LACKING[kind]}: {failure}")
+        plan = replace(plan, reason="; ".join(dict.fromkeys(obstacles)))
     if has_images(module, reference.flat):
         other = replace(plan, memory_format="channels_last")
         if _wrong(other, reference, expected) is None:

@@ -7,11 +7,20 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from graphcollab.llm._libraries import transformers
 
-__all__ = ["DRAWN", "head_of", "kind_of", "require_causal", "shared_copy", "target_layers"]
+__all__ = [
+    "DRAWN",
+    "head_of",
+    "kind_of",
+    "layer_names",
+    "require_causal",
+    "require_padding",
+    "shared_copy",
+    "target_layers",
+]
 
 DRAWN = "_modules_drawn"  # attribute of a loaded classifier: names of the modules whose weights were in no file
 KINDS = {
@@ -56,10 +65,53 @@ def require_causal(base: Any) -> None:
         one, other = base(input_ids=pairs, use_cache=False).logits[:, 0]
     base.train(training)
     if float((one - other).abs().max()) > 1e-4 * float(one.abs().max()):  # more than rounding
+        switch = hasattr(base.config, "is_decoder")
+        cure = ", or set is_decoder=True in its configuration" if switch else ", such as one of GPT-2's or Llama's kind"
+        raise ValueError(f"{type(base).__name__} sees the tokens that it is to predict: give a causal model{cure}")
+
+
+def require_padding(base: Any) -> None:
+    """Check by two passes that what a classifier says of a text does not depend on the padding behind it.
+
+    Raises:
+        ValueError: If it does, or the model knows no padding: texts of unequal lengths would get wrong classes.
+    """
+    padding, end = (getattr(base.config.get_text_config(), f"{which}_token_id", None) for which in ("pad", "eos"))
+    known = len(base.get_input_embeddings().weight)
+    if padding is not None and not 0 <= padding < known:
         raise ValueError(
-            f"{type(base).__name__} sees the tokens that it is to predict: give a causal model, or set is_decoder=True "
-            "in its configuration"
+            f"the padding token of {type(base).__name__}, {padding}, is outside of its vocabulary of {known}: set "
+            "model.config.pad_token_id to one that it has, or call model.resize_token_embeddings(len(tokenizer)) first"
         )
+    free = [token for token in range(4) if token not in (padding, end)] * 3  # some have no way with very short texts
+    last = [end] if isinstance(end, int) and end < known else []  # which some look for
+    training = base.training
+    base.eval()
+    with torch.no_grad():  # one text at a time, since without padding some refuse several
+        alone, padded = (
+            torch.cat([_logits(base, [*some, *last], more) for some in (free, free[::-1])])
+            for more in ([], [padding or 0])
+        )
+    base.train(training)
+    if float((padded - alone).abs().max()) <= torch.finfo(alone.dtype).eps ** 0.5 * float(alone.abs().max()):
+        return  # but for rounding
+    if padding is None:
+        raise ValueError(
+            f"{type(base).__name__} has no padding token, so it does not know where a padded text ends: set "
+            "model.config.pad_token_id = tokenizer.pad_token_id, or tokenizer.eos_token_id where there is none"
+        )
+    raise ValueError(
+        f"what {type(base).__name__} makes of a text changes with padding behind it, and texts of unequal lengths are "
+        "padded there: take a classifier that goes by the attention mask, such as one of BERT's or Llama's kind"
+    )
+
+
+def _logits(base: Any, text: list[int], padding: list[int]) -> Tensor:
+    """Return the logits [1, C] of a text with padding behind it."""
+    device = base.get_input_embeddings().weight.device
+    there = torch.tensor([[1] * len(text) + [0] * len(padding)], device=device)
+    logits: Tensor = base(input_ids=torch.tensor([[*text, *padding]], device=device), attention_mask=there).logits
+    return logits
 
 
 def shared_copy(base: nn.Module) -> nn.Module:
@@ -87,11 +139,8 @@ def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:
     Raises:
         ValueError: If a target names no linear layer; the message has the names there are.
     """
-    inside = [name for name, layer in base.named_modules() if isinstance(layer, nn.ModuleList)]
-    linear = nn.Linear, transformers().pytorch_utils.Conv1D
-    every = [name for name, layer in base.named_modules() if isinstance(layer, linear)]
-    blocks = [name for name in every if any(name.startswith(f"{one}.") for one in inside)]
-    kinds = list(dict.fromkeys(name.rpartition(".")[2] for name in blocks or every))
+    every, blocks = _linear_layers(base)
+    kinds = layer_names(base)
     if targets is None:
         if not blocks:
             raise ValueError(
@@ -107,6 +156,20 @@ def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:
             f"called {', '.join(map(repr, kinds))}"
         )
     return [name for name in every if any(_ends(name, one) for one in targets)]
+
+
+def layer_names(base: Any) -> list[str]:
+    """Return what the linear layers of a model's blocks are called, of all it has where there are no blocks."""
+    every, blocks = _linear_layers(base)
+    return list(dict.fromkeys(name.rpartition(".")[2] for name in blocks or every))
+
+
+def _linear_layers(base: Any) -> tuple[list[str], list[str]]:
+    """Return the full names of all linear layers, and of those in repeated blocks."""
+    inside = [name for name, layer in base.named_modules() if isinstance(layer, nn.ModuleList)]
+    linear = nn.Linear, transformers().pytorch_utils.Conv1D
+    every = [name for name, layer in base.named_modules() if isinstance(layer, linear)]
+    return every, [name for name in every if any(name.startswith(f"{one}.") for one in inside)]
 
 
 def _ends(name: str, target: str) -> bool:

@@ -11,7 +11,7 @@ from torch import nn
 
 from graphcollab.checks import own_filter
 from graphcollab.llm._libraries import peft, transformers
-from graphcollab.llm.base import DRAWN, head_of, kind_of, shared_copy, target_layers
+from graphcollab.llm.base import DRAWN, head_of, kind_of, layer_names, shared_copy, target_layers
 from graphcollab.llm.language_model import LanguageModel, Share
 from graphcollab.settings import Count, Momentum, Positive, checked
 
@@ -44,14 +44,17 @@ def build_lora(
         alpha: What adapters compute is scaled by alpha / rank.
         dropout: Share of an adapter's inputs that is dropped in training.
         targets: The layers that get adapters, by their names or the ends of these, such as ``["q_proj", "v_proj"]``.
-            Default: all linear layers of attention and MLP.
+            Default: all linear layers of attention and MLP. The experts of a mixture (Mixtral's, say) are no linear
+            layers in transformers, but tensors of all experts at once, and get none.
         share: Which matrices are shared, see `LanguageModel`: ``"both"``, ``"A"`` or ``"B"``.
         checkpointing: Compute activations again in the backward pass, to save memory.
-        classes: How many classes texts have, to load a classifier from a folder or hub. A model knows its own.
+        classes: How many classes texts have, to load a classifier from a folder or hub. A classifier that is given
+            knows its own.
 
     Raises:
         TypeError: If the base is no such model.
-        ValueError: If no layers are called as ``targets`` says, or the base has adapters already.
+        ValueError: If no layers are called as ``targets`` says, or PEFT takes none there; if the base has adapters
+            already, is for next tokens and ``classes`` are given, or is such as `LanguageModel` refuses.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -63,6 +66,11 @@ def build_lora(
     library = peft()
     model = shared_copy(read_base(base, classes))
     causal = kind_of(model) == "causal"
+    if causal and classes is not None:
+        raise ValueError(
+            f"classes={classes}, and {type(model).__name__} predicts tokens: give its folder or name, or a classifier, "
+            f"AutoModelForSequenceClassification.from_pretrained(name, num_labels={classes})"
+        )
     wanted = target_layers(model, targets)
     conv = any(isinstance(model.get_submodule(name), transformers().pytorch_utils.Conv1D) for name in wanted)
     config = library.LoraConfig(
@@ -75,7 +83,17 @@ def build_lora(
         fan_in_fan_out=conv,
     )
     with own_filter("ignore"):  # of deprecations between the two libraries
-        return LanguageModel(library.get_peft_model(model, config), share, checkpointing)
+        return LanguageModel(_adapted(model, config), share, checkpointing)
+
+
+def _adapted(model: Any, config: Any) -> Any:
+    """Return a model with adapters; a ValueError says which layers may get some where PEFT refuses others."""
+    names = layer_names(model)
+    try:
+        return peft().get_peft_model(model, config)
+    except ValueError as error:
+        others = [name for name in names if f"'{name}'" not in str(error)]
+        raise ValueError(f"{error} That is for targets={others[:1]} to say (layers: {', '.join(others)})") from error
 
 
 def read_base(base: Any, classes: int | None = None) -> Any:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.checks import warn
 from graphcollab.naming import few
 from graphcollab.tasks import Split
+from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._others import Together
 from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites
 
 __all__ = ["Documents", "gather_documents", "kinds_of"]
 
-USES = {"val": "validation", "test": "testing"}
+USES = {"train": "training", "val": "validation", "test": "testing"}
 
 
 @dataclass(frozen=True)
@@ -29,17 +32,35 @@ class Documents:
         labels: What each is labelled as, [N], where they are.
         sites: Whose they are.
         words: For which split each is, [N], where that was said.
+        copies: A number that a node's documents of the same text have in common, [N].
     """
 
     texts: list[str]
     labels: list[Any]
     sites: Sites
     words: np.ndarray | None
+    copies: Tensor
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a node has a text more than once."""
+        return len(self.copies.unique()) < len(self.copies)
+
+    def node_of(self, place: int) -> str:
+        """Return the name of the node that a document is of."""
+        return self.sites.names[int(self.sites.owner[place])]
 
     def divide(self, draw: Draw, kinds: Tensor | None = None) -> dict[str, Split]:
-        """Divide every node's documents, some of every class [N] to each; each node's stay in the order given."""
+        """Divide every node's documents, some of every class [N] to each; each node's stay in the order given.
+
+        All copies of a text are for the same, where that is drawn; it is warned of those that are given for several.
+        """
+        together = self.copies
+        if self.words is not None:
+            together = len(WORDS) * together + torch.tensor([WORDS.index(word) for word in self.words])
+            self._warn_of_shared()
         self._require_enough(draw)
-        splits = draw.divide(self.sites, kinds)
+        splits = draw.divide(self.sites, kinds, together)
         for name, split in splits.items():
             lists = [split.of(k).sort().values for k in range(split.num_nodes)]
             splits[name] = Split.from_lists(split.pool, lists)
@@ -50,17 +71,38 @@ class Documents:
         given = {*draw.elsewhere} | ({*self.words} if self.words is not None else set())
         fractions = {"val": draw.val_fraction, "test": 0.0 if given else draw.test_fraction}
         drawn = [word for word, fraction in fractions.items() if fraction and word not in given]
-        train = self.words == "train" if self.words is not None else np.ones(len(self.texts), bool)
-        counts = self.sites.owner[torch.from_numpy(np.asarray(train, bool))].bincount(minlength=len(self.sites.names))
+        train = self._of("train") if self.words is not None else torch.ones(len(self.texts), dtype=torch.bool)
+        pairs = torch.stack([self.sites.owner[train], self.copies[train]]).unique(dim=1)
+        counts = pairs[0].bincount(minlength=len(self.sites.names))
         few_of = [self.sites.names[k] for k in (counts <= len(drawn)).nonzero().flatten().tolist()]
         if few_of and drawn:
             off = " and ".join(f"{word}_fraction=0" for word in drawn)
             raise ValueError(
                 f"{few([repr(name) for name in few_of])} {'has' if len(few_of) == 1 else 'have'} fewer than "
-                f"{1 + len(drawn)} documents, and whole documents are set aside for "
-                f"{' and '.join(USES[word] for word in drawn)}: divide long ones, such as into paragraphs, give "
-                f"{' and '.join(f'{word}=' for word in drawn)}, or {off}"
+                f"{1 + len(drawn)} different documents, and whole documents are set aside for "
+                f"{' and '.join(USES[word] for word in drawn)}, all copies of one together: divide long ones, such as "
+                f"into paragraphs, give {' and '.join(f'{word}=' for word in drawn)}, or {off}"
             )
+
+    def _warn_of_shared(self) -> None:
+        """Warn of texts that a node has for two splits."""
+        told, nodes = [], []
+        for one, other in combinations(WORDS, 2):
+            again = self._of(other) & torch.isin(self.copies, self.copies[self._of(one)])
+            if count := int(again.sum()):
+                total = int(self._of(other).sum())
+                told.append(f"{count} of {total} documents for {USES[other]} are for {USES[one]}, too")
+                nodes.append(int(self.sites.owner[again].min()))
+        if told:
+            warn(
+                f"{'; '.join(told)}, first at {self.sites.names[min(nodes)]!r}, so models are judged by texts that "
+                "they know: leave such documents out of one of the two",
+                UserWarning,
+            )
+
+    def _of(self, word: str) -> Tensor:
+        """Tell which documents are given for a split, [N]."""
+        return torch.from_numpy(np.asarray(self.words == word, bool))
 
 
 def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool) -> Documents:
@@ -73,7 +115,7 @@ def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool)
 
     Raises:
         TypeError: If documents are no dict by node, or one is no text.
-        ValueError: If a split is of other nodes, or a node has no text, or an empty one.
+        ValueError: If a split is of other nodes, or a node has no text, or an empty or broken one.
     """
     texts, labels, names, words = [], [], [], []
     for word in WORDS:
@@ -88,7 +130,8 @@ def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool)
                 words.append(word)
     said = any(given.get(word) is not None for word in WORDS[1:])
     sites = find_sites(others.name_of(names, len(texts)))
-    return Documents(texts, labels, sites, np.array(words, object) if said else None)
+    copies = to_groups(sites, [text.strip() for text in texts])
+    return Documents(texts, labels, sites, np.array(words, object) if said else None, copies)
 
 
 def _check_nodes(word: str, some: Any, train: Any) -> None:
@@ -122,8 +165,20 @@ def _checked(some: Any, who: str, labelled: bool) -> list[tuple[str, Any]]:
             raise TypeError(f"{who}: document {place} must be a text, got {_shown(text)}")
         if not text.strip():
             raise ValueError(f"{who}: document {place} is empty: leave it out")
+        _check_unicode(text, f"{who}: document {place}")
         pairs.append((text, label))
     return pairs
+
+
+def _check_unicode(text: str, who: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{who} has half of a character, {error.object[error.start]!r} at place {error.start}, which no tokenizer "
+            "takes: read the text again by its own encoding, or drop what is broken, "
+            "text.encode(errors='ignore').decode()"
+        ) from None
 
 
 def _shown(value: object) -> str:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphcollab.engine import keyed_checkpoint
-from graphcollab.llm.base import kind_of, require_causal
+from graphcollab.engine.frozen import unwritten
+from graphcollab.llm.base import kind_of, require_causal, require_padding
 from graphcollab.param_spec import shared_tensors
 from graphcollab.settings import checked
 from graphcollab.train.checksum import weights_checksum
@@ -61,7 +62,8 @@ class LanguageModel(nn.Module):
     Raises:
         TypeError: If the model is no ``PeftModel``, or its base of another kind.
         ValueError: If no adapter is trainable, prompts are learned in place of layers, A or B is to be shared and the
-            adapters have other parameters, or a model for next tokens sees them.
+            adapters have other parameters, a model for next tokens sees them, or what a classifier says of a text
+            depends on the padding behind it; or a forward pass writes to the frozen weights.
     """
 
     @checked
@@ -72,11 +74,13 @@ class LanguageModel(nn.Module):
             base.generation_config._original_object_hash = None  # of this process, so a resumed run would be another
         self.model = model
         self.causal = kind_of(base) == "causal"
-        if self.causal:
-            require_causal(base)
-        padding = base.config.get_text_config().pad_token_id
-        self.padding = 0 if padding is None else int(padding)  # masked, so that any token will do
-        self.longest = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        about = base.config.get_text_config()
+        with unwritten(model):  # which are the weights of the base that was given
+            require_causal(base) if self.causal else require_padding(base)
+        padding, known = getattr(about, "pad_token_id", None) or 0, len(base.get_input_embeddings().weight)
+        self.padding = int(padding) if 0 <= padding < known else 0  # masked, so that any token will do
+        longest = getattr(about, "max_position_embeddings", None) or 0
+        self.longest = longest if longest > 0 else None  # some say -1 where there is no limit
         self.share = share
         self.parts = _parts(self, share)
         if checkpointing:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from graphcollab.llm.documents import gather_documents, kinds_of
+from graphcollab.llm.documents import Documents, gather_documents, kinds_of
 from graphcollab.llm.language_model import PADDING
 from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
 from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tokenizer
@@ -40,27 +41,30 @@ def text_classification_tasks(
     """Build tasks of classifying every node's texts, for a `LanguageModel` of a classifier.
 
     A sample is a text with the special tokens that the tokenizer gives it, [L] int64, padded with -1 at its end; what
-    is beyond L tokens is dropped. Some texts of every class are set aside, as in ``Tasks.from_arrays``.
+    is beyond L tokens is dropped. Some texts of every class are set aside, as in ``Tasks.from_arrays``, and all copies
+    of a text that a node has go together, whatever their labels; see `text_tasks`.
 
     Args:
-        train: Labelled texts of every node, {node: list of pairs (text, label)}. Labels are whole numbers or names.
+        train: Labelled texts of every node, {node: list of pairs (text, label)}. Labels are names, or whole numbers.
         tokenizer: See `text_tasks`.
         context: L. A pass takes the longer the larger it is, however short texts are.
         val: Texts for validation, given like ``train``. Default: ``val_fraction`` of each node's texts.
         test: Texts for testing, likewise.
         val_fraction: See `text_tasks`.
         test_fraction: See there.
-        classes: The labels, in the order of the model's outputs. Default: all that occur, sorted. Where sites keep
-            their texts it must be given.
+        classes: All labels, in the order of the model's outputs, such as ``[1, 2, 3, 4, 5]`` of ratings by stars.
+            Default: whole numbers are the numbers of outputs, from 0, as in ``Tasks.from_arrays``; of names all that
+            occur, sorted. Where sites keep their texts it must be given.
         seed: Seed of the draws.
         metric: See `Tasks`.
         cluster: True cluster of every node where it is known.
 
     Raises:
         TypeError: If texts are none, or not labelled, or the tokenizer is none.
-        ValueError: If tokenizers differ, or a label is no class, or a node has no or too few texts, or an empty one.
+        ValueError: If tokenizers differ, or a label is no class, or a node has no or too few texts, or an empty or
+            broken one.
     """
-    others, one = others_of(train), one_tokenizer(tokenizer)
+    others, one = others_of(train), one_tokenizer(tokenizer, train)
     known = None if classes is None else [*classes]
     draw = Draw(None, val_fraction, test_fraction, True, seed)
     settings = {"context": context, "tokenizer": fingerprint(one), "classes": known, "metric": said(metric)}
@@ -69,10 +73,11 @@ def text_classification_tasks(
         documents = gather_documents({"train": train, "val": val, "test": test}, others, labelled=True)
         if known is None and str(others.name_of(["here"], 1)[0]) != "here":
             raise ValueError("where sites keep their texts, classes= must name all classes, in the same order")
-        kinds = _kinds(documents.labels, known)
+        kinds = _kinds(documents, known)
         given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
         divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, True, seed, given), kinds)
-        pool = Pool(_padded(encode(one, documents.texts, whole=False, longest=context), context), kinds)
+        rows = _padded(encode(one, documents.texts, whole=False, longest=context), context)
+        pool = Pool(rows, kinds, group=documents.copies if documents.repeats and not given else None)
     others.agree(facts_of_pool(pool))
     with others.telling():
         names, ids = documents.sites.names, documents.sites.node_id
@@ -82,13 +87,20 @@ def text_classification_tasks(
     return others.joined(tasks)
 
 
-def _kinds(labels: Sequence[Any], classes: Sequence[Any] | None) -> Tensor:
+def _kinds(documents: Documents, classes: Sequence[Any] | None) -> Tensor:
     """Return the labels as numbers from 0, [N]."""
-    types = {type(label) for label in labels}
-    if len(types) > 1 or not types <= {int, str}:
-        raise TypeError(
-            f"labels must all be whole numbers or all be names, got {', '.join(sorted(one.__name__ for one in types))}"
-        )
+    labels = documents.labels
+    whole, named = ([isinstance(one, kind) and not isinstance(one, bool) for one in labels] for kind in (Integral, str))
+    if not all(whole) and not all(named):
+        kinds = sorted({type(one).__name__ for one in labels})
+        raise TypeError(f"labels must all be whole numbers or all be names, got {', '.join(kinds)}")
+    if classes is None and all(whole):
+        if min(labels) < 0:
+            raise ValueError(
+                f"{documents.node_of(labels.index(min(labels)))!r} has the label {min(labels)}, and whole numbers are "
+                "those of the model's outputs, from 0: name all labels in their order by classes="
+            )
+        return torch.tensor([int(one) for one in labels])
     known = sorted({*labels}) if classes is None else classes
     if len({*known}) != len(known):
         raise ValueError(f"classes must differ from each other, got {known}")

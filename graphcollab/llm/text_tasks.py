@@ -41,17 +41,23 @@ def text_tasks(
 ) -> Tasks:
     """Build tasks of predicting the next token in every node's texts, for a causal `LanguageModel`.
 
-    Whole documents are for training, for validation or for testing: they are divided before they are cut, so no block
-    has tokens of two splits. A document ends with the tokenizer's end token. A node's documents of a split are joined
-    into one stream, and that is cut into blocks of ``context`` predicted tokens; each token but the first is predicted
-    once. The last block is padded with -1, which never counts, so no text is dropped, however short.
+    Whole documents are for training, for validation or for testing: they are divided before they are cut, and all
+    copies of a text that a node has go together, so no block has text of two of the node's splits. What is given by
+    ``val`` and ``test`` stays as it is given; a warning counts texts that are in two splits.
+
+    A document ends with the tokenizer's end token. A node's documents of a split are joined into one stream, and that
+    is cut into blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is
+    padded with -1, which never counts, so no text is dropped, however short. Where a text contains a special token of
+    the tokenizer as it is written, such as ``<|im_start|>`` or the end token, it becomes that token, as ever in
+    transformers: formats of chats need it, and other texts should be rid of such words.
 
     A sample is a block, [L + 1] int64, and weighs what it has of predicted tokens. So the loss (`token_loss`) and the
     metric (`perplexity`) are means over tokens. How many samples a node has counts blocks.
 
     Args:
-        train: Documents of every node, {node: list of texts}. Nodes are known by name, as in ``Tasks.from_arrays``.
-        tokenizer: A tokenizer of transformers that all nodes use. In a dict by node all must be equal.
+        train: Documents of every node, {node: list of texts}, at best each text once. Nodes are known by name, as in
+            ``Tasks.from_arrays``.
+        tokenizer: A tokenizer of transformers that all nodes use, or a dict with one of every node, all equal.
         context: L, predicted tokens of a block.
         val: Documents for validation, given like ``train``. Default: ``val_fraction`` of each node's documents.
         test: Documents for testing, likewise.
@@ -64,8 +70,8 @@ def text_tasks(
 
     Raises:
         TypeError: If documents are not texts, or the tokenizer is none.
-        ValueError: If tokenizers differ, or have no end token; or a node has no documents, too few to divide, or an
-            empty one. The message names the node.
+        ValueError: If tokenizers differ, are not those of the nodes, or have no end token; or a node has no documents,
+            too few different ones to divide, or an empty or broken one. The message names the node.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -78,7 +84,7 @@ def text_tasks(
         (tensor([[ 1,  2,  0,  2],
                 [ 2,  0, -1, -1]]), tensor([3., 1.], dtype=torch.float64))
     """
-    others, one = others_of(train), one_tokenizer(tokenizer)
+    others, one = others_of(train), one_tokenizer(tokenizer, train)
     if one.eos_token_id is None:
         raise ValueError("the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token")
     settings = {"context": context, "joined": joined, "tokenizer": fingerprint(one)}
@@ -93,8 +99,8 @@ def text_tasks(
     others.agree(facts_of_pool(pools["train"]))
     with others.telling():
         names, ids = documents.sites.names, documents.sites.node_id
-        clusters, own = clusters_in_order(cluster, names), test is not None
-        tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=own)
+        clusters = clusters_in_order(cluster, names)  # blocks of one text must not be dealt anew
+        tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=True)
     others.close(tasks)
     return others.joined(tasks)
 
@@ -115,8 +121,8 @@ def _tokens(documents: Documents, tokenizer: Any) -> list[list[int]]:
     for place, some in enumerate(found):
         if not some:
             raise ValueError(
-                f"the tokenizer makes no tokens of {documents.texts[place][:40]!r}, {documents.sites.at(place)}: leave "
-                "the text out, or give another tokenizer"
+                f"the tokenizer makes no tokens of {documents.texts[place][:40]!r}, a text of "
+                f"{documents.node_of(place)!r}: leave the text out, or give another tokenizer"
             )
     return found
 

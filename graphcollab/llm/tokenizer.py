@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
+from graphcollab.naming import few
+
 __all__ = ["AnyTokenizer", "encode", "fingerprint", "one_tokenizer"]
 
 AnyTokenizer: TypeAlias = Annotated[Any, "a tokenizer of transformers, or a dict of them by node"]
@@ -27,12 +29,17 @@ def fingerprint(tokenizer: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def one_tokenizer(given: Any) -> Any:
+def one_tokenizer(given: Any, documents: Any) -> Any:
     """Return the tokenizer of all nodes, of one or of a dict of equal ones.
+
+    Args:
+        given: The tokenizer, or a dict of them by node.
+        documents: The nodes' documents, of which only the names of the nodes matter here.
 
     Raises:
         TypeError: If something is no tokenizer of transformers.
-        ValueError: If two nodes' tokenizers differ: one number would mean different words to their models.
+        ValueError: If two nodes' tokenizers differ: one number would mean different words to their models. Or if a node
+            has none, or a tokenizer is of no node.
     """
     many = dict(given) if isinstance(given, Mapping) else {"": given}
     for node, one in many.items():
@@ -44,6 +51,8 @@ def one_tokenizer(given: Any) -> Any:
             )
     if not many:
         raise ValueError("expected a tokenizer for every node, got an empty dict")
+    if isinstance(given, Mapping) and isinstance(documents, Mapping):
+        _check_nodes([*map(str, given)], [*map(str, documents)])
     marks = {node: fingerprint(one) for node, one in many.items()}
     first, *others = many
     for node in others:
@@ -53,6 +62,15 @@ def one_tokenizer(given: Any) -> Any:
                 "number would be different words: give all nodes one tokenizer"
             )
     return many[first]
+
+
+def _check_nodes(given: Sequence[str], nodes: Sequence[str]) -> None:
+    """Raise a ValueError that names nodes without a tokenizer, or tokenizers without a node, if there are such."""
+    lacking, strange = ([repr(n) for n in some if n not in {*rest}] for some, rest in ((nodes, given), (given, nodes)))
+    if lacking or strange:
+        told = [f"no tokenizer of {few(lacking)}"] * bool(lacking)
+        told += [f"one of {few(strange)}, which has no documents"] * bool(strange)
+        raise ValueError(f"tokenizers by node have {' and '.join(told)}: give one tokenizer for all, or one of each")
 
 
 def encode(tokenizer: Any, texts: Sequence[str], whole: bool = True, longest: int | None = None) -> list[list[int]]:

@@ -87,11 +87,15 @@ class Scores:
 
 
 def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
-    """Return one metric or several as a tuple; a ValueError says so where there is none, or two have one name."""
+    """Return one metric or several as a tuple; a ValueError says so where there is none, or two have one name.
+
+    The name of the default, which may be a metric of somebody's own, stands for that.
+    """
+    own = None if default is None else as_metric(default)
     if metrics is None:
-        metrics = default
+        metrics = own
     many: Any = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
-    made = tuple(map(as_metric, many))
+    made = tuple(own if own is not None and one == own.name else as_metric(one) for one in many)
     names = [one.name for one in made]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"metrics must be one or more, each of another name, got {names}")

@@ -130,3 +130,53 @@ def test_a_model_that_sees_what_it_predicts_is_refused(caplog):
         build_lora(library.BertLMHeadModel(config))
     config.is_decoder = True
     assert isinstance(build_lora(library.BertLMHeadModel(config)), LanguageModel)
+
+
+def test_classes_are_for_classifiers():
+    with pytest.raises(ValueError, match=r"classes=3, and GPT2LMHeadModel predicts tokens: give .*num_labels=3"):
+        build_lora(gpt(), classes=3)
+    assert build_lora(bert(3), classes=3).parts.keys() == {"lora", "head"}
+
+
+def small(kind, name="ForCausalLM", **settings):
+    library = transformers()
+    with own_randomness(0):
+        return getattr(library, kind + name)(getattr(library, f"{kind}Config")(vocab_size=24, **settings))
+
+
+def test_layers_that_peft_takes_no_adapters_for_are_refused_with_others():
+    base = small("Mamba", hidden_size=8, num_hidden_layers=1, state_size=2)
+    with pytest.raises(ValueError, match=r"out_proj.*targets=\['in_proj'\] .*\(layers: in_proj, x_proj, dt_proj\)"):
+        build_lora(base)
+    assert len(adapted(build_lora(base, targets=["in_proj"]))) == 1
+
+
+def test_a_model_that_writes_to_its_weights_is_refused_before_it_does():
+    base = small("Rwkv", hidden_size=8, num_hidden_layers=7)  # those from the seventh on are halved in evaluation
+    before = {name: p.clone() for name, p in base.named_parameters()}
+    with pytest.raises(ValueError, match="writes to the frozen parameter"):
+        build_lora(base)
+    assert all(torch.equal(p, before[name]) for name, p in base.named_parameters())
+
+
+def test_only_models_that_can_be_made_causal_are_told_so():
+    sizes = {"d_model": 8, "n_layer": 1, "n_head": 2, "d_inner": 8}
+    with pytest.raises(ValueError, match=r"XLNetLMHeadModel sees .*give a causal model, such as one of GPT-2's"):
+        build_lora(small("XLNet", "LMHeadModel", **sizes))
+    with pytest.raises(ValueError, match="XLNetForSequenceClassification makes of a text changes with padding"):
+        build_lora(small("XLNet", "ForSequenceClassification", **sizes))
+
+
+def test_a_classifier_must_know_its_padding():
+    sizes = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2, "num_labels": 3, "initializer_range": 0.3}
+    base = small("GPT2", "ForSequenceClassification", **sizes)
+    with pytest.raises(ValueError, match=r"no padding token, .*model.config.pad_token_id = tokenizer.pad_token_id"):
+        build_lora(base)
+    base.config.pad_token_id = 24
+    with pytest.raises(ValueError, match=r"padding token of .*, 24, is outside of its vocabulary of 24: set"):
+        build_lora(base)
+    base.config.pad_token_id = 5
+    base.eval()
+    texts = torch.tensor([[2, 7, 9, 4], [3, 8, -1, -1]])
+    expected = torch.cat([base(input_ids=text[text >= 0][None]).logits for text in texts])
+    torch.testing.assert_close(build_lora(base).eval()(texts), expected)

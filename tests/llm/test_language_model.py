@@ -186,6 +186,13 @@ def test_blocks_that_are_too_long_and_unknown_tokens_are_refused():
         model(torch.tensor([[1, 99, 3]]))
 
 
+def test_no_limit_and_a_padding_token_of_another_vocabulary_do_no_harm():
+    base = gpt()
+    expected = build_lora(base)(BLOCKS)
+    base.config.max_position_embeddings, base.config.pad_token_id = -1, 999
+    assert torch.equal(build_lora(base)(BLOCKS), expected)
+
+
 def test_perplexity_is_over_tokens():
     """Blocks of 1 and of 3 predicted tokens with losses 1 and 2: exp(7 / 4), not the mean of exponentials."""
     from graphcollab.llm import perplexity

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -10,10 +12,10 @@ from graphcollab.engine import AdamW, Engine, LocalSteps, Rows
 from graphcollab.engine import shared_backend as shared
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, text_classification_tasks, text_tasks
-from graphcollab.llm._libraries import peft
+from graphcollab.llm._libraries import peft, transformers
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import make_schedule
-from tests.llm.tiny import CAUSAL, TEXTS, bert, words
+from tests.llm.tiny import CAUSAL, SIZE, TEXTS, bert, gpt, words
 
 BATCH, LR = 3, 0.01
 STEPS = LocalSteps(batch_size=BATCH, epochs=2, optimizer=AdamW(lr=LR, weight_decay=0.0))
@@ -61,6 +63,23 @@ def test_passes_of_several_nodes_are_those_of_the_loop(family, checkpointing):
     make = lambda: build_lora(CAUSAL[family](), dropout=0.3, checkpointing=checkpointing)  # noqa: E731
     alone = computed(make, blocks(), "loop", microbatch=100)
     assert_alike(computed(make, blocks(), "auto", microbatch=100), alone)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # of PyTorch, about attention
+def test_checkpointing_under_vmap_is_refused_with_what_to_take():
+    model = build_lora(gpt(), dropout=0.0, checkpointing=True)
+    with pytest.raises(ValueError, match=r"activation checkpointing does not go with vmap, take backend 'shared'"):
+        Engine(blocks(), [model], [ParamSpec.from_module(model)], backend="vmap")
+
+
+def test_the_plan_says_why_nodes_are_not_in_one_pass():
+    """OPT flattens its samples, and dropout, which speaks against stacking, would be no obstacle to one pass."""
+    sizes = {"hidden_size": 8, "ffn_dim": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers().OPTConfig(vocab_size=SIZE, max_position_embeddings=16, word_embed_proj_dim=8, **sizes)
+    model = build_lora(transformers().OPTForCausalLM(config))
+    plan = Engine(blocks(), [model], [ParamSpec.from_module(model)]).plans[0]
+    assert plan.backend == "loop"
+    assert re.search("not for several nodes in one pass: .*nobody knows whose they are; randomness", plan.reason)
 
 
 @pytest.mark.parametrize("family", CAUSAL)

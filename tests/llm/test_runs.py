@@ -42,6 +42,10 @@ def test_a_run_learns(family, backend):
     train = [float(values.mean()) for values in result.history.values["train_loss"]]
     assert train[-1] < train[0] - 0.2
     assert result.summary()["metric"] == "perplexity"
+    assert torch.equal(result.scores("perplexity")["perplexity"], result.scores()["perplexity"])
+    assert [*result.scores(["perplexity", "mae"]).values] == ["perplexity", "mae"]
+    with pytest.raises(ValueError, match="unknown metric"):
+        result.scores("perplexities")
 
 
 @pytest.mark.filterwarnings("ignore:.*its learned weights are uniform:RuntimeWarning")

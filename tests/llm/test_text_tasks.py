@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
+from graphcollab import benefit
+from graphcollab.gains import resplit
 from graphcollab.llm import text_classification_tasks, text_tasks
 from graphcollab.tasks import Party
-from tests.llm.tiny import TEXTS, words
+from tests.llm.tiny import TEXTS, gpt, words
 from tests.tasks.rooms import at_sites, made
 
 WORDS = words()
@@ -86,6 +89,57 @@ def test_documents_are_divided_before_they_are_cut():
         assert torch.equal(blocks_of(alone, split, 0), blocks_of(tasks, split, 1))
 
 
+REPEATED = {"a": ["one cat two", "the dog eats", "red bird"] * 10, "b": ["a cat", "red red red cat", "four", "two"] * 5}
+
+
+def parts_of(tasks):
+    """The texts of every split of every node, each block being one text."""
+    own = {name: [blocks_of(tasks, name, node).tolist() for node in (0, 1)] for name in tasks.splits}
+    return {name: [Counter(map(tuple, blocks)) for blocks in nodes] for name, nodes in own.items()}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_copies_of_a_text_are_for_the_same(seed):
+    parts = parts_of(text_tasks(REPEATED, WORDS, context=8, joined=False, seed=seed))
+    for node, (name, copies) in enumerate((("a", 10), ("b", 5))):
+        seen = sum((parts[split][node] for split in parts), Counter())
+        assert seen == {(*tokens(text), *[-1] * (9 - len(tokens(text)))): copies for text in REPEATED[name]}
+        assert sum(len(parts[split][node]) for split in parts) == len(seen)  # none in two splits
+        assert all(parts[split][node] for split in ("train", "val", "test"))
+
+
+def test_all_copies_of_a_labelled_text_are_for_the_same_whatever_their_labels():
+    labelled = {name: [(text, k % 2) for k, text in enumerate(texts)] for name, texts in REPEATED.items()}
+    tasks = text_classification_tasks(labelled, WORDS, context=8)
+    for dealt in (tasks, resplit(tasks, 3)):
+        parts = parts_of(dealt)
+        assert [sum(len(parts[split][node]) for split in parts) for node in (0, 1)] == [3, 4]
+        assert [sum(parts[split][node].total() for split in parts) for node in (0, 1)] == [30, 20]
+
+
+def test_texts_given_for_two_splits_are_warned_of_once():
+    given = {
+        "val": {"south": ["dog", TEXTS[0]], "north": ["cat", "cat"]},
+        "test": {"south": [TEXTS[1], TEXTS[1]], "north": [TEXTS[4], "cat", "blue"]},
+    }
+    with pytest.warns(UserWarning, match="texts that they know") as caught:
+        tasks = text_tasks(NODES, WORDS, context=4, **given)
+    assert [str(one.message).partition(", so")[0] for one in caught] == [
+        "1 of 4 documents for validation are for training, too; 3 of 5 documents for testing are for training, too; "
+        "1 of 5 documents for testing are for validation, too, first at 'north'"
+    ]
+    assert predicted(blocks_of(tasks, "val", 1)) == [*tokens("dog"), *tokens(TEXTS[0])][1:]
+    labelled = {node: [(text, len(text) % 2) for text in texts] for node, texts in NODES.items()}
+    with pytest.warns(UserWarning, match="5 of 6 documents for testing are for training, too, first at 'south'"):
+        text_classification_tasks(labelled, WORDS, context=4, test={**labelled, "north": [("new", 0)]})
+
+
+def test_blocks_are_not_dealt_anew():
+    """Of one text some would be for training and others for testing."""
+    with pytest.raises(ValueError, match="give a function of the seed"):
+        benefit(text_tasks(REPEATED, WORDS, context=3), lambda: gpt())
+
+
 def test_splits_may_be_given():
     tasks = text_tasks(
         NODES, WORDS, context=4, val={"south": ["dog"], "north": ["cat"]}, test={"north": ["red"], "south": ["blue"]}
@@ -117,7 +171,13 @@ def test_clusters_are_given_by_name():
         (
             {"a": TEXTS, "b": ["x", "y"]},
             ValueError,
-            "'b' has fewer than 3 documents, .* validation and testing",
+            "'b' has fewer than 3 different documents, .* validation and testing",
+        ),
+        ({"a": TEXTS, "b": ["x", "y", "x "] * 9}, ValueError, "'b' has fewer than 3 different documents"),
+        (
+            {"a": TEXTS, "b": ["x", "caf\ud800 y"]},
+            ValueError,
+            r"b \(train\): document 1 has half of a character, '\\ud800' at place 3",
         ),
     ],
 )
@@ -142,6 +202,15 @@ def test_tokenizers_that_differ_are_refused():
     same = {"south": words(), "north": words()}
     same["north"](TEXTS, truncation=True, max_length=2)
     assert text_tasks(NODES, same, context=4).num_nodes == 2
+    assert text_tasks({1: TEXTS, 2: TEXTS}, {2: words(), 1: words()}, context=4).num_nodes == 2
+    for given, message in (
+        ({"south": WORDS}, "have no tokenizer of 'north': give"),
+        ({"x": WORDS}, "have no tokenizer of 'south', 'north' and one of 'x', which has no documents: give"),
+        ({**same, "x": WORDS}, "have one of 'x', which has no documents: give"),
+    ):
+        for make, documents in ((text_tasks, NODES), (text_classification_tasks, dict.fromkeys(NODES, LABELLED["a"]))):
+            with pytest.raises(ValueError, match=f"tokenizers by node {message}"):
+                make(documents, given, context=4)
     for other in (words("more"), words(start=1)):
         with pytest.raises(ValueError, match="'south' and 'north' have different tokenizers"):
             text_tasks(NODES, {"south": words(), "north": other}, context=4)
@@ -185,6 +254,15 @@ def test_labelled_texts_are_padded_rows():
     }
     given = text_classification_tasks(LABELLED, WORDS, context=5, classes=["odd", "never", "even"])
     assert given.pools["samples"].targets.tolist()[:2] == [0, 2]
+
+
+def test_whole_numbers_are_those_of_outputs_unless_classes_are_named():
+    stars = {"a": [(text, np.int64(1 + k % 2)) for k, text in enumerate(TEXTS)]}
+    assert text_classification_tasks(stars, WORDS).pools["samples"].targets.tolist() == [1, 2] * 4
+    named = text_classification_tasks(stars, WORDS, classes=[3, 2, 1])
+    assert named.pools["samples"].targets.tolist() == [2, 1] * 4
+    with pytest.raises(ValueError, match=r"'a' has the label -1, .* by classes="):
+        text_classification_tasks({"a": [("red", 0), ("cat", 1), ("dog", -1)]}, WORDS)
 
 
 def test_labels_that_are_none_are_refused():
