@@ -36,7 +36,7 @@ METHODS = "fedavg", "fedavg_finetuned", "ditto", "cobo", "cobo_published"
 QUICK = {"rounds": 4, "seeds": 1, "train": 10, "val": 4, "test": 4, "context": 16, "batch_size": 2, "jobs": 1}
 COUNTS = {"rounds": 30, "seeds": 2, "parties": 2, "train": 150, "val": 50, "test": 60, "context": 64, "batch-size": 8}
 COUNTS |= {"pair-batch": 2, "rank": 4, "jobs": 2, "threads": 1}
-NUMBERS = {"lrs": [0.006, 0.01], "rhos": [30.0], "lams": [0.3]}
+NUMBERS = {"lrs": [0.006, 0.01], "rhos": [30.0], "lams": [0.1]}
 
 
 def arguments() -> argparse.Namespace:
@@ -52,7 +52,7 @@ def arguments() -> argparse.Namespace:
     add("--methods", nargs="+", default=list(METHODS), help="beside local (default: %(default)s)")
     for name, values in NUMBERS.items():
         add(f"--{name}", type=float, nargs="+", default=values, help=f"to choose from (default: {values})")
-    add("--gamma", type=float, default=0.05, help="γ of CoBo (default: %(default)s, the paper's)")
+    add("--gamma", type=float, default=0.05, help="γ of CoBo (default: %(default)s, of its authors' code)")
     for name, value in COUNTS.items():
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
     add("--quick", action="store_true", help="a few steps, to see that it runs")
