@@ -1,9 +1,9 @@
 """Parties with text in Catalan, Spanish, German and Dutch fine-tune a language model: who helps whom?
 
 It is the experiment of CoBo's section 4.3 with two parties for each language. All share one frozen base, which has read
-English only (`pretrain_base.py` makes it, once), and train LoRA adapters on 150 sentences each. Step sizes, and the pulls
-of Ditto and CoBo where several are given, are chosen on validation text, for all methods alike; all take the same number
-of steps. `cobo_published` compares gradients as the authors' code does, which says nothing of the other party.
+English only (`pretrain_base.py` makes it, once), and train LoRA adapters on 150 sentences each. Step sizes, and the
+pulls of Ditto and CoBo where several are given, are chosen on validation text, for all methods alike; all take the same
+number of steps. `cobo_published` compares gradients as the authors' code does, which says nothing of the other party.
 `same_language` is told the languages. Sentences are read from `text/commonvoice_<language>.txt` below `--root`; with
 `--texts topics` parties have the documentation of four packages instead. More than the default, which takes minutes:
 
