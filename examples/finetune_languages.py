@@ -8,7 +8,7 @@ number of steps. `cobo_published` compares gradients as the authors' code does, 
 `--texts topics` parties have the documentation of four packages instead. More than the default, which takes minutes:
 
     finetune_languages.py --root DATA --seeds 5 --lrs 0.004 0.006 0.01 --rhos 10 30 60 --lams 0.1 1
-    finetune_languages.py --root DATA --base smollm2 --rounds 20 --lrs 0.002
+    finetune_languages.py --root DATA --base smollm2 --seeds 1 --parties 1 --rounds 12 --batch-size 4 --lrs 0.003
 """
 
 # ci: --texts topics --base tiny --quick --out $OUT/languages --json $OUT/languages.json
