@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import signal
+import sys
 import tempfile
 import threading
 import warnings
@@ -149,7 +150,8 @@ def _progress(done: Path, total: int, shown: bool) -> Iterator[None]:
         def watch() -> None:
             while not over.wait(SECONDS):
                 look()
-                bar.refresh()  # the time goes on
+                if sys.stderr.isatty():
+                    bar.refresh()  # the time goes on
 
         watching = threading.Thread(target=watch, daemon=True)
         watching.start()
