@@ -32,6 +32,9 @@ LONG = 2000  # characters of a text that is shown, and not only its checksum
 CONTAINERS = (dict, list, tuple, set, frozenset)
 GENERATED = (torch.fx.GraphModule, torch.jit.ScriptModule, torch.jit.ScriptFunction)  # torch's class, a user's code
 MODELS = frozenset({"peft", "transformers"})  # libraries of models; runs with such note the libraries' versions
+PLACES = frozenset(
+    {"_name_or_path", "base_model_name_or_path", "name_or_path"}
+)  # where models of these were loaded from
 LIBRARIES = MODELS | {"numpy", "torch", "torch_geometric"}  # their versions say what their code does
 RUNNING = frozenset(  # what their objects hold is of the program that runs, and another time something else
     {"_contextvars", "_io", "_random", "_thread", "_weakref", "asyncio", "concurrent", "contextvars", "io", "logging"}
@@ -118,6 +121,7 @@ class Reader:
         kind, held = type(module), vars(module)
         private = not _known(kind)
         own = {name: held[name] for name in held if name not in INSIDE and (private or not name.startswith("_"))}
+        own = _without_places(kind, own)
         own |= {hooks: list(held[hooks].values()) for hooks in HOOKS if held.get(hooks)}
         if frozen := [name for name, tensor in module.named_parameters(recurse=False) if not tensor.requires_grad]:
             own["frozen"] = frozen
@@ -162,7 +166,7 @@ class Reader:
         held += "".join(map(self.text, _state(value)))
         if isinstance(value, np.ndarray):
             held += self.text(value.tolist())
-        return f"{name}{kind.__qualname__}{held}({self._fields(_attributes(value))}){self._class(kind)}"
+        return f"{name}{kind.__qualname__}{held}({self._fields(_without_places(kind, _attributes(value)))}){self._class(kind)}"
 
     def _content(self, value: Any) -> str:
         if isinstance(value, Mapping):
@@ -247,6 +251,13 @@ def _attributes(value: object) -> dict[str, Any]:
         own, slots = found if isinstance(found, tuple) else (found, None)
         return {str(name): item for name, item in {**(slots or {}), **(own or {})}.items()}
     return {}
+
+
+def _without_places(kind: type, held: dict[str, Any]) -> dict[str, Any]:
+    """Return what an object holds but for where it was loaded from: weights are known by their checksum."""
+    if not any(_root(one) in MODELS for one in kind.__mro__):
+        return held
+    return {name: value for name, value in held.items() if name not in PLACES}
 
 
 def _state(value: object) -> list[Any]:

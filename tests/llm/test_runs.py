@@ -129,6 +129,15 @@ def test_cobo_is_played_as_in_the_paper():
     torch.testing.assert_close(given, torch.ones(3), rtol=0, atol=1e-5)
 
 
+def test_a_run_goes_on_over_a_base_that_has_moved(tmp_path):
+    gpt().save_pretrained(tmp_path / "here")
+    method, folder = fedavg(part="lora", epochs=1), tmp_path / "run"
+    run(method, TASKS, model(tmp_path / "here"), rounds=1, checkpoint=folder)
+    (tmp_path / "here").rename(tmp_path / "there")
+    result = run(method, TASKS, model(tmp_path / "there"), rounds=2, checkpoint=folder)
+    assert result.history.rounds == [1, 2]
+
+
 def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     method = fedavg(part="lora", lr=0.5, epochs=1, batch_size=2)
     whole = run(method, TASKS, model(checkpointing=True), rounds=3)
