@@ -166,7 +166,8 @@ class Reader:
         held += "".join(map(self.text, _state(value)))
         if isinstance(value, np.ndarray):
             held += self.text(value.tolist())
-        return f"{name}{kind.__qualname__}{held}({self._fields(_without_places(kind, _attributes(value)))}){self._class(kind)}"
+        own = self._fields(_without_places(kind, _attributes(value)))
+        return f"{name}{kind.__qualname__}{held}({own}){self._class(kind)}"
 
     def _content(self, value: Any) -> str:
         if isinstance(value, Mapping):
