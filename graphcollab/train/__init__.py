@@ -1,16 +1,7 @@
 """Training: the outer loop, its checkpoints and logs, fair comparisons, and nodes that join later."""
 
 from graphcollab.control.guard import Isolate
-from graphcollab.train.callbacks import (
-    Callback,
-    HistoryLog,
-    ProbeSimilarity,
-    Progress,
-    RecordGraph,
-    TensorBoardLog,
-    WatchMerging,
-    WatchMetrics,
-)
+from graphcollab.train.callbacks import Callback, ProbeSimilarity, Progress, RecordGraph, WatchMerging, WatchMetrics
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
 from graphcollab.train.comparison import Comparison
@@ -18,6 +9,7 @@ from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.logs import HistoryLog, JsonLinesLog, TensorBoardLog
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saved_models import Models, load
@@ -36,6 +28,7 @@ __all__ = [
     "HistoryLog",
     "Isolate",
     "Joined",
+    "JsonLinesLog",
     "LearnedGraph",
     "Models",
     "ProbeSimilarity",

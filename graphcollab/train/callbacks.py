@@ -1,10 +1,9 @@
-"""What can happen in a run beside the rounds: `Callback`, and the callbacks that show, record, log and look on."""
+"""What can happen in a run beside the rounds: `Callback`, and the callbacks that show, record and look on."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from graphcollab.engine import Rows
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import as_metric, score_rows
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
-from graphcollab.settings import Count, Natural, SettingError, checked
+from graphcollab.settings import Count, Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.train.history import History
 from graphcollab.typing import Env
@@ -24,11 +23,9 @@ from graphcollab.weigh import Similarity
 
 __all__ = [
     "Callback",
-    "HistoryLog",
     "ProbeSimilarity",
     "Progress",
     "RecordGraph",
-    "TensorBoardLog",
     "WatchMerging",
     "WatchMetrics",
 ]
@@ -142,60 +139,6 @@ class RecordGraph(Callback):
         history.graphs[data.round] = edge_index.cpu(), edge_weight.cpu()
         if self.scores and "scores" in data and data.round not in history.scores:
             history.scores[data.round] = data.scores.edge_index.cpu(), data.scores.values.cpu()
-
-
-class HistoryLog(Callback):
-    """Write the history after every evaluation and at the end, as its name ends (`.csv`, `.json`).
-
-    The file is whole at any moment.
-    """
-
-    everywhere = False
-
-    @checked
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        if self.path.suffix not in (".csv", ".json"):
-            raise SettingError("path", "the name of a file that ends in .csv or .json", path)
-
-    def on_evaluate(self, data: Data, history: History) -> None:
-        write = history.to_csv if self.path.suffix == ".csv" else history.to_json
-        write(self.path)
-
-    def on_stop(self, data: Data, history: History) -> None:
-        self.on_evaluate(data, history)  # with what was found at the end
-
-
-class TensorBoardLog(Callback):
-    """Write mean, worst 10 % and standard deviation over nodes of every field for TensorBoard.
-
-    A resumed run replaces what was written for rounds that it plays again. TensorBoard must have been installed
-    (``pip install graphcollab[tensorboard]``).
-    """
-
-    everywhere = False
-
-    @checked
-    def __init__(self, folder: str | Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ImportError("TensorBoard is not installed: pip install graphcollab[tensorboard]") from error
-        self.make, self.folder = SummaryWriter, str(folder)
-        self.writer: Any = None
-
-    def on_start(self, data: Data, history: History, rounds: int) -> None:
-        self.writer = self.make(self.folder, purge_step=data.round + 1 if data.round else None)
-
-    def on_evaluate(self, data: Data, history: History) -> None:
-        for name in history.values:
-            summary = history.summary(name)
-            for kind in ("mean", "worst10", "std"):
-                self.writer.add_scalar(f"{name}/{kind}", summary[kind], data.round)
-
-    def on_end(self, data: Data, history: History) -> None:
-        if self.writer is not None:
-            self.writer.close()
 
 
 class WatchMerging(Callback):
