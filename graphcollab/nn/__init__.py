@@ -2,5 +2,6 @@
 
 from graphcollab.nn.mix import Mix
 from graphcollab.nn.mixer import Mixer
+from graphcollab.nn.mixer_file import mixer_cards
 
-__all__ = ["Mix", "Mixer"]
+__all__ = ["Mix", "Mixer", "mixer_cards"]

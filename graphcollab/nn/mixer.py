@@ -281,7 +281,7 @@ class Mixer:
 
     @classmethod
     def load(cls, path: str | Path) -> Mixer:
-        """Read a mixer; nothing in the file is executed.
+        """Read a mixer from its file, or one that the package brings by name (`mixer_cards`); nothing is executed.
 
         Files of the first format (version 0.1 before bounded scores) are read as what they are: inner products of raw
         changes, ``score="product"``, ``normalise=False``, ``own="softmax"``.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcollab.files import write_whole
 
-__all__ = ["FORMS", "Form", "Own", "Score", "misform", "read_mixer", "write_mixer"]
+__all__ = ["FORMS", "Form", "Own", "Score", "misform", "mixer_cards", "read_mixer", "write_mixer"]
 
 Score: TypeAlias = Literal["cosine", "scaled", "product"]
 Own: TypeAlias = Literal["gate", "largest", "softmax"]
@@ -33,6 +33,19 @@ SECOND = -5.0  # log-odds of which mixers of the second format tell how far thei
 FIRST: Form = {"score": "product", "own": "softmax", "normalise": False}  # what mixers of the first format compute
 
 
+BROUGHT = Path(__file__).with_name("pretrained")  # the mixers that the package brings, and their cards
+
+
+def mixer_cards() -> dict[str, str]:
+    """Return the cards of the mixers that the package brings, by name: what they learned on, and where they helped.
+
+    Example:
+        >>> list(mixer_cards())
+        ['digits', 'fashion_mnist', 'parkinsons']
+    """
+    return {card.stem: card.read_text(encoding="utf-8") for card in sorted(BROUGHT.glob("*.md"))}
+
+
 def write_mixer(
     path: str | Path, widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> Path:
@@ -42,15 +55,20 @@ def write_mixer(
 
 
 def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor]]:
-    """Return widths, form and tensors of a file of any format so far.
+    """Return widths, form and tensors of a file of any format so far, or of a mixer that the package brings, by name.
 
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it is no mixer's file, of a format that is not known, or damaged.
     """
-    path = Path(path)
+    given, path = path, Path(path)
+    if not path.is_file() and given in (names := list(mixer_cards())):
+        path = BROUGHT / f"{given}.safetensors"
     if not path.is_file():
-        raise FileNotFoundError(f"there is no mixer at {path}: train one and save it with Mixer.save")
+        raise FileNotFoundError(
+            f"there is no mixer at {path}: train one and save it with Mixer.save, or take one of the package's by name "
+            f"({', '.join(map(repr, names))})"
+        )
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}

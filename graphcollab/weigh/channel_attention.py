@@ -75,8 +75,9 @@ class ChannelAttention(Weigher):
         score: How alike two codes are; see `Mixer`.
         normalise: Divide a layer's change by its root mean square before it is encoded.
         own: What the own model gets; see `Mixer`.
-        pretrained: A `Mixer`, or its file, to start from; it brings its own sizes and form, and others than the
-            defaults must not be given beside it.
+        pretrained: A `Mixer`, its file, or the name of one that the package brings (`graphcollab.nn.mixer_cards`), such
+            as ``"digits"``, to start from; it brings its own sizes and form, and others than the defaults must not be
+            given beside it.
         frozen: Use pretrained encoders as they are; nodes then need no validation samples.
 
     Shapes:
