@@ -1,0 +1,88 @@
+"""What a page says of what sites gain by collaborating."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from graphcollab.gains import Benefit
+from graphcollab.report._gains import of_metric, scale_of, told
+from graphcollab.report.benefit_answer import benefit_answer
+from graphcollab.report.benefit_table import benefit_cells, benefit_notes
+from graphcollab.report.page.cells import table_of
+from graphcollab.report.page.charts import matrix_chart
+from graphcollab.report.page.content import Content, Section
+from graphcollab.report.page.repeating import repeating
+
+__all__ = ["content_of_benefit"]
+
+MOST_SITES = 100  # of a matrix in a page of at most 5 MB
+
+
+def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) -> Content:
+    """Return what a page says of a benefit."""
+    lines = benefit_answer(benefit).splitlines()
+    asked = f"Do {len(benefit.names)} sites gain by collaborating, whom does it help, and by whom? Judged by {of_metric(benefit)}."
+    every = {benefit.metric: benefit, **benefit.also}
+    sections = [
+        Section("answer", "The answer in full", lines),
+        Section("sites", "Site by site", tables=[_table(one) for one in every.values()]),
+        *_matrices(every.values()),
+        *repeating(_settings(benefit), commands),
+    ]
+    return Content(title or "What collaborating brings", asked, _short(lines), sections)
+
+
+def _short(lines: Sequence[str]) -> list[str]:
+    """Return of the answer whether it helps, by how much in the mean, and what to do."""
+    means = [line for line in lines if line.startswith("In the mean over sites, by ")]
+    return list(dict.fromkeys([lines[1], *means[:1], lines[-1]]))
+
+
+def _table(benefit: Benefit) -> Any:
+    cells = benefit_cells(benefit)
+    notes = benefit_notes(benefit, cells.text())
+    return table_of(f"Every site, {of_metric(benefit)}", cells, foot=2, searched=True, notes=notes)
+
+
+def _matrices(every: Any) -> Iterator[Section]:
+    charts, said = [], []
+    for one in every:
+        shown = one.names[:MOST_SITES]
+        rows = matrix_rows(one, shown)
+        if not rows:
+            continue
+        unit = scale_of(one)[2] if one.relative else f", {of_metric(one)}"
+        most = max(rows, key=lambda row: row["gain"])
+        caption = (
+            f"What each site gains by each other when the two collaborate alone{unit}: the largest gain is that of "
+            f"{most['site']} by {most['by']}, {most['text']}. Blue is a gain, orange a loss; pairs that were not tried "
+            "are empty."
+        )
+        if len(shown) < len(one.names):
+            said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn; Benefit.matrix has all.")
+        charts.append(matrix_chart(rows, f"gain{unit}", f"matrix-{len(charts)}", caption, shown))
+    if charts:
+        yield Section("pairs", "Who gains by whom", list(dict.fromkeys(said)), charts)
+
+
+def matrix_rows(benefit: Benefit, shown: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the gains of every pair that was tried, with their intervals."""
+    scale, digits, _ = scale_of(benefit)
+    kept = {*shown}
+    return [
+        {"site": gain.site, "by": gain.by, "gain": round(scale * gain.gain, 4), "text": told(gain, scale, digits)}
+        for gain in benefit.pair_gains
+        if gain.site in kept and gain.by in kept and gain.gain == gain.gain
+    ]
+
+
+def _settings(benefit: Benefit) -> dict[str, str]:
+    """Return what was set, and what was chosen."""
+    chosen = {f"chosen for {arm}": ", ".join(some) for arm, some in benefit.chosen.items()}
+    return {
+        "work": benefit.work,
+        "level": f"{benefit.level:g}",
+        **({"less than usual": benefit.quick} if benefit.quick else {}),
+        **chosen,
+    }
