@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from graphcollab.naming import few
 from graphcollab.report._text import failures, mean_spread, number, shown_in
 from graphcollab.report.site_table import SiteScores
@@ -33,29 +35,21 @@ def answer(comparison: Comparison, reference: str | None, sites: SiteScores | No
     if best is None:
         return ["No method has a mean to compare: all failed, or their metric is not defined everywhere."]
     told = [_of_means(comparison, best)]
-    against = reference if reference is not None and reference != best else None
-    if best == reference and len(comparison.chosen) > 1:
-        told.append(
-            f"Nothing that was tried did better than {reference} in the mean, so there is no reason to collaborate by it."
-        )
-        against = next((name for name in _ranked(comparison) if name != reference), None)
-        if against is not None:
-            told[-1] += " " + _of_difference(comparison, against, str(reference), len(comparison.chosen) - 1)
-            told.append(_of_sites(sites, against, comparison.metric))
-    elif against is not None:
-        told.append(_of_difference(comparison, best, against, len(comparison.chosen) - 1))
-        told.append(_of_sites(sites, best, comparison.metric))
+    against = next((name for name in _ranked(comparison) if name != reference), None) if best == reference else best
+    if best == reference:
+        told[0] += " Nothing else that was tried did better." * (against is not None)
+    if reference is not None and against is not None:
+        told.append(_of_difference(comparison, against, reference, len(comparison.chosen) - 1))
+        told.append(_of_sites(sites, against))
     return [one for one in told if one]
 
 
 def _ranked(comparison: Comparison) -> list[str]:
     """Return methods with a mean, the best first."""
-    means = {
-        n: sum(vs) / len(vs) for n in comparison.chosen if (vs := comparison.values(n)) and not failures(comparison, n)
-    }
-    return sorted(
-        (n for n in means if math.isfinite(means[n])), key=lambda n: means[n], reverse=comparison.higher_is_better
-    )
+    whole = [name for name in comparison.chosen if not failures(comparison, name)]
+    means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
+    known = [name for name in whole if math.isfinite(means[name])]
+    return sorted(known, key=lambda name: means[name], reverse=comparison.higher_is_better)
 
 
 def _best(comparison: Comparison) -> str | None:
@@ -63,8 +57,6 @@ def _best(comparison: Comparison) -> str | None:
 
 
 def _of_means(comparison: Comparison, best: str) -> str:
-    import torch
-
     scale, digits, unit = shown_in(comparison.share, 2)
     mean = mean_spread(scale * torch.tensor(comparison.values(best), dtype=torch.float64), digits)
     over = f" (± standard deviation over {len(comparison.chosen[best])} seeds)" if "±" in mean else ""
@@ -78,26 +70,25 @@ def _of_difference(comparison: Comparison, name: str, reference: str, others: in
         return f"How it differs from {reference} cannot be said, as that is not defined on every seed."
     found = comparison.paired(name, reference)
     mean, low, high = (number(scale * end, digits, signed=True) for end in (found.mean, found.low, found.high))
-    points = " points" * bool(unit)
+    differs = f"{name} differs from {reference} by {mean}{' points' * bool(unit)}"
     if math.isnan(found.low):
-        return f"{name} differs from {reference} by {mean}{points}, and {found.n} seed{'s' * (found.n > 1)} cannot say how sure that is."
+        return f"{differs}; how sure that is, {found.n} seed{'s' * (found.n > 1)} cannot say."
     p_value = min(1.0, others * found.p_value)
     of = f", corrected for {others} comparisons" if others > 1 else ""
-    sure = "which is evidence of a difference" if p_value <= LEVEL else "which is no evidence of a difference"
-    return f"{name} differs from {reference} by {mean}{points} (95 % interval {low} … {high}), {sure} (p = {p_value:.2g}{of})."
+    sure = "evidence" if p_value <= LEVEL else "no evidence"
+    return f"{differs} (95 % interval {low} … {high}), which is {sure} of a difference (p = {p_value:.2g}{of})."
 
 
-def _of_sites(sites: SiteScores | None, name: str, metric: str) -> str:
+def _of_sites(sites: SiteScores | None, name: str) -> str:
     """Say for how many nodes a method is better than the reference, and worse, by their own intervals."""
     if sites is None or name not in sites.differences:
         return ""
     first = sites.scores[name].metrics[0]
-    _, low, high = (sites.differences[name][0] * (1 if first.higher_is_better else -1)).unbind(1)
-    if not first.higher_is_better:
-        low, high = high, low
-    better, worse, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
+    _, low, high = sites.differences[name][0].unbind(1)
+    more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
+    better, worse = (more, less) if first.higher_is_better else (less, more)
     return (
         f"Of {known} nodes with an interval {better} {'does' if better == 1 else 'do'} better with {name} than with "
-        f"{sites.reference} and {worse} worse, by 95 % intervals of each node's {first.name} on the last seed, of which "
-        "one in twenty misses the truth."
+        f"{sites.reference} and {worse} worse, by 95 % intervals of {first.name} on the last seed, of which one in "
+        "twenty misses the truth."
     )

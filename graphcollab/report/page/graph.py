@@ -19,6 +19,8 @@ MOST_NODES = 150
 MOST_ROUNDS = 50
 MOST_EDGES = 8_000  # in all rounds and graphs of a page together
 EACH = 12  # senders of a receiver that are drawn at most
+IN_A_CIRCLE = 8  # nodes at most
+APART = 1.6  # distance at which points rest, somewhat more than what fills the plane evenly
 SEED = 0
 
 
@@ -95,18 +97,14 @@ def _placed(names: Sequence[str], weights: Tensor) -> list[dict[str, Any]]:
     graph.add_weighted_edges_from((i, j, float(both[i, j])) for i, j in pairs)
     groups = networkx.community.louvain_communities(graph, seed=SEED)
     group_of = {k: g for g, some in enumerate(sorted(groups, key=lambda some: (-len(some), min(some)))) for k in some}
-    place = (
-        networkx.circular_layout(graph) if len(names) < 9 else networkx.spring_layout(graph, seed=SEED, k=_apart(names))
-    )
+    if len(names) <= IN_A_CIRCLE:
+        place = networkx.circular_layout(graph)
+    else:
+        place = networkx.spring_layout(graph, seed=SEED, k=APART / math.sqrt(len(names)))
     return [
         {"node": name, "x": _short(place[k][0]), "y": _short(place[k][1]), "group": f"group {group_of[k] + 1}"}
         for k, name in enumerate(names)
     ]
-
-
-def _apart(names: Sequence[str]) -> float:
-    """Return the distance at which points rest: somewhat more than what fills the plane evenly."""
-    return 1.6 / math.sqrt(len(names))
 
 
 def _short(value: float) -> float:

@@ -22,7 +22,8 @@ MOST_SITES = 100  # of a matrix in a page of at most 5 MB
 def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) -> Content:
     """Return what a page says of a benefit."""
     lines = benefit_answer(benefit).splitlines()
-    asked = f"Do {len(benefit.names)} sites gain by collaborating, whom does it help, and by whom? Judged by {of_metric(benefit)}."
+    who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
+    asked = f"{who} Judged by {of_metric(benefit)}."
     every = {benefit.metric: benefit, **benefit.also}
     sections = [
         Section("answer", "The answer in full", lines),
@@ -80,9 +81,5 @@ def matrix_rows(benefit: Benefit, shown: Sequence[str]) -> list[dict[str, Any]]:
 def _settings(benefit: Benefit) -> dict[str, str]:
     """Return what was set, and what was chosen."""
     chosen = {f"chosen for {arm}": ", ".join(some) for arm, some in benefit.chosen.items()}
-    return {
-        "work": benefit.work,
-        "level": f"{benefit.level:g}",
-        **({"less than usual": benefit.quick} if benefit.quick else {}),
-        **chosen,
-    }
+    less = {"less than usual": benefit.quick} if benefit.quick else {}
+    return {"work": benefit.work, "level": f"{benefit.level:g}", **less, **chosen}

@@ -12,10 +12,11 @@ from graphcollab.naming import few
 from graphcollab.report._text import byte_size, shown_in
 from graphcollab.report.page.calibration import calibration_rows
 from graphcollab.report.page.cells import table_of
-from graphcollab.report.page.charts import bar_chart, calibration_chart, curve_chart, graph_chart
+from graphcollab.report.page.charts import bar_chart, calibration_chart, curve_chart
 from graphcollab.report.page.comparison_answer import answer, asked
 from graphcollab.report.page.content import Content, Section
 from graphcollab.report.page.graph import listening
+from graphcollab.report.page.graph_chart import graph_chart
 from graphcollab.report.page.repeating import repeating
 from graphcollab.report.site_table import SiteScores, site_table
 from graphcollab.report.tables import paired_cells, results_cells
@@ -46,9 +47,8 @@ def content_of_comparison(
         *_bytes(comparison),
         *repeating(_settings(comparison, last), commands),
     ]
-    return Content(
-        title or "Who learns best, and with whom", asked(comparison), answer(comparison, reference, sites), sections
-    )
+    said = answer(comparison, reference, sites)
+    return Content(title or "Who learns best, and with whom", asked(comparison), said, sections)
 
 
 def _last(comparison: Comparison) -> dict[str, Result]:
@@ -78,12 +78,8 @@ def _sites(sites: SiteScores) -> Section:
         )
         for m in every
     ]
-    return Section(
-        "nodes",
-        "Node by node",
-        ["Press a column's title to sort by it, and type a name to find a node."],
-        tables=tables,
-    )
+    said = ["Press a column's title to sort by it; of many nodes, type a name to find one."]
+    return Section("nodes", "Node by node", said, tables=tables)
 
 
 def _graphs(last: Mapping[str, Result]) -> Iterator[Section]:
@@ -102,18 +98,17 @@ def _graphs(last: Mapping[str, Result]) -> Iterator[Section]:
         for node in one.nodes:
             groups.setdefault(node["group"], []).append(node["node"])
         told = "; ".join(f"{group}: {few(groups[group])}" for group in sorted(groups, key=lambda g: int(g.split()[1])))
-        caption = (
-            f"{name}: who listens to whom, rounds {one.rounds[0]} to {one.rounds[-1]}. {told}. {' '.join(one.left_out)}"
-        )
+        when = f"rounds {one.rounds[0]} to {one.rounds[-1]}" if len(one.rounds) > 1 else f"round {one.rounds[0]}"
+        most = f"The thickest line is a weight of {max(edge['w'] for edge in one.edges):.3g}."
+        caption = " ".join([f"{name}: who listens to whom, {when}. {told}.", most, *one.left_out])
         charts.append(graph_chart(one, f"graph-{len(charts)}", caption))
     yield Section("graph", "Who listens to whom", said, charts)
 
 
 def curve_rows(comparison: Comparison) -> tuple[list[dict[str, Any]], str]:
     """Return means and spreads over seeds by method and evaluation, and what the horizontal axis counts."""
-    kept = {
-        name: [t for t in trials if not t.failure and len(t.curve[0])] for name, trials in comparison.chosen.items()
-    }
+    every = comparison.chosen.items()
+    kept = {name: [t for t in trials if not t.failure and len(t.curve[0])] for name, trials in every}
     kept = {name: trials for name, trials in kept.items() if trials}
     steps = len({t.rounds for ts in kept.values() for t in ts}) > 1
     steps = steps and not any(t.local_steps != t.local_steps for ts in kept.values() for t in ts)
@@ -121,9 +116,9 @@ def curve_rows(comparison: Comparison) -> tuple[list[dict[str, Any]], str]:
     for name, trials in kept.items():
         values = [dict(zip(*trial.curve, strict=True)) for trial in trials]
         rounds = sorted(set.intersection(*map(set, values)))
-        every = max(1, -(-len(rounds) // MOST_POINTS))
+        stride = max(1, -(-len(rounds) // MOST_POINTS))
         each = trials[0].local_steps / trials[0].rounds if steps else 1
-        for r in sorted({*rounds[::every], *rounds[-1:]}):
+        for r in sorted({*rounds[::stride], *rounds[-1:]}):
             found = scale * torch.tensor([seed[r] for seed in values], dtype=torch.float64)
             if not bool(found.isfinite().all()):
                 continue
@@ -142,11 +137,8 @@ def _curves(comparison: Comparison) -> Iterator[Section]:
     seeds = max(map(len, comparison.chosen.values()))
     band = f" Bands are one standard deviation over {seeds} seeds up and down." if seeds > 1 else ""
     caption = f"{what} over {over}. At the end: {', '.join(f'{name} {end:.4g}' for name, end in ends.items())}.{band}"
-    yield Section(
-        "curves",
-        f"{comparison.metric} over {over}s".replace("nodes", "node"),
-        charts=[curve_chart(rows, over, what, "accuracy", caption)],
-    )
+    chart = curve_chart(rows, over, what, "accuracy", caption)
+    yield Section("curves", f"How {comparison.metric} came about", charts=[chart])
 
 
 def _calibration(last: Mapping[str, Result]) -> Iterator[Section]:
@@ -157,9 +149,8 @@ def _calibration(last: Mapping[str, Result]) -> Iterator[Section]:
         "How often predictions on test samples of all nodes were right, by the probability that was predicted, "
         "on the last seed. On the dotted line probabilities mean what they say; below it models are too sure."
     )
-    yield Section(
-        "calibration", "Do probabilities mean what they say?", charts=[calibration_chart(rows, "calibration", caption)]
-    )
+    chart = calibration_chart(rows, "calibration", caption)
+    yield Section("calibration", "Do probabilities mean what they say?", charts=[chart])
 
 
 def _bytes(comparison: Comparison) -> Iterator[Section]:
