@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from graphcollab.report.benefit_answer import benefit_answer
 from graphcollab.report.benefit_table import benefit_cells, benefit_notes
 from graphcollab.report.page.cells import table_of
 from graphcollab.report.page.charts import matrix_chart
-from graphcollab.report.page.content import Content, Section
+from graphcollab.report.page.content import Chart, Content, Section, Table
 from graphcollab.report.page.repeating import repeating
 
 __all__ = ["content_of_benefit"]
@@ -24,30 +25,39 @@ def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) ->
     lines = benefit_answer(benefit).splitlines()
     who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
     asked = f"{who} Judged by {of_metric(benefit)}."
-    every = {benefit.metric: benefit, **benefit.also}
+    every = [benefit, *benefit.also.values()]
     sections = [
         Section("answer", "The answer in full", lines),
-        Section("sites", "Site by site", tables=[_table(one) for one in every.values()]),
-        *_matrices(every.values()),
+        Section("sites", "Site by site", tables=_tables(every)),
+        *_matrices(every),
         *repeating(_settings(benefit), commands),
     ]
-    return Content(title or "What collaborating brings", asked, _short(lines), sections)
+    return Content(title or "What collaborating brings", asked, _short(benefit, lines), sections)
 
 
-def _short(lines: Sequence[str]) -> list[str]:
-    """Return of the answer whether it helps, by how much in the mean, and what to do."""
+def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
+    """Return of the answer whether it helps, by how much in the mean by what gains most, and what to do."""
+    headlines = " ".join(lines[1 : 2 + len(benefit.also)])
     means = [line for line in lines if line.startswith("In the mean over sites, by ")]
-    return list(dict.fromkeys([lines[1], *means[:1], lines[-1]]))
+    gains = [gain.gain if gain.gain == gain.gain else -math.inf for gain in benefit.overall]
+    return list(dict.fromkeys([headlines, means[gains.index(max(gains))], lines[-1]]))
 
 
-def _table(benefit: Benefit) -> Any:
-    cells = benefit_cells(benefit)
-    notes = benefit_notes(benefit, cells.text())
-    return table_of(f"Every site, {of_metric(benefit)}", cells, foot=2, searched=True, notes=notes)
+def _tables(every: Sequence[Benefit]) -> list[Table]:
+    """Return a table for every metric, and below the last what is to be said of them."""
+    cells = [benefit_cells(one) for one in every]
+    notes = benefit_notes(every[0], "\n".join(one.text() for one in cells))
+    captions = [f"Every site, {of_metric(one)}" for one in every]
+    below = [*[[]] * (len(every) - 1), notes]
+    return [
+        table_of(caption, one, foot=2, searched=True, notes=said)
+        for caption, one, said in zip(captions, cells, below, strict=True)
+    ]
 
 
-def _matrices(every: Any) -> Iterator[Section]:
-    charts, said = [], []
+def _matrices(every: Sequence[Benefit]) -> Iterator[Section]:
+    charts: list[Chart] = []
+    said = []
     for one in every:
         shown = one.names[:MOST_SITES]
         rows = matrix_rows(one, shown)

@@ -14,7 +14,7 @@ from graphcollab.report.page.calibration import calibration_rows
 from graphcollab.report.page.cells import table_of
 from graphcollab.report.page.charts import bar_chart, calibration_chart, curve_chart
 from graphcollab.report.page.comparison_answer import answer, asked
-from graphcollab.report.page.content import Content, Section
+from graphcollab.report.page.content import Chart, Content, Section
 from graphcollab.report.page.graph import listening
 from graphcollab.report.page.graph_chart import graph_chart
 from graphcollab.report.page.repeating import repeating
@@ -92,7 +92,7 @@ def _graphs(last: Mapping[str, Result]) -> Iterator[Section]:
         "the thicker, the larger the weight. Colours are groups whose nodes listen to each other more than to others, "
         "in the last round drawn."
     ]
-    charts = []
+    charts: list[Chart] = []
     for name, one in found.items():
         groups: dict[str, list[str]] = {}
         for node in one.nodes:
