@@ -36,6 +36,7 @@ def exports() -> Iterator[tuple[Path, str]]:
     """Yield every ``__init__.py`` that lists what its folder shows, and what it must be."""
     for init in sorted((ROOT / "graphcollab").glob("*/__init__.py")):
         files = {path.stem: path.read_text(encoding="utf-8") for path in init.parent.glob("*.py") if path != init}
+        files |= {one.parent.name: one.read_text(encoding="utf-8") for one in init.parent.glob("*/__init__.py")}
         source = init.read_text(encoding="utf-8")
         if files and listed(source):
             yield init, exporting(source, init.parent.name, files)

@@ -75,7 +75,7 @@ def digits(root: str | None) -> Recipe:
 def fashion_mnist(root: str | None) -> Recipe:
     """Clothes, 28 x 28 pixels: 50 nodes with two of the ten classes."""
     clothes, figures = load_dataset("fashion_mnist", root), load_dataset("mnist", root)
-    dealt = {"shards": 10, "classes_per_node": 2, "shard_size": 15}
+    dealt: dict[str, Any] = {"shards": 10, "classes_per_node": 2, "shard_size": 15}
     return Recipe(
         "Fashion-MNIST, 50 nodes with two classes each, and 12 images of a class to learn from",
         shard_tasks(clothes, seed=SEED, **dealt),

@@ -60,7 +60,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         names = archive.namelist()
         [metadata] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
     package = ROOT / "graphcollab"
-    files = [*package.rglob("*.py"), package / "py.typed", package / "datasets" / "heart_disease.csv"]
+    data = [package / "py.typed", package / "datasets" / "heart_disease.csv", *package.rglob("*.html")]
+    files = [*package.rglob("*.py"), *data]
     there = {str(path.relative_to(ROOT)) for path in files}
     kernels = {
         f"graphcollab/{name}.abi3.so" for name in ("engine/_chain", "models/_pool", "ops/_rows") if shutil.which("cc")

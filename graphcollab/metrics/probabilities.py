@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from graphcollab.metrics.metric import Metric, row_mean
 
-__all__ = ["BINS", "brier", "ece", "log_loss"]
+__all__ = ["BINS", "brier", "confidences", "ece", "log_loss"]
 
 BINS = 15
 """How many bins `ece` has."""
@@ -76,16 +76,26 @@ scikit-learn).
 
 
 def _ece(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    confidence, right, bins, weight = confidences(outputs, targets, mask, weight)
+    gap = (right - confidence).where(weight > 0, 0.0) * weight
+    sums = gap.new_zeros(len(gap), BINS).scatter_add_(1, bins, gap)
+    return sums.abs().sum(1) / weight.sum(1)
+
+
+def confidences(
+    outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return how sure every prediction is, whether it is right, its bin, and its weight, [R, N] each.
+
+    A sample with several predictions counts with each of them; the weight is 0 in the padding.
+    """
     log_p, targets = _log_probabilities("ece", outputs, targets, mask)
     confidence, predicted = log_p.exp().max(2)
-    gap = (predicted == targets).double() - confidence  # [R, n, ...]
-    spots = gap[0, 0].numel() if gap.numel() else 1  # predictions per sample
-    real, weight = (values.unsqueeze(2) if gap.dim() > 2 else values for values in (mask, weight))
-    gap = (gap.flatten(2) if gap.dim() > 2 else gap).where(real, 0.0) * weight
+    right = (predicted == targets).double()  # [R, n, ...]
+    weight = weight.reshape(*weight.shape, *[1] * (right.dim() - 2)).expand_as(right).flatten(1)
     # bin b holds confidences in (b / M, (b + 1) / M]; what a NaN says is NaN in any of them
     bins = ((confidence.flatten(1) * BINS).ceil() - 1).nan_to_num(0.0).clamp(0, BINS - 1).long()
-    sums = gap.new_zeros(len(gap), BINS).scatter_add_(1, bins, gap.flatten(1))
-    return sums.abs().sum(1) / (weight.flatten(1).sum(1) * spots)
+    return confidence.flatten(1), right.flatten(1), bins, weight
 
 
 ece = Metric("ece", False, _ece, weighted=True)

@@ -13,6 +13,7 @@ from graphcollab.report.figures import comparison_figures, latent_figure, save_f
 from graphcollab.report.graph_tables import peer_table, weight_table
 from graphcollab.report.heatmaps import contact_heatmap, weight_heatmaps
 from graphcollab.report.own_weight_curves import own_weight_curves
+from graphcollab.report.page import page
 from graphcollab.report.results_json import results_json
 from graphcollab.report.site_table import SiteScores, site_table
 from graphcollab.report.tables import budget_table, paired_table, results_table, time_to_table
@@ -29,6 +30,7 @@ __all__ = [
     "latent_figure",
     "merge_curves",
     "own_weight_curves",
+    "page",
     "paired_table",
     "peer_table",
     "results_json",

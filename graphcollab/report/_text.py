@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Sized
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -72,6 +73,18 @@ def agreement(alike: float) -> str:
     """Say whether weights that were learned several times agree, by their mean correlation."""
     which = "agree" if alike >= AGREE else "differ: do not read them as who helps whom"
     return f"{which} (mean correlation {number(alike, 2)})"
+
+
+class Cells(NamedTuple):
+    """What a table says, cell by cell, before it is written: as text, in Markdown, or into a page."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def text(self, markdown: bool = False) -> str:
+        """Write the table, and its notes below it."""
+        return below(text_table(self.header, self.rows, markdown), *self.notes)
 
 
 def below(table: str, *notes: str) -> str:

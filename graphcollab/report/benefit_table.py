@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from graphcollab.gains import Benefit, Gain
 from graphcollab.report._gains import CONSTANT, bounded, by_whom, mark, mean_of, of_metric, scale_of, site_of, told
-from graphcollab.report._text import MISSING, below, shown, text_table
+from graphcollab.report._text import MISSING, Cells, below, shown
 
 __all__ = ["benefit_table"]
 
@@ -27,13 +27,18 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     Args:
         benefit: What `graphcollab.benefit` found.
     """
-    tables = [_table(benefit, markdown)]
+    tables = [benefit_cells(benefit).text(markdown)]
     for name, one in benefit.also.items():
-        tables.append(f"{name}:\n\n{_table(one, markdown)}")
+        tables.append(f"{name}:\n\n{benefit_cells(one).text(markdown)}")
     whole = "\n\n".join(tables)
+    return below(whole, *benefit_notes(benefit, whole))
+
+
+def benefit_notes(benefit: Benefit, whole: str) -> list[str]:
+    """Return what is to be said below tables, by what they show."""
     marked = f"{CONSTANT}: on half of the splits or more {benefit.flat} of each site took the place of models."
     every = (benefit, *benefit.also.values())
-    notes = [
+    return [
         "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, "
         "so an interval without 0 may have none.",
         f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known." * (f"({MISSING} …" in whole),
@@ -45,11 +50,10 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
         "Errors are geometric means over splits, and the last two rows compare mean errors over sites, in which sites "
         "with large errors count most." * any(one.relative for one in every),
     ]
-    return below(whole, *notes)
 
 
-def _table(benefit: Benefit, markdown: bool) -> str:
-    """Write the table of one metric."""
+def benefit_cells(benefit: Benefit) -> Cells:
+    """Return the table of one metric."""
     scale, digits, unit = scale_of(benefit)
     unit = unit if benefit.relative else ""
     alone = [f"alone, {of_metric(benefit)}", *(["constant"] if _rivals(benefit) else [])]
@@ -71,7 +75,7 @@ def _table(benefit: Benefit, markdown: bool) -> str:
     totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
         rows.append([label, *totals, *_cells(benefit, gained), "", "", ""])
-    return text_table(header, rows, markdown)
+    return Cells(header, rows)
 
 
 def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[str]:

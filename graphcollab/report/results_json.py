@@ -16,7 +16,7 @@ from graphcollab.report._text import shown
 from graphcollab.train import Comparison
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS
 
-__all__ = ["results_json"]
+__all__ = ["results_json", "versions"]
 
 
 @shown
@@ -64,9 +64,13 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
             paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value}
             paired[name][column] |= {"ratio": found.ratio, "reference": reference}
     settings = {name: [dict(trial.setting) for trial in trials] for name, trials in comparison.chosen.items()}
-    versions = {"python": platform.python_version(), "graphcollab": __version__, "torch": torch.__version__}
-    versions |= {"torch-geometric": torch_geometric.__version__, "numpy": np.__version__}
     content = {"methods": methods, "settings": settings, "paired": paired, "metric": comparison.metric}
-    text = json.dumps({**content, "versions": versions, **more}, default=str)
+    text = json.dumps({**content, "versions": versions(), **more}, default=str)
     plain = json.loads(text, parse_constant=lambda constant: None)  # JSON knows neither NaN nor infinity
     return json.dumps(plain, indent=2) + "\n"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what numbers depend on."""
+    found = {"python": platform.python_version(), "graphcollab": __version__, "torch": torch.__version__}
+    return found | {"torch-geometric": torch_geometric.__version__, "numpy": np.__version__}

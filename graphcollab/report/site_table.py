@@ -19,7 +19,7 @@ from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import FEW, MISSING, below, number, shown, shown_in, text_table, weighted
+from graphcollab.report._text import FEW, MISSING, Cells, below, number, shown, shown_in, weighted
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
 from graphcollab.train.summaries import in_deviations
@@ -99,10 +99,15 @@ class SiteScores:
         of all nodes that have a value in some column. Where a model has diverged there are no means.
         """
         every = [*range(len(next(iter(self.scores.values())).metrics))]
-        table = self._table(every, markdown)
+        table = self.cells(every).text(markdown)
         if len(every) > 1 and table.index("\n") > WIDE:
-            table = "\n\n".join(self._table([m], markdown) for m in every)
-        return below(table, self.about, self._signs(), *self.terms, self.units, *self._limits())
+            table = "\n\n".join(self.cells([m]).text(markdown) for m in every)
+        return below(table, *self.notes)
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said below tables; what there is nothing to say of is empty."""
+        return [self.about, self._signs(), *self.terms, self.units, *self._limits()]
 
     def _signs(self) -> str:
         """Say of which metrics less is better."""
@@ -111,8 +116,8 @@ class SiteScores:
         so = f", so − is an improvement on {self.reference}" * bool(self.differences)
         return f"of {' and '.join(fewer)} less is better{so}" if fewer else ""
 
-    def _table(self, which: Sequence[int], markdown: bool) -> str:
-        """Write some of the metrics side by side."""
+    def cells(self, which: Sequence[int]) -> Cells:
+        """Return some of the metrics side by side, a row per node, and two of means at the end."""
         first = next(iter(self.scores.values()))
         header, columns = ["node", "samples"], [[*first.names], [str(n) for n in first.sizes.tolist()]]
         means, weighted = ["mean", ""], ["mean, by samples"]
@@ -143,7 +148,7 @@ class SiteScores:
                 title = f"{method} − {self.reference}, {'points' if share else metric.name}"
                 add(title, scale * values[m], digits, lost[method] | lost[str(self.reference)], signed=True)
         weighted.insert(1, str(int(first.sizes[counted].sum())))
-        return text_table(header, [*zip(*columns, strict=True), means, weighted], markdown)
+        return Cells(header, [*zip(*columns, strict=True), means, weighted])
 
     def _limits(self) -> list[str]:
         """Say which intervals are too narrow, and why others are missing."""

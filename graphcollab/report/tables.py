@@ -18,6 +18,7 @@ from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
 from graphcollab.report._text import (
     MISSING,
+    Cells,
     agreement,
     below,
     byte_size,
@@ -86,6 +87,13 @@ def results_table(
         <BLANKLINE>
         ± is the standard deviation over 2 seeds
     """
+    return results_cells(comparison, settings, reference, percent).text(markdown)
+
+
+def results_cells(
+    comparison: Comparison, settings: bool = True, reference: str | None = None, percent: bool | None = None
+) -> Cells:
+    """Return what `results_table` says."""
     rows = comparison.rows()
     scale, digits, unit = shown_in(comparison.share if percent is None else percent, 2)
     partly = any(row["nodes"] < row["of_nodes"] for row in rows.values())
@@ -132,7 +140,7 @@ def results_table(
         "sent per node: also sums of columns by which sites prepared the table, before the first round" * prepared,
     )
     about = (spread_note(comparison), *unequal_terms(comparison), *legends, *_of_tasks(comparison))
-    return below(text_table(header, lines, markdown), *about, few_tested(comparison), *notes)
+    return Cells(header, lines, (*about, few_tested(comparison), *notes))
 
 
 @shown
@@ -166,6 +174,13 @@ def paired_table(
         -------------------  -----  -------------  -------  ---------
         l2c                  +3.00  −1.97 … +7.97     0.12     3 of 3
     """
+    return paired_cells(comparison, reference, column, confidence, over).text(markdown)
+
+
+def paired_cells(
+    comparison: Comparison, reference: str, column: str = "mean", confidence: float = 0.95, over: Over = None
+) -> Cells:
+    """Return what `paired_table` says."""
     if reference not in comparison.chosen:
         raise ValueError(f"there is no method {reference!r} to compare with; there are {sorted(comparison.chosen)}")
     others = [name for name in comparison.chosen if name != reference]
@@ -213,7 +228,7 @@ def paired_table(
         FEW_SEEDS.get(seeds, ""),
         few_tested(comparison),
     )
-    return below(text_table(header, rows, markdown), *notes)
+    return Cells(header, rows, notes)
 
 
 @shown

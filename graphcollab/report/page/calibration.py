@@ -1,0 +1,55 @@
+"""Whether probabilities mean what they say: how often predictions were right, by how sure they were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.checks import own_filter
+from graphcollab.metrics import Metric
+from graphcollab.metrics.probabilities import BINS, confidences
+from graphcollab.train import Result
+
+__all__ = ["calibration_rows"]
+
+KINDS = ("weight", "confidence", "right")
+OF_CLASSES = ("cross_entropy", "bce")
+
+
+def calibration_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """Return for every method and bin the mean confidence and the share that was right, in percent; empty without any.
+
+    Bins are those of `graphcollab.metrics.ece`, of the test samples of all nodes together.
+    """
+    rows = []
+    for name, result in results.items():
+        if result.tasks.loss not in OF_CLASSES or not result.env.plane.alone:
+            continue
+        for weight, confidence, right in _bins(result).T.tolist():
+            if weight > 0:
+                shares = {"confidence": 100 * confidence / weight, "right": 100 * right / weight}
+                rows.append({"method": name, **shares, "samples": weight})
+    return rows
+
+
+def _bins(result: Result) -> Tensor:
+    """Return sums of weights, confidences and right predictions of every bin over all nodes, [3, BINS]."""
+    measures = [
+        Metric(f"{kind} {b}", True, partial(_sum, kind, b), weighted=True) for kind in KINDS for b in range(BINS)
+    ]
+    with own_filter("ignore", ".* is not defined for"):  # nodes without test samples have none in any bin
+        scores = result.scores(measures, "test")
+    sums = torch.stack([scores[one.name] for one in measures]).nansum(1)
+    return sums.reshape(len(KINDS), BINS)
+
+
+def _sum(kind: str, bin_: int, outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    """Return of every row a sum over the samples in a bin, [R]."""
+    confidence, right, bins, weight = confidences(outputs, targets, mask, weight)
+    inside = weight * (bins == bin_)
+    values = {"weight": torch.ones_like(confidence), "confidence": confidence, "right": right}[kind]
+    return (inside * values.where(inside > 0, 0.0)).sum(1)

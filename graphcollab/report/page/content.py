@@ -1,0 +1,91 @@
+"""What a page holds, before it is written: headings, sentences, tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Cell", "Chart", "Content", "Section", "Table"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a table shows, and by which number it sorts there; None: by its text."""
+
+    text: str
+    order: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column names its rows.
+
+    Args:
+        caption: What it shows.
+        header: Titles of columns.
+        rows: Their cells.
+        foot: Rows of means, which stay below the others.
+        notes: What is to be said below it.
+        searched: Whether it sorts and can be searched.
+    """
+
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    foot: Sequence[Sequence[Cell]] = ()
+    notes: Sequence[str] = ()
+    searched: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart.
+
+    Args:
+        name: Its place in the page, such as ``"accuracy"``.
+        caption: What it shows, in words that do without seeing it.
+        spec: What Vega-Lite draws, as JSON.
+    """
+
+    name: str
+    caption: str
+    spec: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, and what stands below it, in this order.
+
+    Args:
+        name: Its anchor.
+        title: The heading.
+        said: Sentences.
+        charts: Charts.
+        tables: Tables.
+        code: Lines to type.
+    """
+
+    name: str
+    title: str
+    said: Sequence[str] = ()
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Table] = ()
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """A whole page.
+
+    Args:
+        title: Its title.
+        asked: What was asked.
+        answer: The answer, sentence by sentence.
+        sections: What it rests on.
+    """
+
+    title: str
+    asked: str
+    answer: Sequence[str]
+    sections: Sequence[Section]

@@ -1,0 +1,95 @@
+"""What a page says of what sites gain by collaborating."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from graphcollab.gains import Benefit
+from graphcollab.report._gains import of_metric, scale_of, told
+from graphcollab.report.benefit_answer import benefit_answer
+from graphcollab.report.benefit_table import benefit_cells, benefit_notes
+from graphcollab.report.page.cells import table_of
+from graphcollab.report.page.charts import matrix_chart
+from graphcollab.report.page.content import Chart, Content, Section, Table
+from graphcollab.report.page.repeating import repeating
+
+__all__ = ["content_of_benefit"]
+
+MOST_SITES = 100  # of a matrix in a page of at most 5 MB
+
+
+def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) -> Content:
+    """Return what a page says of a benefit."""
+    lines = benefit_answer(benefit).splitlines()
+    who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
+    asked = f"{who} Judged by {of_metric(benefit)}."
+    every = [benefit, *benefit.also.values()]
+    sections = [
+        Section("answer", "The answer in full", lines),
+        Section("sites", "Site by site", tables=_tables(every)),
+        *_matrices(every),
+        *repeating(_settings(benefit), commands),
+    ]
+    return Content(title or "What collaborating brings", asked, _short(benefit, lines), sections)
+
+
+def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
+    """Return of the answer whether it helps, by how much in the mean by what gains most, and what to do."""
+    headlines = " ".join(lines[1 : 2 + len(benefit.also)])
+    means = [line for line in lines if line.startswith("In the mean over sites, by ")]
+    gains = [gain.gain if gain.gain == gain.gain else -math.inf for gain in benefit.overall]
+    return list(dict.fromkeys([headlines, means[gains.index(max(gains))], lines[-1]]))
+
+
+def _tables(every: Sequence[Benefit]) -> list[Table]:
+    """Return a table for every metric, and below the last what is to be said of them."""
+    cells = [benefit_cells(one) for one in every]
+    notes = benefit_notes(every[0], "\n".join(one.text() for one in cells))
+    captions = [f"Every site, {of_metric(one)}" for one in every]
+    below = [*[[]] * (len(every) - 1), notes]
+    return [
+        table_of(caption, one, foot=2, searched=True, notes=said)
+        for caption, one, said in zip(captions, cells, below, strict=True)
+    ]
+
+
+def _matrices(every: Sequence[Benefit]) -> Iterator[Section]:
+    charts: list[Chart] = []
+    said = []
+    for one in every:
+        shown = one.names[:MOST_SITES]
+        rows = matrix_rows(one, shown)
+        if not rows:
+            continue
+        unit = scale_of(one)[2] if one.relative else f", {of_metric(one)}"
+        most = max(rows, key=lambda row: row["gain"])
+        caption = (
+            f"What each site gains by each other when the two collaborate alone{unit}: the largest gain is that of "
+            f"{most['site']} by {most['by']}, {most['text']}. Blue is a gain, orange a loss; pairs that were not tried "
+            "are empty."
+        )
+        if len(shown) < len(one.names):
+            said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn; Benefit.matrix has all.")
+        charts.append(matrix_chart(rows, f"gain{unit}", f"matrix-{len(charts)}", caption, shown))
+    if charts:
+        yield Section("pairs", "Who gains by whom", list(dict.fromkeys(said)), charts)
+
+
+def matrix_rows(benefit: Benefit, shown: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the gains of every pair that was tried, with their intervals."""
+    scale, digits, _ = scale_of(benefit)
+    kept = {*shown}
+    return [
+        {"site": gain.site, "by": gain.by, "gain": round(scale * gain.gain, 4), "text": told(gain, scale, digits)}
+        for gain in benefit.pair_gains
+        if gain.site in kept and gain.by in kept and gain.gain == gain.gain
+    ]
+
+
+def _settings(benefit: Benefit) -> dict[str, str]:
+    """Return what was set, and what was chosen."""
+    chosen = {f"chosen for {arm}": ", ".join(some) for arm, some in benefit.chosen.items()}
+    less = {"less than usual": benefit.quick} if benefit.quick else {}
+    return {"work": benefit.work, "level": f"{benefit.level:g}", **less, **chosen}

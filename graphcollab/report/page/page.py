@@ -1,0 +1,73 @@
+"""`page`: one HTML file that says what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeAlias
+
+from graphcollab.files import write_whole
+from graphcollab.gains import Benefit
+from graphcollab.metrics.scores import AnyMetrics
+from graphcollab.report._text import shown
+from graphcollab.report.page._libraries import altair, charts_script, tables_script, tables_style
+from graphcollab.report.page.content import Content
+from graphcollab.report.page.of_benefit import content_of_benefit
+from graphcollab.report.page.of_comparison import content_of_comparison
+from graphcollab.train import Comparison
+
+__all__ = ["page"]
+
+Found: TypeAlias = Comparison | Benefit
+
+
+@shown
+def page(
+    found: Found,
+    path: str | Path,
+    reference: str | None = None,
+    metrics: AnyMetrics = None,
+    title: str = "",
+    commands: Sequence[str] = (),
+) -> Path:
+    """Write what was found as one page of HTML, whole or not at all, and return its path.
+
+    The page opens from disk without a network and is at most 5 MB. It has what was asked, the answer in three sentences
+    with its uncertainty, a table with a row per node that sorts and can be searched by name, the graph of who listens
+    to whom with a slider over the rounds that `graphcollab.train.RecordGraph` kept, the metric over rounds, whether
+    probabilities mean what they say, bytes, settings, versions and the commands. Of a benefit it has the matrix of
+    pairwise gains. Numbers are those of `results_table`, `paired_table`, `site_table` and `benefit_table`. Where nodes
+    or rounds are too many to draw, it says what it leaves out. It needs ``pip install 'graphcollab[page]'``.
+
+    The page holds names of nodes and what they have reached, so whoever has it knows them; it holds no sample.
+
+    Args:
+        found: What `compare` or `graphcollab.benefit` returns.
+        path: File to write; one that is there is replaced.
+        reference: Name of the method that others are compared with. Default: ``"local"`` where it is among them. A
+            benefit is always one over training alone.
+        metrics: Metrics of the table of nodes of a comparison. Default: the tasks' own.
+        title: Title of the page. Default: one that says which kind of page it is.
+        commands: Lines to type that repeat it, as they are to be shown.
+
+    Raises:
+        ModuleNotFoundError: If a library is not installed; it says what to install.
+        ValueError: If there is no method of the reference's name, or nothing to show.
+    """
+    altair()  # before any work is lost
+    if isinstance(found, Benefit):
+        content = content_of_benefit(found, title, commands)
+    else:
+        content = content_of_comparison(found, reference, metrics, title, commands)
+    return write_whole(path, _written(content).encode())
+
+
+def _written(content: Content) -> str:
+    """Return the page's text; everything that others have named is escaped."""
+    from jinja2 import Environment
+
+    template = files(__package__).joinpath("template.html").read_text(encoding="utf-8")
+    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+    scripts = {"charts_script": charts_script(), "tables_script": tables_script(), "tables_style": tables_style()}
+    return made.render(page=content, specs={c.name: c.spec for s in content.sections for c in s.charts}, **scripts)

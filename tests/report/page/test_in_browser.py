@@ -1,0 +1,146 @@
+"""Pages in a real Chromium without a window: what moves, sorts and finds, and that nothing leaves the page."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphcollab import report
+from graphcollab.gains import Benefit
+from tests.report.page.found import compared
+
+pytestmark = pytest.mark.slow
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="there is no selenium to drive a browser with")
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
+
+CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
+LINES = ".mark-rule.role-mark line"
+DRAWN = "const d = document.documentElement.dataset; return d.drawn === 'yes' && d.sorted === 'yes'"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("there is no chromium and chromedriver: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ARGUMENTS:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser: Any, written: Path) -> Any:
+    _open(browser, written)
+    return browser
+
+
+def _open(browser: Any, path: Path) -> None:
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)  # forget what was before
+    browser.get(path.as_uri())
+    WebDriverWait(browser, 60).until(lambda b: b.execute_script(DRAWN))
+
+
+def _requests(browser: Any) -> set[str]:
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+
+
+def _set(browser: Any, field: Any, value: str) -> None:
+    browser.execute_script(
+        "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))",
+        field,
+        value,
+    )
+
+
+def _column(table: Any, n: int) -> list[str]:
+    rows = table.find_elements(By.CSS_SELECTOR, "tbody tr")
+    return [row.find_elements(By.CSS_SELECTOR, "th, td")[n].text for row in rows]
+
+
+def _lines(browser: Any) -> list[str]:
+    return browser.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(x => x.getAttribute('aria-label') || x.outerHTML)",
+        f"#chart-graph-0 {LINES}",
+    )
+
+
+def test_nothing_is_red_and_nothing_leaves_the_page(opened: Any, written: Path) -> None:
+    assert [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    away = {url for url in _requests(opened) if not url.startswith(("data:", "blob:"))}
+    assert away == {written.as_uri()}
+
+
+def test_the_slider_moves_the_graph(opened: Any) -> None:
+    slider = opened.find_element(By.CSS_SELECTOR, "#chart-graph-0 input[type=range]")
+    assert (slider.get_attribute("min"), slider.get_attribute("max")) == ("1", "6")
+    last = _lines(opened)
+    assert last
+    _set(opened, slider, "1")
+    WebDriverWait(opened, 10).until(lambda b: _lines(b) != last)
+
+
+def test_a_search_shows_a_node(opened: Any) -> None:
+    field = opened.find_element(By.CSS_SELECTOR, "#chart-graph-0 input[type=search]")
+    sizes = "return [...document.querySelectorAll('#chart-graph-0 .mark-symbol path')].map(x => x.getAttribute('d'))"
+    before = opened.execute_script(sizes)
+    _set(opened, field, "genf")
+    WebDriverWait(opened, 10).until(lambda b: b.execute_script(sizes) != before)
+
+
+def test_tables_sort_by_number(opened: Any) -> None:
+    table = opened.find_element(By.CSS_SELECTOR, "#nodes table.searched")
+    title = table.find_elements(By.CSS_SELECTOR, "thead th")[2]
+    for step in ("descending", "ascending"):
+        title.click()
+        WebDriverWait(opened, 10).until(lambda b, step=step: title.get_attribute("aria-sort") == step)
+        values = [float(cell.split()[0]) for cell in _column(table, 2)]
+        assert values == sorted(values, reverse=step == "descending")
+
+
+def test_many_nodes_are_found_by_name(browser: Any, tmp_path: Path) -> None:
+    _open(browser, report.page(compared([f"clinic {k}" for k in range(120)], rounds=2, seeds=1), tmp_path / "p.html"))
+    table = browser.find_element(By.CSS_SELECTOR, "#nodes")
+    assert len(_column(table, 0)) == 25  # of a page
+    _set(browser, table.find_element(By.CSS_SELECTOR, ".dt-search input"), "clinic 117")
+    WebDriverWait(browser, 10).until(lambda b: _column(table, 0) == ["clinic 117"])
+    _set(browser, table.find_element(By.CSS_SELECTOR, ".dt-search input"), "")
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    WebDriverWait(browser, 10).until(lambda b: len(_column(table, 0)) == 120)  # on paper there are no pages to turn
+
+
+def test_a_benefit_is_drawn(browser: Any, found_benefit: Benefit, tmp_path: Path) -> None:
+    _open(browser, report.page(found_benefit, tmp_path / "benefit.html"))
+    cells = browser.find_elements(By.CSS_SELECTOR, "#chart-matrix-0 .mark-rect.role-mark path")
+    assert len(cells) == 12
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_its_width(opened: Any, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+    finally:
+        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_charts_have_words_for_who_does_not_see_them(opened: Any) -> None:
+    told = "return [...document.querySelectorAll('.chart')].map(x => x.getAttribute('aria-label'))"
+    labels = opened.execute_script(told)
+    assert len(labels) == 4
+    assert all(labels)

@@ -1,0 +1,170 @@
+"""What a page says, read without a browser."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from graphcollab import report
+from graphcollab.gains import Benefit
+from graphcollab.train import Comparison, Trial
+from tests.report.page.found import HOSTILE, compared
+
+LIMIT = 5_000_000
+LOADED = {"src", "href", "srcset", "data", "action", "poster", "xlink:href"}
+
+
+class Read(HTMLParser):
+    """Tables as lists of rows of text, addresses that a browser would load, and scripts by their id."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables: list[list[list[str]]] = []
+        self.addresses: list[str] = []
+        self.tags: list[str] = []
+        self.specs, self._cell, self._in_specs = "", False, False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.tags.append(tag)
+        self.addresses += [str(value) for key, value in attrs if key in LOADED]
+        self._in_specs = given.get("id") == "specs"
+        self._cell = tag in ("td", "th")
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if self._cell:
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._cell = self._in_specs = False
+
+    def handle_data(self, data: str) -> None:
+        if self._cell:
+            self.tables[-1][-1][-1] += data
+        if self._in_specs:
+            self.specs += data
+
+
+def in_text(table: str) -> list[list[str]]:
+    """Cells of the first table of a text, whose columns are two spaces apart."""
+    lines = table.split("\n\n")[0].splitlines()
+    widths = [len(dashes) for dashes in lines[1].split()]
+    rows = []
+    for line in [lines[0], *lines[2:]]:
+        row, at = [], 0
+        for width in widths:
+            row.append(line[at : at + width].strip())
+            at += width + 2
+        rows.append(row)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def read(written: Path) -> Read:
+    return Read(written.read_text(encoding="utf-8"))
+
+
+def test_numbers_are_those_of_the_tables(read: Read, comparison: Comparison) -> None:
+    assert read.tables[0] == in_text(report.results_table(comparison))
+    assert read.tables[1] == in_text(report.paired_table(comparison))
+    assert read.tables[2] == in_text(str(report.site_table(comparison, reference="local")))
+
+
+def test_curves_are_means_over_seeds(read: Read, comparison: Comparison) -> None:
+    rows = _with_field(json.loads(read.specs)["accuracy"], "mean")
+    assert {row["x"] for row in rows} == {2, 4, 6}
+    for row in rows:
+        one, other = (t.curve[1][t.curve[0].index(row["x"])] for t in comparison.chosen[row["method"]])
+        assert row["mean"] == pytest.approx(50 * (one + other))
+        assert row["high"] - row["mean"] == pytest.approx(100 * abs(one - other) / 2**0.5)
+
+
+def test_the_graph_is_that_of_the_history(read: Read, comparison: Comparison) -> None:
+    history = comparison.results["l2c"].history
+    lines = _with_field(json.loads(read.specs)["graph-0"], "from")
+    assert {line["r"] for line in lines} == {*history.graphs} == {1, 2, 3, 4, 5, 6}
+    for round_, (edges, weights) in history.graphs.items():
+        names = history.names
+        told = {(names[j], names[i]): w for (j, i), w in zip(edges.T.tolist(), weights.tolist(), strict=True) if j != i}
+        shown = {(line["from"], line["to"]): line["w"] for line in lines if line["r"] == round_}
+        assert shown == pytest.approx({pair: w for pair, w in told.items() if w > 0}, abs=6e-5)
+
+
+def _with_field(spec: object, field: str) -> list[dict]:
+    """Rows of the data of a chart that have a field."""
+    if isinstance(spec, list) and spec and isinstance(spec[0], dict) and field in spec[0] and "encoding" not in spec[0]:
+        return spec
+    inside = list(spec.values()) if isinstance(spec, dict) else spec if isinstance(spec, list) else []
+    return max((_with_field(one, field) for one in inside), key=len, default=[])
+
+
+def test_names_are_never_read_as_html(written: Path, read: Read) -> None:
+    text = written.read_text(encoding="utf-8")
+    assert "<script>alert" not in text
+    assert HOSTILE in [row[0] for row in read.tables[2]]
+    assert read.tags.count("script") == 4
+    assert "graphcollab compare &lt;rows&gt;.csv" in text
+
+
+def test_nothing_is_loaded_from_elsewhere(written: Path, read: Read) -> None:
+    assert read.addresses
+    assert [one for one in read.addresses if not one.startswith(("#", "data:"))] == []
+    assert re.findall(r"(?:url\(|@import)\s*['\"]?(?!['\"]?data:)[^)\s]+", _styles(written)) == []
+    assert written.stat().st_size < LIMIT
+
+
+def _styles(path: Path) -> str:
+    return "".join(re.findall(r"<style>(.*?)</style>", path.read_text(encoding="utf-8"), re.DOTALL))
+
+
+def test_charts_have_words(read: Read) -> None:
+    specs = json.loads(read.specs)
+    assert {*specs} == {"graph-0", "accuracy", "calibration", "bytes"}
+    assert all(len(spec["description"]) > 20 for spec in specs.values())
+
+
+def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
+    read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
+    assert read.tables[0] == in_text(report.benefit_table(found_benefit))
+    cells = _with_field(json.loads(read.specs)["matrix-0"], "gain")
+    names = found_benefit.names
+    shown = {(cell["site"], cell["by"]): cell["gain"] for cell in cells}
+    assert len(shown) == 12
+    for (site, by), gain in shown.items():
+        assert gain == pytest.approx(100 * float(found_benefit.matrix[names.index(site), names.index(by)]), abs=1e-4)
+    text = html.unescape((tmp_path / "benefit.html").read_text(encoding="utf-8"))
+    assert all(line in text for line in report.benefit_answer(found_benefit).splitlines())
+
+
+def test_a_comparison_without_results_has_its_methods_and_curves(tmp_path: Path) -> None:
+    summary = {"mean": 0.5, "worst10": 0.5, "worst20": 0.5, "std": 0.0, "bytes_per_node": 10.0, "seconds": 1.0}
+    chosen = {name: [Trial(name, 0, {}, 0.5, summary, ([1, 2], [0.25, 0.5]))] for name in ("local", "l2c")}
+    read = Read(report.page(Comparison([], chosen, True), tmp_path / "p.html").read_text(encoding="utf-8"))
+    assert {*json.loads(read.specs)} == {"accuracy", "bytes"}
+
+
+@pytest.mark.slow
+def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+    names = [f"clinic {k}" for k in range(1000)]
+    found = compared(names, rounds=2, seeds=1)
+    path = report.page(found, tmp_path / "many.html")
+    text = path.read_text(encoding="utf-8")
+    assert path.stat().st_size < LIMIT
+    assert "Of 1000 nodes the 150 are drawn that give and are given most" in text
+    assert len(Read(text).tables[2]) == 1003  # a header, all nodes, two means
+
+
+def test_what_to_install_is_said(comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphcollab\[page\]'"):
+        report.page(comparison, tmp_path / "page.html")
+    assert not any(tmp_path.iterdir())
