@@ -1,0 +1,77 @@
+"""Settings of a command as a file in TOML: read, and written."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from graphcollab.files import write_whole
+from graphcollab.settings import look_up
+
+__all__ = ["PATHS", "RUN", "read_settings", "write_settings"]
+
+RUN = "run.toml"
+"""The file in which a run writes what it was asked for."""
+COMMAND = "command"
+PATHS = ("data", "out")
+"""Settings that are paths; in a file they are relative to its folder."""
+
+
+def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict[str, Any]:
+    """Return what a file of settings says, paths as they are from here.
+
+    Raises:
+        ValueError: If it cannot be read, is of another command, or has settings that the command does not know; the
+            message names the nearest.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): give the path of a file of settings") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8: a file of settings is TOML") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is no TOML: {error}") from error
+    of = content.pop(COMMAND, command)
+    if of != command:
+        raise ValueError(f"{path} has settings of graphcollab {of}, and this is graphcollab {command}")
+    for name in content:
+        try:
+            look_up("setting", name, known)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    for name in {*PATHS} & {*content}:
+        if not isinstance(content[name], str):
+            raise ValueError(f"{path}: {name} must be a path as text, got {content[name]!r}")
+        content[name] = from_folder(path.parent, content[name])
+    return content
+
+
+def from_folder(folder: Path, name: str) -> str:
+    """Return a path that is relative to a folder as it is from here; the name of a dataset as it is."""
+    if "/" not in name and os.sep not in name and name not in (".", "..") and not (folder / name).exists():
+        return name
+    return os.path.normpath(folder / name)
+
+
+def write_settings(path: Path, command: str, settings: Mapping[str, Any]) -> Path:
+    """Write settings as a file, whole or not at all; those that are None are left out."""
+    content = {COMMAND: command, **settings}
+    for name in {*PATHS} & {*content}:
+        if content[name] is not None and (name == "out" or Path(content[name]).exists()):
+            content[name] = os.path.relpath(content[name], path.parent)
+    return write_whole(path, tomli_w.dumps(_plain(content)).encode())
+
+
+def _plain(value: Any) -> Any:
+    """Return settings as TOML has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items() if one is not None}
+    if isinstance(value, tuple | list | range):
+        return ["none" if one is None else _plain(one) for one in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)
