@@ -54,7 +54,8 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
     usual = {one.name: one.default for one in OF_TABLE}
     own = {name: settings[name] for name in usual if settings[name] != usual[name]}
     if data in TABLES:
-        return lambda seed: load_dataset(data).tasks(seed=seed, **own)
+        table: Any = load_dataset(data)
+        return lambda seed: table.tasks(seed=seed, **own)
     return lambda seed: Tasks.from_frame(data, seed=seed, **own)
 
 

@@ -106,12 +106,12 @@ def _said(name: str, known: Mapping[str, str], also: Sequence[Any]) -> str:
 
 
 def in_words(text: str) -> str:
-    """Return a part of a docstring as a terminal shows it: without marks, on one line.
+    r"""Return a part of a docstring as a terminal shows it: without marks, on one line.
 
     Example:
-        >>> in_words("``'sgd'``, or\\nsee `Setting`.")
+        >>> in_words("``'sgd'``, or\nsee `Setting`.")
         "'sgd', or see Setting."
     """
-    text = re.sub(r":\\w+:`([^`]*)`", r"\1", text)
-    text = re.sub(r"`([^`<]+?) <[^>]*>`_", r"\1", text)
+    text = re.sub(r":\w+:`([^`]*)`", r"\1", text)
+    text = re.sub(r"`([^`<]+?)\s+(<[^>]*>)`_", r"\1 \2", text)
     return re.sub(r"\s+", " ", re.sub(r"``(.*?)``", r"\1", text, flags=re.DOTALL).replace("`", "")).strip()

@@ -6,7 +6,10 @@ import click
 
 from graphcollab._version import __version__
 from graphcollab.command.comparing import BENEFIT, COMPARE
+from graphcollab.command.listing import DATASETS, METHODS, SHOW
+from graphcollab.command.predicting import PREDICT
 from graphcollab.command.program import Program
+from graphcollab.command.rehearsing import SITE
 
 __all__ = ["main"]
 
@@ -21,5 +24,5 @@ main = Program(
     epilog="A line that ends with several values of an option must have the file first: graphcollab compare FILE …",
 )
 click.version_option(__version__, prog_name="graphcollab")(main)
-for command in (COMPARE, BENEFIT):
+for command in (COMPARE, BENEFIT, PREDICT, SITE, DATASETS, METHODS, SHOW):
     main.add_command(command)

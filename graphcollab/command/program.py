@@ -27,8 +27,15 @@ QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceW
 class Program(click.Group):
     """The program. Errors are one sentence; ``--debug`` shows where they come from."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
-        """Run a command, and exit by how it ended: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted."""
+    def main(  # type: ignore[override] # click overloads it by what it returns
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        """Run a command, and exit by how it ended: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted.
+
+        With ``standalone_mode=False``, as in a script, it returns, and errors are raised as they are.
+        """
+        if extra.get("standalone_mode") is False:
+            return super().main(args, prog_name, **extra)
         words = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in words
         words = [word for word in words if word != "--debug"]
@@ -39,7 +46,7 @@ class Program(click.Group):
             where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else self.name
             _end(WRONG, error, debug, str(where), error.format_message())
         except (KeyboardInterrupt, click.Abort) as error:
-            _end(INTERRUPTED, error, debug, str(self.name), "interrupted; the same command goes on where it can")
+            _end(INTERRUPTED, error, debug, str(self.name), f"interrupted; {error.__cause__ or ''}".rstrip("; "))
         except (ValueError, TypeError, LookupError, ImportError, FileNotFoundError, FileExistsError) as error:
             _end(WRONG, error, debug, str(self.name))
         except Exception as error:
@@ -83,7 +90,7 @@ class Work(click.Command):
         settings: What it takes as options.
         play: Function of the checked settings, by name.
         text: What it does.
-        first: The setting that is given without its name, first.
+        first: Those that are given first, without their names.
     """
 
     def __init__(
@@ -92,11 +99,11 @@ class Work(click.Command):
         settings: Sequence[Setting],
         play: Callable[[dict[str, Any]], None],
         text: str,
-        first: Setting,
+        *first: Setting,
     ) -> None:
-        self.settings = {one.name: one for one in (first, *settings)}
+        self.settings = {one.name: one for one in (*first, *settings)}
         self.first, self.play = first, play
-        params: list[click.Parameter] = [click.Argument([first.name], required=False, type=_Word(first))]
+        params: list[click.Parameter] = [click.Argument([one.name], required=False, type=_Word(one)) for one in first]
         params += map(_option, settings)
         params += [
             click.Option(["--config"], type=click.Path(path_type=Path), help="A file of settings, in TOML."),
@@ -145,7 +152,7 @@ class Work(click.Command):
             elif name in said:
                 found[name] = one.check(said[name])
             elif one.required:
-                how = name.upper() if one is self.first else one.option
+                how = name.upper() if one in self.first else one.option
                 raise click.UsageError(f"{how} is missing: {one.text}", click.get_current_context())
             else:
                 found[name] = one.default

@@ -1,0 +1,72 @@
+"""`graphcollab benefit`, `site`, `datasets`, `methods` and `show`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from graphcollab import load_dataset, methods
+from graphcollab.datasets import DATASETS, TABLES
+
+
+def test_benefit(call, patients, about, tmp_path):
+    line = ["benefit", patients, *about, "--methods", "l2c", "--repeats", "3", "--rounds", "1", "--lrs", "0.1"]
+    done = call(*line, "--hidden", "4", "--set", "l2c.mixer_lr=0.2", "--metrics", "brier", "--out", "answer")
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "answer" / "results.json").read_text())
+    assert told["names"] == ["north", "south", "west"]
+    assert set(told["also"]) == {"brier"}
+    assert "gain by l2c" in done.stdout
+    assert (tmp_path / "answer" / "results.txt").read_text() == done.stdout
+    assert (tmp_path / "answer" / "benefit.png").is_file()
+    several = call(*line, "--set", "l2c.mixer_lr=0.2,0.3")
+    assert several.exit_code == 2
+    assert "l2c.mixer_lr must have one value here" in several.stderr
+
+
+def test_rehearsal_of_a_site(call, patients, tmp_path):
+    line = ["site", "Bern", patients, "--target", "disease", "--leave-out", "hospital", "--method", "fedavg"]
+    done = call(*line, "--rounds", "1", "--hidden", "4", "--dry-run", "--others", "Genf", "Basel", "--out", "bern")
+    assert done.exit_code == 0, done.output
+    assert "What would leave Bern in 1 rounds of fedavg among 3 sites" in done.stdout
+    assert not (tmp_path / "bern").exists()
+    alone = call(*line)
+    assert alone.exit_code == 2
+    assert "Bern is not connected to other sites: rehearse it by --dry-run" in alone.stderr
+
+
+def test_lists(call):
+    named = [line.split()[0] for line in call("methods").stdout.splitlines()]
+    assert named == list(methods.__all__)
+    listed = call("datasets").stdout
+    assert all(f"\n{name} " in listed for name in (*TABLES, *DATASETS))
+    assert "920 rows" in str(load_dataset("heart_disease"))
+    shown = call("show", "cobo").stdout
+    assert "rho = 0.05    (a positive finite number)" in shown
+    assert "the strength of the pull" in shown
+    assert (
+        "Four hospitals" in call("show", "heart_disease").stdout
+        or "four hospitals" in call("show", "heart_disease").stdout
+    )
+
+
+def test_every_command_has_help_for_every_option(call):
+    for name in ("compare", "benefit", "predict", "site"):
+        done = call(name, "--help")
+        assert done.exit_code == 0
+        assert "--config" in done.stdout
+    from graphcollab.command import main
+
+    for command in main.commands.values():
+        lacking = [
+            one.name for one in command.params if getattr(one, "opts", [""])[0].startswith("--") and not one.help
+        ]
+        assert lacking == [], command.name
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "graphcollab", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("graphcollab, version ")
