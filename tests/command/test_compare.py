@@ -87,7 +87,7 @@ def test_goes_on_in_its_folder_and_no_other_run_does(call, line, tmp_path):
 
 def test_models_are_saved_and_predict(call, line, patients, tmp_path):
     assert call(*line, "--out", "report", "--save").exit_code == 0
-    rows = list(csv.DictReader(patients.open()))
+    rows = list(csv.DictReader(patients.read_text().splitlines()))
     new = tmp_path / "new.csv"
     new.write_text("hospital,age,sex\n" + "".join(f"{one['hospital']},{one['age']},{one['sex']}\n" for one in rows[:7]))
     done = call("predict", "report/models/fedavg", new, "--proba", "--out", "told.csv")

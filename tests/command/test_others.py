@@ -6,7 +6,10 @@ import json
 import subprocess
 import sys
 
-from graphcollab import load_dataset, methods
+import click
+
+from graphcollab import methods
+from graphcollab.command import main
 from graphcollab.datasets import DATASETS, TABLES
 
 
@@ -41,14 +44,10 @@ def test_lists(call):
     assert named == list(methods.__all__)
     listed = call("datasets").stdout
     assert all(f"\n{name} " in listed for name in (*TABLES, *DATASETS))
-    assert "920 rows" in str(load_dataset("heart_disease"))
     shown = call("show", "cobo").stdout
     assert "rho = 0.05    (a positive finite number)" in shown
     assert "the strength of the pull" in shown
-    assert (
-        "Four hospitals" in call("show", "heart_disease").stdout
-        or "four hospitals" in call("show", "heart_disease").stdout
-    )
+    assert "the patients of four hospitals" in call("show", "heart_disease").stdout
 
 
 def test_every_command_has_help_for_every_option(call):
@@ -56,13 +55,9 @@ def test_every_command_has_help_for_every_option(call):
         done = call(name, "--help")
         assert done.exit_code == 0
         assert "--config" in done.stdout
-    from graphcollab.command import main
-
     for command in main.commands.values():
-        lacking = [
-            one.name for one in command.params if getattr(one, "opts", [""])[0].startswith("--") and not one.help
-        ]
-        assert lacking == [], command.name
+        options = [one for one in command.params if isinstance(one, click.Option)]
+        assert [one.name for one in options if not one.help] == [], command.name
 
 
 def test_as_a_module():
