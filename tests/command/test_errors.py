@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -101,19 +102,21 @@ def test_a_run_that_fails_and_one_that_is_interrupted(call, patients, about, mon
     one_line(call(*line), 130, "interrupted")
 
 
-def test_in_a_process_of_its_own_ctrl_c_ends_the_round_and_the_same_line_goes_on(patients, about, tmp_path):
-    line = [sys.executable, "-m", "graphcollab", "compare", str(patients), *about, "--methods", "local", "--seeds", "0"]
-    line += ["--hidden", "4", "--evaluate-every", "1000", "--out", "report", "--rounds"]
-    process = subprocess.Popen(
-        [*line, "100000"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    until = time.monotonic() + 120
-    folder = tmp_path / "report" / "checkpoints"
-    while not (folder.is_dir() and any(folder.glob("*/*"))) and time.monotonic() < until and process.poll() is None:
-        time.sleep(0.1)
+def test_ctrl_c_ends_the_round_and_the_same_line_goes_on(call, patients, about, tmp_path):
+    line = ["compare", str(patients), *about, "--methods", "local", "--seeds", "0", "--hidden", "4", "--out", "report"]
+    line += ["--evaluate-every", "1000", "--rounds", "400"]
+    command, pipe = [sys.executable, "-m", "graphcollab", *line], subprocess.PIPE
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
+    until, folder = time.monotonic() + 120, tmp_path / "report" / "checkpoints"
+    while not any(folder.glob("*/*/manifest.json")) and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.02)
     os.kill(process.pid, signal.SIGINT)
     told, said = process.communicate(timeout=120)
     assert (process.returncode, told) == (130, ""), said
-    assert said.splitlines()[-1].startswith("graphcollab: interrupted; stopped in trial 1 of 1")
+    assert said.splitlines()[-1] == "graphcollab: interrupted; stopped in trial 1 of 1"
     assert "Traceback" not in said
-    assert any(folder.glob("*/*"))
+    assert not (tmp_path / "report" / "results.json").exists()
+    done = call(*line)
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert told["methods"]["local"]["rounds"] == 400
