@@ -10,6 +10,7 @@ from typing import Any
 
 import tomli_w
 
+from graphcollab.datasets import TABLES
 from graphcollab.files import write_whole
 from graphcollab.settings import look_up
 
@@ -18,7 +19,7 @@ __all__ = ["PATHS", "RUN", "read_settings", "write_settings"]
 RUN = "run.toml"
 """The file in which a run writes what it was asked for."""
 COMMAND = "command"
-PATHS = ("data", "out")
+PATHS = ("data", "saved", "out")
 """Settings that are paths; in a file they are relative to its folder."""
 
 
@@ -48,22 +49,16 @@ def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict
     for name in {*PATHS} & {*content}:
         if not isinstance(content[name], str):
             raise ValueError(f"{path}: {name} must be a path as text, got {content[name]!r}")
-        content[name] = from_folder(path.parent, content[name])
+        if name != "data" or content[name] not in TABLES:
+            content[name] = os.path.normpath(path.parent / content[name])
     return content
-
-
-def from_folder(folder: Path, name: str) -> str:
-    """Return a path that is relative to a folder as it is from here; the name of a dataset as it is."""
-    if "/" not in name and os.sep not in name and name not in (".", "..") and not (folder / name).exists():
-        return name
-    return os.path.normpath(folder / name)
 
 
 def write_settings(path: Path, command: str, settings: Mapping[str, Any]) -> Path:
     """Write settings as a file, whole or not at all; those that are None are left out."""
     content = {COMMAND: command, **settings}
     for name in {*PATHS} & {*content}:
-        if content[name] is not None and (name == "out" or Path(content[name]).exists()):
+        if content[name] is not None and (name != "data" or content[name] not in TABLES):
             content[name] = os.path.relpath(content[name], path.parent)
     return write_whole(path, tomli_w.dumps(_plain(content)).encode())
 
