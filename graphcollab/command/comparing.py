@@ -6,6 +6,7 @@ import functools
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ __all__ = ["BENEFIT", "COMPARE"]
 
 AUTO, LOCAL = "auto", "local"
 SAVE = Setting("save", bool, False, "Save every method's models in OUT/models, for graphcollab predict.")
+LARGE = 100_000  # edges, from which on one graph is kept
 FEW_SITES = 50  # up to which every site has a row in the answer
 
 
@@ -40,7 +42,9 @@ class RecordEvaluated(RecordGraph):
         """Keep nothing."""
 
     def on_evaluate(self, data: Data, history: History) -> None:
-        """Keep the round's graph."""
+        """Keep the round's graph; of very large ones the last alone."""
+        if any(weight.numel() > LARGE for _, weight in history.graphs.values()):
+            history.graphs.clear()
         super().on_round(data, history)
 
 
@@ -51,14 +55,17 @@ def _settings_of_compare() -> list[Setting]:
     return [*own, *settings_of(benefit, "lrs", only=("lrs",)), *of_run]
 
 
-def _without_default(one: Setting) -> Setting:
-    return Setting(one.name, one.annotation, None, one.text + " Default: each method's own.", one.owner)
+def _worded(one: Setting) -> Setting:
+    """Return a setting with what this command has to say of it."""
+    if one.name == "device":
+        return replace(one, text=f"{one.text} {AUTO}: on the GPU, if there is one.", words=(AUTO, "cpu", "cuda"))
+    return replace(one, default=None, text=f"{one.text} Default: each method's own.") if one.name == "lrs" else one
 
 
-OF_COMPARE = [_without_default(one) if one.name == "lrs" else one for one in _settings_of_compare()]
+OF_COMPARE = [_worded(one) for one in _settings_of_compare()]
 OF_BENEFIT = [
     *settings_of(benefit, "benefit", keep=("seed",)),
-    *settings_of(run, "benefit", only=OF_RUN),
+    *map(_worded, settings_of(run, "benefit", only=OF_RUN)),
 ]
 
 
@@ -117,7 +124,7 @@ def _compare(
             on_trial=on_trial,
             progress=shown,
             checkpoint=None if out is None else out / CHECKPOINTS,
-            callbacks=[RecordEvaluated()],
+            callbacks=[] if out is None else [RecordEvaluated()],
             **settings,
         )
 

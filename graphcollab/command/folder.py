@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from graphcollab.command.declared import Setting
-from graphcollab.command.settings_file import RUN, write_settings
+from graphcollab.command.settings_file import RUN, as_text
+from graphcollab.files import write_whole
 from graphcollab.naming import few
 
 __all__ = ["CHECKPOINTS", "OUT", "folder_of", "write_page"]
 
 CHECKPOINTS = "checkpoints"
-HOW = ("jobs", "device", "threads", "save", "out", "data")
+HOW = ("jobs", "device", "threads", "save", "out")
 """Settings that may differ where a run goes on: they say how it is computed, or where things lie."""
 
 OUT = Setting(
@@ -58,32 +59,26 @@ def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
     before = (folder / RUN).read_text(encoding="utf-8") if RUN in there else ""
     if there and not before:
         raise ValueError(f"--out {out} holds something else ({few(there)}): name another folder, or empty it")
-    written = {**settings, "out": out}
+    text = as_text(folder, command, {**settings, "out": out})
     if before:
-        _require_same(out, before, command, folder, written)
+        _require_same(folder, before, text)
     else:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_settings(folder / RUN, command, written)
+        write_whole(folder / RUN, text.encode())
     return folder
 
 
-def _require_same(out: str, before: str, command: str, folder: Path, written: Mapping[str, Any]) -> None:
-    """Check that a folder is of the same run."""
-    part = folder / f".{RUN}.asked"
+def _require_same(out: Path, before: str, text: str) -> None:
+    """Check that a folder is of the same run, by what its file of settings and that of this run say."""
     try:
-        asked = tomllib.loads(write_settings(part, command, written).read_text(encoding="utf-8"))
-    finally:
-        part.unlink(missing_ok=True)
-    try:
-        told = tomllib.loads(before)
+        told, asked = tomllib.loads(before), tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{folder / RUN} is damaged ({error}): name another folder") from error
+        raise ValueError(f"{out / RUN} is damaged ({error}): name another folder") from error
     differing = [name for name in {**told, **asked} if name not in HOW and told.get(name) != asked.get(name)]
     if differing:
         name = differing[0]
         raise ValueError(
             f"--out {out} holds another run, which differs in {few(differing)} ({name}: {told.get(name)!r} there, "
-            f"{asked.get(name)!r} asked for): name another folder, or repeat that one by --config {folder / RUN}"
+            f"{asked.get(name)!r} asked for): name another folder, or repeat that one by --config {out / RUN}"
         )
 
 

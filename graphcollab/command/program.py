@@ -20,6 +20,8 @@ __all__ = ["FAILED", "INTERRUPTED", "WRONG", "Program", "Work", "note"]
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 SHOWN = 6  # words to choose from that are shown in the help, below which
+INPUT = (ValueError, TypeError, LookupError, ImportError, FileNotFoundError, FileExistsError, PermissionError)
+"""Errors that say that what was given cannot be used."""
 OPEN = "graphcollab.open"  # the option whose values a line ends with
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, FutureWarning)  # of libraries
 
@@ -47,7 +49,7 @@ class Program(click.Group):
             _end(WRONG, error, debug, str(where), error.format_message())
         except (KeyboardInterrupt, click.Abort) as error:
             _end(INTERRUPTED, error, debug, str(self.name), f"interrupted; {error.__cause__ or ''}".rstrip("; "))
-        except (ValueError, TypeError, LookupError, ImportError, FileNotFoundError, FileExistsError) as error:
+        except INPUT as error:
             _end(WRONG, error, debug, str(self.name))
         except Exception as error:
             _end(FAILED, error, debug, str(self.name))

@@ -11,10 +11,9 @@ from typing import Any
 import tomli_w
 
 from graphcollab.datasets import TABLES
-from graphcollab.files import write_whole
 from graphcollab.settings import look_up
 
-__all__ = ["PATHS", "RUN", "read_settings", "write_settings"]
+__all__ = ["PATHS", "RUN", "as_text", "read_settings"]
 
 RUN = "run.toml"
 """The file in which a run writes what it was asked for."""
@@ -54,13 +53,13 @@ def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict
     return content
 
 
-def write_settings(path: Path, command: str, settings: Mapping[str, Any]) -> Path:
-    """Write settings as a file, whole or not at all; those that are None are left out."""
+def as_text(folder: Path, command: str, settings: Mapping[str, Any]) -> str:
+    """Return settings as the text of a file in a folder; those that are None are left out."""
     content = {COMMAND: command, **settings}
     for name in {*PATHS} & {*content}:
         if content[name] is not None and (name != "data" or content[name] not in TABLES):
-            content[name] = os.path.relpath(content[name], path.parent)
-    return write_whole(path, tomli_w.dumps(_plain(content)).encode())
+            content[name] = os.path.relpath(content[name], folder)
+    return tomli_w.dumps(_plain(content))
 
 
 def _plain(value: Any) -> Any:
