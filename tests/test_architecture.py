@@ -46,7 +46,8 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("gains",),
     ("llm", "report", "testing"),
     ("sites",),
-    ("cli", "__main__"),
+    ("command",),
+    ("__main__",),
 )
 TIER = {part: tier for tier, parts in enumerate(TIERS) for part in parts}
 

@@ -1,0 +1,10 @@
+"""``python -m graphcollab``: the command ``graphcollab``."""
+
+from __future__ import annotations
+
+from graphcollab.command import main
+
+__all__: list[str] = []
+
+if __name__ == "__main__":
+    main(prog_name="graphcollab")

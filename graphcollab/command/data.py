@@ -1,0 +1,70 @@
+"""The data of a command: a table in a file, or one by name, as tasks, and the model of every site."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from graphcollab.command.declared import Setting, settings_of
+from graphcollab.datasets import DATASETS, TABLES, load_dataset
+from graphcollab.models import MLP, build_model
+from graphcollab.naming import close
+from graphcollab.tasks import Tasks
+
+__all__ = ["DATA", "MODEL", "OF_TABLE", "model_for", "require_data", "tasks_for"]
+
+DATA = Setting(
+    "data",
+    str,
+    text="A CSV or Parquet file with a row for every sample, or the name of a table (graphcollab datasets).",
+    words=tuple(TABLES),
+    required=True,
+)
+OF_TABLE = settings_of(Tasks.from_frame, "table", also=(Tasks.from_arrays, Tasks))
+MODEL = settings_of(MLP.for_shape, "model", also=(MLP,), only=("hidden",))
+
+
+def require_data(data: str) -> None:
+    """Check that there are such data, before anything else is done."""
+    if data in TABLES or os.path.isfile(data):
+        return
+    if data in DATASETS:
+        raise ValueError(f"{data} is no table, and has no sites of its own: deal it out in Python, shard_tasks")
+    if os.path.isdir(data):
+        raise ValueError(f"{data} is a folder: give the path of a CSV or Parquet file")
+    hint = close(data, [*TABLES, *_files(data)], 1)
+    raise ValueError(f"there is no file {data}; {hint}".rstrip("; "))
+
+
+def _files(data: str) -> list[str]:
+    """Return the paths of tables that lie where a file was looked for."""
+    folder = os.path.dirname(data)
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return []
+    return [os.path.join(folder, one) for one in names if one.endswith((".csv", ".parquet"))]
+
+
+def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
+    """Return a function from a seed to tasks; tables in files are read anew for every seed."""
+    usual = {one.name: one.default for one in OF_TABLE}
+    own = {name: settings[name] for name in usual if settings[name] != usual[name]}
+    if data in TABLES:
+        table: Any = load_dataset(data)
+        return lambda seed: table.tasks(seed=seed, **own)
+    return lambda seed: Tasks.from_frame(data, seed=seed, **own)
+
+
+def model_for(hidden: int | Sequence[int]) -> Callable[[Tasks], nn.Module]:
+    """Return a function from tasks to a site's model: fully connected layers that fit the table."""
+    return lambda tasks: build_model("mlp", tasks.input_shape, outputs_of(tasks), hidden=hidden)
+
+
+def outputs_of(tasks: Tasks) -> int:
+    """Return how many numbers a model returns for a row."""
+    classes = () if tasks.preparation is None else tasks.preparation.classes
+    return len(classes) if tasks.loss == "cross_entropy" else 1

@@ -1,0 +1,90 @@
+"""The folder of a run: refused where it holds something else, and what is written into it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from graphcollab.command.declared import Setting
+from graphcollab.command.settings_file import RUN, as_text
+from graphcollab.files import write_whole
+from graphcollab.naming import few
+
+__all__ = ["CHECKPOINTS", "OUT", "folder_of", "write_page"]
+
+CHECKPOINTS = "checkpoints"
+HOW = ("jobs", "device", "threads", "save", "out")
+"""Settings that may differ where a run goes on: they say how it is computed, or where things lie."""
+
+OUT = Setting(
+    "out",
+    str | None,
+    text="Folder for results, tables, pictures and checkpoints; the same command goes on where it was stopped. "
+    "Default: nothing is written.",
+)
+
+
+@contextmanager
+def folder_of(out: str | None, command: str, settings: Mapping[str, Any]) -> Iterator[Path | None]:
+    """Give the folder of a run, with what was asked for in it; a run that was refused at once leaves none behind."""
+    if out is None:
+        yield None
+        return
+    missing = [place for place in (Path(out), *Path(out).parents) if not place.exists()]
+    folder = begin_folder(out, command, settings)
+    try:
+        yield folder
+    except Exception:
+        with suppress(OSError):  # something is there
+            if [one.name for one in folder.iterdir()] == [RUN]:
+                (folder / RUN).unlink()
+            for place in missing:
+                place.rmdir()
+        raise
+
+
+def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
+    """Write what was asked for into a folder that is new, empty, or of the same run, and return it.
+
+    Raises:
+        ValueError: If it holds anything else; the message says what.
+    """
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out {out} is a file: name a folder")
+    there = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+    before = (folder / RUN).read_text(encoding="utf-8") if RUN in there else ""
+    if there and not before:
+        raise ValueError(f"--out {out} holds something else ({few(there)}): name another folder, or empty it")
+    text = as_text(folder, command, {**settings, "out": out})
+    if before:
+        _require_same(folder, before, text)
+    else:
+        write_whole(folder / RUN, text.encode())
+    return folder
+
+
+def _require_same(out: Path, before: str, text: str) -> None:
+    """Check that a folder is of the same run, by what its file of settings and that of this run say."""
+    try:
+        told, asked = tomllib.loads(before), tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{out / RUN} is damaged ({error}): name another folder") from error
+    differing = [name for name in {**told, **asked} if name not in HOW and told.get(name) != asked.get(name)]
+    if differing:
+        name = differing[0]
+        raise ValueError(
+            f"--out {out} holds another run, which differs in {few(differing)} ({name}: {told.get(name)!r} there, "
+            f"{asked.get(name)!r} asked for): name another folder, or repeat that one by --config {out / RUN}"
+        )
+
+
+def write_page(found: Any, out: Path) -> Path | None:
+    """Write the report of a comparison or of an answer of `benefit` as a page, where the package makes pages."""
+    from graphcollab import report
+
+    page = getattr(report, "page", None)
+    return None if page is None else Path(page(found, out / "report.html") or out / "report.html")

@@ -1,0 +1,96 @@
+"""`graphcollab predict`: what the models of every site say about the rows of a table."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphcollab.command.data import require_data
+from graphcollab.command.declared import Setting
+from graphcollab.command.program import Work, note
+from graphcollab.files import write_csv
+from graphcollab.naming import few
+from graphcollab.tasks._columns import Table, factorised, open_table
+from graphcollab.train import Models, load
+
+__all__ = ["PREDICT", "saved_models"]
+
+MODELS = "models"  # the folder in that of a comparison
+
+SAVED = Setting("saved", str, text="A folder of saved models, such as OUT/models/ditto.", required=True)
+ROWS = Setting("data", str, text="A CSV or Parquet file of rows, with the same columns.", required=True)
+SETTINGS = [
+    Setting("site", str | None, text="The site whose rows they are. Default: the table has the column of sites."),
+    Setting("proba", bool, False, "Write the probability of every class, too."),
+    Setting("out", str | None, text="The CSV file to write. Default: standard output."),
+]
+
+
+def saved_models(folder: str) -> Models:
+    """Load saved models; of a comparison's folder those of its only method."""
+    path = Path(folder)
+    inside = sorted(one for one in (path / MODELS).iterdir() if one.is_dir()) if (path / MODELS).is_dir() else []
+    if len(inside) > 1:
+        raise ValueError(f"{folder} has the models of several methods: name one, {few([*map(str, inside)], ' or ')}")
+    return load(inside[0] if inside else path)
+
+
+def play_predict(asked: dict[str, Any]) -> None:
+    """Predict, and write a line for every row of the table, in its order."""
+    models = saved_models(asked["saved"])
+    require_data(asked["data"])
+    prepared = models.preparation
+    if prepared is None:
+        raise ValueError(f"the models in {asked['saved']} were not trained on a table: use them in Python")
+    if asked["proba"] and not models.classes:
+        raise ValueError("--proba is of classes, and these models predict amounts: leave it out")
+    table = open_table(asked["data"])
+    names, whose = _sites(table, asked["site"], prepared.node)
+    columns = {name: table.column(name) for name in table.names if name != prepared.node}
+    found: dict[int, list[Any]] = {}
+    for k, name in enumerate(names):
+        rows = np.flatnonzero(whose == k)
+        own = {column: values[rows] for column, values in columns.items()}
+        told = [models.predict(name, own)[:, None]]
+        told += [models.predict_proba(name, own)] if asked["proba"] else []
+        answers = [one.tolist() for one in told]
+        for n, row in enumerate(rows.tolist()):
+            found[row] = [row, name, *(value for one in answers for value in one[n])]
+    header = ["row", prepared.node, prepared.target.name]
+    header += [f"{prepared.target.name} = {one}" for one in models.classes] if asked["proba"] else []
+    _write(asked, header, [found[row] for row in sorted(found)])
+
+
+def _sites(table: Table, site: str | None, node: str) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the sites whose rows are in a table, and which of them every row has."""
+    if site is not None:
+        return (site,), np.zeros(table.rows, np.int64)
+    if node not in table.names:
+        raise ValueError(f"the table has no column {node!r} that says whose rows they are: give --site NAME")
+    names, whose = factorised(table.column(node))
+    if (whose < 0).any():
+        raise ValueError(f"row {int(np.flatnonzero(whose < 0)[0])} has no site in column {node!r}: fill it in")
+    return names, whose
+
+
+def _write(asked: dict[str, Any], header: list[str], rows: list[list[Any]]) -> None:
+    if asked["out"]:
+        note(f"wrote {write_csv(asked['out'], header, rows)}", asked["quiet"])
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+
+
+PREDICT = Work(
+    "predict",
+    SETTINGS,
+    play_predict,
+    "Predict the rows of a table by the saved models of their sites, as CSV with a line for every row.",
+    SAVED,
+    ROWS,
+)

@@ -1,0 +1,71 @@
+"""Settings of a command as a file in TOML: read, and written."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from graphcollab.datasets import TABLES
+from graphcollab.settings import look_up
+
+__all__ = ["PATHS", "RUN", "as_text", "read_settings"]
+
+RUN = "run.toml"
+"""The file in which a run writes what it was asked for."""
+COMMAND = "command"
+PATHS = ("data", "saved", "out")
+"""Settings that are paths; in a file they are relative to its folder."""
+
+
+def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict[str, Any]:
+    """Return what a file of settings says, paths as they are from here.
+
+    Raises:
+        ValueError: If it cannot be read, is of another command, or has settings that the command does not know; the
+            message names the nearest.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): give the path of a file of settings") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8: a file of settings is TOML") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is no TOML: {error}") from error
+    of = content.pop(COMMAND, command)
+    if of != command:
+        raise ValueError(f"{path} has settings of graphcollab {of}, and this is graphcollab {command}")
+    for name in content:
+        try:
+            look_up("setting", name, known)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+    for name in {*PATHS} & {*content}:
+        if not isinstance(content[name], str):
+            raise ValueError(f"{path}: {name} must be a path as text, got {content[name]!r}")
+        if name != "data" or content[name] not in TABLES:
+            content[name] = os.path.normpath(path.parent / content[name])
+    return content
+
+
+def as_text(folder: Path, command: str, settings: Mapping[str, Any]) -> str:
+    """Return settings as the text of a file in a folder; those that are None are left out."""
+    content = {COMMAND: command, **settings}
+    for name in {*PATHS} & {*content}:
+        if content[name] is not None and (name != "data" or content[name] not in TABLES):
+            content[name] = os.path.relpath(content[name], folder)
+    return tomli_w.dumps(_plain(content))
+
+
+def _plain(value: Any) -> Any:
+    """Return settings as TOML has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items() if one is not None}
+    if isinstance(value, tuple | list | range):
+        return ["none" if one is None else _plain(one) for one in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)

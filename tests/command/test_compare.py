@@ -1,0 +1,113 @@
+"""`graphcollab compare`, from a table in a file to a folder of results."""
+
+from __future__ import annotations
+
+import csv
+import json
+import tomllib
+
+import pytest
+
+from graphcollab import build_model, compare, methods
+from graphcollab.tasks import Tasks
+
+SHORT = ["--rounds", "2", "--hidden", "4"]
+NUMBERS = ("mean", "std", "bytes_per_node")
+
+
+def numbers(path):
+    """What is the same in every repetition of a run: all but seconds."""
+    told = json.loads(path.read_text())["methods"]
+    return {name: [[seed[key] for key in NUMBERS] for seed in one["per_seed"]] for name, one in told.items()}
+
+
+@pytest.fixture
+def line(patients, about):
+    return ["compare", patients, *about, "--methods", "local", "fedavg", "--seeds", "0-1", *SHORT]
+
+
+def test_says_what_python_says(call, line, patients, tmp_path):
+    done = call(*line, "--lrs", "0.05", "--out", "report")
+    assert done.exit_code == 0, done.output
+    found = compare(
+        {"local": methods.local, "fedavg": methods.fedavg},
+        lambda seed: Tasks.from_frame(patients, node="hospital", target="disease", seed=seed),
+        lambda tasks: build_model("mlp", tasks.input_shape, 2, hidden=4),
+        seeds=[0, 1],
+        grids={"*": {"lr": [0.05]}},
+        rounds=2,
+    )
+    told = json.loads((tmp_path / "report" / "results.json").read_text())
+    for name in ("local", "fedavg"):
+        by_seed = [one["mean"] for one in told["methods"][name]["per_seed"]]
+        assert by_seed == pytest.approx([100 * one for one in found.values(name)], abs=1e-9)
+    assert told["settings"] == {"local": [{"lr": 0.05}] * 2, "fedavg": [{"lr": 0.05}] * 2}
+    with (tmp_path / "report" / "sites.csv").open() as file:
+        assert {row["node"] for row in csv.DictReader(file)} >= {"north", "south", "west"}
+    assert done.stdout.startswith("method ")
+    assert (tmp_path / "report" / "results.txt").read_text() == done.stdout
+    assert (tmp_path / "report" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert "wrote" in done.stderr
+
+
+def test_what_a_run_writes_repeats_it(call, line, tmp_path):
+    assert call(*line, "--out", "report", "--set", "fedavg.batch_size=5,20").exit_code == 0
+    told = tomllib.loads((tmp_path / "report" / "run.toml").read_text())
+    assert (told["command"], told["data"], told["out"]) == ("compare", "../patients.csv", ".")
+    assert told["seeds"] == [0, 1]
+    assert told["set"] == {"fedavg": {"batch_size": [5, 20]}}
+    again = call("compare", "--config", "report/run.toml", "--out", "again")
+    assert again.exit_code == 0, again.output
+    assert numbers(tmp_path / "again" / "results.json") == numbers(tmp_path / "report" / "results.json")
+
+
+def test_the_line_wins_over_the_file(call, line, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'data = "patients.csv"\nnode = "hospital"\ntarget = "disease"\nmethods = ["local"]\nrounds = 3\n'
+        'seeds = [5]\nhidden = 4\n[set.local]\nepochs = 1\npatience = "none"\n'
+    )
+    done = call("compare", "--config", "run.toml", "--rounds", "2", "--out", "report", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    told = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert told["methods"]["local"]["rounds"] == 2
+    assert told["settings"]["local"] == [{"epochs": 1, "patience": None}]
+    assert [one["seed"] for one in told["methods"]["local"]["per_seed"]] == [5]
+
+
+def test_goes_on_in_its_folder_and_no_other_run_does(call, line, tmp_path):
+    assert call(*line, "--out", "report").exit_code == 0
+    before = (tmp_path / "report" / "results.txt").read_text()
+    again = call(*line, "--out", "report", "--jobs", "1")
+    assert (again.exit_code, again.stdout) == (0, before)  # seconds, too: they are those of the checkpoints
+    other = call(*line, "--out", "report", "--metric", "brier")
+    assert other.exit_code == 2
+    assert "holds another run, which differs in metric" in other.stderr
+
+
+def test_models_are_saved_and_predict(call, line, patients, tmp_path):
+    assert call(*line, "--out", "report", "--save").exit_code == 0
+    rows = list(csv.DictReader(patients.read_text().splitlines()))
+    new = tmp_path / "new.csv"
+    new.write_text("hospital,age,sex\n" + "".join(f"{one['hospital']},{one['age']},{one['sex']}\n" for one in rows[:7]))
+    done = call("predict", "report/models/fedavg", new, "--proba", "--out", "told.csv")
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "told.csv").open() as file:
+        told = list(csv.DictReader(file))
+    assert [one["hospital"] for one in told] == [one["hospital"] for one in rows[:7]]
+    assert [one["row"] for one in told] == [*map(str, range(7))]
+    for one in told:
+        ill, well = float(one["disease = ill"]), float(one["disease = well"])
+        assert ill + well == pytest.approx(1, abs=1e-6)
+        assert one["disease"] == ("ill" if ill > well else "well")
+    printed = call("predict", "report/models/fedavg", new)
+    assert printed.stdout.splitlines()[0] == "row,hospital,disease"
+    assert [row.split(",")[2] for row in printed.stdout.splitlines()[1:]] == [one["disease"] for one in told]
+    several = call("predict", "report", new)
+    assert several.exit_code == 2
+    assert "the models of several methods" in several.stderr
+    shown = call("show", "report/models/fedavg")
+    assert "sites: north, south, west" in shown.stdout
+    strange = call("predict", "report/models/fedavg", new, "--site", "nort")
+    assert strange.exit_code == 2
+    assert "did you mean 'north'" in strange.stderr

@@ -1,0 +1,122 @@
+"""Errors are one sentence and a number: 2 for wrong usage or input, 1 for failed runs, 130 for an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from graphcollab.command import comparing
+
+
+def one_line(done, code, *words):
+    assert done.exit_code == code, done.output
+    assert done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if line and not line.startswith("warning: ")]
+    assert len(said) == 1, said
+    assert said[0].startswith("graphcollab")
+    for word in words:
+        assert word in said[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--methods", "fedavgg"], ["unknown method 'fedavgg'", "did you mean 'fedavg'?"]),
+        (["--methods", "local", "local"], ["methods must differ", "'local'"]),
+        ([], ["--methods is missing"]),
+        (["--methods", "local", "--rounds", "0"], ["rounds must be a whole number of at least 1, got 0"]),
+        (["--methods", "local", "--rounds", "many"], ["rounds must be a whole number of at least 1, got 'many'"]),
+        (["--methods", "local", "--roundz", "3"], ["--roundz", "--rounds"]),
+        (["--methods", "local", "--pooled", "sum"], ["pooled must be 'sums' or 'per_site'", "did you mean 'sums'?"]),
+        (["--methods", "local", "--lrs", "0.1", "-1"], ["lrs must be a positive finite number, got -1"]),
+        (["--methods", "local", "--device", "gpu9"], ["device 'gpu9' cannot be used"]),
+        (["--methods", "cobo", "--set", "cobo.rh=1"], ["unknown setting of cobo 'rh'", "did you mean 'rho'?"]),
+        (["--methods", "cobo", "--set", "cobo.rho=-1"], ["cobo.rho must be a positive finite number, got -1"]),
+        (["--methods", "cobo", "--set", "l2c.own=x"], ["unknown method 'l2c'", "those that are asked for"]),
+        (["--methods", "cobo", "--set", "cobo"], ["METHOD.SETTING=VALUE"]),
+        (["--methods", "local", "--target", "diseas"], ["there is no column 'diseas'", "did you mean 'disease'?"]),
+        (["--methods", "local", "--metric", "acuracy"], ["did you mean 'accuracy'?"]),
+    ],
+)
+def test_wrong_usage(call, patients, about, tmp_path, more, words):
+    one_line(call("compare", patients, *about, *more, "--out", "report"), 2, *words)
+    assert not (tmp_path / "report").exists()
+
+
+def test_models_are_saved_in_a_folder(call, patients, about):
+    one_line(call("compare", patients, *about, "--methods", "local", "--save"), 2, "--save", "--out")
+
+
+def test_files_that_are_not_there(call, patients, about):
+    one_line(call("compare", "patient.csv", *about, "--methods", "local"), 2, "no file patient.csv", "'patients.csv'")
+    one_line(call("compare", ".", *about, "--methods", "local"), 2, ". is a folder")
+    one_line(call("compare", "digits", *about, "--methods", "local"), 2, "digits is no table")
+    one_line(call("compare", *about, "--methods", "local"), 2, "DATA is missing")
+    one_line(call("predict", "nothing", patients), 2, "nothing")
+    one_line(call("show", "l2k"), 2, "did you mean 'l2c'?")
+    one_line(call("compar"), 2, "compar")
+
+
+def test_a_folder_with_something_else(call, patients, about, tmp_path):
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "thesis.tex").write_text("")
+    one_line(call("compare", patients, *about, "--methods", "local", "--out", "report"), 2, "thesis.tex")
+    assert [one.name for one in (tmp_path / "report").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("lrz = [0.1]", ["unknown setting 'lrz'", "did you mean 'lrs'?"]),
+        ("rounds = 0", ["rounds must be a whole number of at least 1, got 0"]),
+        ("rounds = ", ["run.toml is no TOML"]),
+        ('command = "benefit"', ["settings of graphcollab benefit"]),
+        ("data = 3", ["data must be a path"]),
+        ("set = 3", ["set must be tables"]),
+        ("[set.local]\nlrr = 3", ["unknown setting of local 'lrr'", "did you mean 'lr'?"]),
+    ],
+)
+def test_files_of_settings(call, patients, about, tmp_path, content, words):
+    (tmp_path / "run.toml").write_text(content)
+    one_line(call("compare", patients, *about, "--methods", "local", "--config", "run.toml"), 2, *words)
+
+
+def test_a_run_that_fails_and_one_that_is_interrupted(call, patients, about, monkeypatch):
+    def fails(*args, **kwargs):
+        raise ArithmeticError("node 'north': loss is nan")
+
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    line = ["compare", patients, *about, "--methods", "local"]
+    monkeypatch.setattr(comparing, "compare", fails)
+    one_line(call(*line), 1, "node 'north': loss is nan")
+    assert "Traceback" in call(*line, "--debug").stderr
+    monkeypatch.setattr(comparing, "compare", stopped)
+    one_line(call(*line), 130, "interrupted")
+
+
+def test_ctrl_c_ends_the_round_and_the_same_line_goes_on(call, patients, about, tmp_path):
+    line = ["compare", str(patients), *about, "--methods", "local", "--seeds", "0", "--hidden", "4", "--out", "report"]
+    line += ["--evaluate-every", "1000", "--rounds", "400"]
+    command, pipe = [sys.executable, "-m", "graphcollab", *line], subprocess.PIPE
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
+    until, folder = time.monotonic() + 120, tmp_path / "report" / "checkpoints"
+    while not any(folder.glob("*/*/manifest.json")) and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    told, said = process.communicate(timeout=120)
+    assert (process.returncode, told) == (130, ""), said
+    assert said.splitlines()[-1] == "graphcollab: interrupted; stopped in trial 1 of 1"
+    assert "Traceback" not in said
+    assert not (tmp_path / "report" / "results.json").exists()
+    done = call(*line)
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert told["methods"]["local"]["rounds"] == 400
