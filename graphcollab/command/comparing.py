@@ -59,6 +59,8 @@ def _worded(one: Setting) -> Setting:
     """Return a setting with what this command has to say of it."""
     if one.name == "device":
         return replace(one, text=f"{one.text} {AUTO}: on the GPU, if there is one.", words=(AUTO, "cpu", "cuda"))
+    if one.name == "seeds":
+        return replace(one, text=f"{one.text} A single number says how many: 5 for 0 to 4.")
     return replace(one, default=None, text=f"{one.text} Default: each method's own.") if one.name == "lrs" else one
 
 
@@ -86,16 +88,21 @@ def _told(asked: Mapping[str, Any], points: Points) -> dict[str, Any]:
     return {**{name: value for name, value in asked.items() if name not in ("quiet", OWN.name)}, OWN.name: one}
 
 
+def _seeds(given: Sequence[int]) -> list[int]:
+    """Return the seeds; a single number is how many there are, and 0 the seed 0."""
+    return list(range(given[0])) if len(given) == 1 and given[0] > 0 else list(given)
+
+
 def play_compare(asked: dict[str, Any]) -> None:
     """Compare methods, print the answer, and write what is asked for."""
     require_data(asked["data"])
+    asked["seeds"] = _seeds(asked["seeds"])
     makers = chosen(asked["methods"])
     own = points_of([*makers], asked[OWN.name])
     points = points_of([*makers], asked[OWN.name], asked["lrs"] or ())
     if asked["save"] and not asked["out"]:
         raise ValueError("--save saves models in the folder of --out: name it")
     settings = _taken(OF_COMPARE, asked, "lrs")
-    settings["seeds"] = list(settings["seeds"])
     with folder_of(asked["out"], "compare", _told(asked, own)) as out:
         found = _compare(makers, points, settings, asked, out)
         text = _answer(found)

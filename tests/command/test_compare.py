@@ -64,7 +64,7 @@ def test_what_a_run_writes_repeats_it(call, line, tmp_path):
 def test_the_line_wins_over_the_file(call, line, tmp_path):
     (tmp_path / "run.toml").write_text(
         'data = "patients.csv"\nnode = "hospital"\ntarget = "disease"\nmethods = ["local"]\nrounds = 3\n'
-        'seeds = [5]\nhidden = 4\n[set.local]\nepochs = 1\npatience = "none"\n'
+        'seeds = [5, 6]\nhidden = 4\n[set.local]\nepochs = 1\npatience = "none"\n'
     )
     done = call("compare", "--config", "run.toml", "--rounds", "2", "--out", "report", "--quiet")
     assert done.exit_code == 0, done.output
