@@ -33,7 +33,7 @@ def page(
 ) -> Path:
     """Write what was found as one page of HTML, whole or not at all, and return its path.
 
-    The page opens from disk without a network and is at most 5 MB. It has what was asked, the answer in three sentences
+    The page opens from disk without a network; of a thousand nodes it is about 3 MB. It has what was asked, the answer in three sentences
     with its uncertainty, a table with a row per node that sorts and can be searched by name, the graph of who listens
     to whom with a slider over the rounds that `graphcollab.train.RecordGraph` kept, the metric over rounds, whether
     probabilities mean what they say, bytes, settings, versions and the commands. Of a benefit it has the matrix of
