@@ -173,7 +173,7 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
 
 
 def _say(paths: list[Path], found: Any, out: Path, asked: Mapping[str, Any]) -> None:
-    page = write_page(found, out)
+    page = write_page(found, out, "benefit" if isinstance(found, Benefit) else "compare")
     for path in [*paths, *([] if page is None else [page])]:
         note(f"wrote {path}", asked["quiet"])
 

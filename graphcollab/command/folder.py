@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from graphcollab import report
+from graphcollab.checks import warn
 from graphcollab.command.declared import Setting
 from graphcollab.command.settings_file import RUN, as_text
 from graphcollab.files import write_whole
@@ -16,6 +18,7 @@ from graphcollab.naming import few
 __all__ = ["CHECKPOINTS", "OUT", "folder_of", "write_page"]
 
 CHECKPOINTS = "checkpoints"
+PAGE = "report.html"
 HOW = ("jobs", "device", "threads", "save", "out")
 """Settings that may differ where a run goes on: they say how it is computed, or where things lie."""
 
@@ -82,9 +85,10 @@ def _require_same(out: Path, before: str, text: str) -> None:
         )
 
 
-def write_page(found: Any, out: Path) -> Path | None:
-    """Write the report of a comparison or of an answer of `benefit` as a page, where the package makes pages."""
-    from graphcollab import report
-
-    page = getattr(report, "page", None)
-    return None if page is None else Path(page(found, out / "report.html") or out / "report.html")
+def write_page(found: Any, out: Path, command: str) -> Path | None:
+    """Write the report as a page, which says how to repeat it; a warning says what to install where that is lacking."""
+    try:
+        return report.page(found, out / PAGE, commands=[f"graphcollab {command} --config {out / RUN}"])
+    except ModuleNotFoundError as error:
+        warn(f"no {PAGE} was written: {error}", UserWarning)
+        return None

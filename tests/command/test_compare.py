@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import tomllib
 
 import pytest
 
 from graphcollab import build_model, compare, methods
+from graphcollab.command.comparing import _seeds
 from graphcollab.tasks import Tasks
 
 SHORT = ["--rounds", "2", "--hidden", "4"]
@@ -64,7 +66,7 @@ def test_what_a_run_writes_repeats_it(call, line, tmp_path):
 def test_the_line_wins_over_the_file(call, line, tmp_path):
     (tmp_path / "run.toml").write_text(
         'data = "patients.csv"\nnode = "hospital"\ntarget = "disease"\nmethods = ["local"]\nrounds = 3\n'
-        'seeds = [5, 6]\nhidden = 4\n[set.local]\nepochs = 1\npatience = "none"\n'
+        'seeds = [0]\nhidden = 4\n[set.local]\nepochs = 1\npatience = "none"\n'
     )
     done = call("compare", "--config", "run.toml", "--rounds", "2", "--out", "report", "--quiet")
     assert done.exit_code == 0, done.output
@@ -72,7 +74,7 @@ def test_the_line_wins_over_the_file(call, line, tmp_path):
     told = json.loads((tmp_path / "report" / "results.json").read_text())
     assert told["methods"]["local"]["rounds"] == 2
     assert told["settings"]["local"] == [{"epochs": 1, "patience": None}]
-    assert [one["seed"] for one in told["methods"]["local"]["per_seed"]] == [5]
+    assert [one["seed"] for one in told["methods"]["local"]["per_seed"]] == [0]
 
 
 def test_goes_on_in_its_folder_and_no_other_run_does(call, line, tmp_path):
@@ -111,3 +113,24 @@ def test_models_are_saved_and_predict(call, line, patients, tmp_path):
     strange = call("predict", "report/models/fedavg", new, "--site", "nort")
     assert strange.exit_code == 2
     assert "did you mean 'north'" in strange.stderr
+
+
+@pytest.mark.parametrize(("given", "meant"), [((5,), [0, 1, 2, 3, 4]), ((0,), [0]), ((1,), [0]), ((3, 7), [3, 7])])
+def test_a_single_number_says_how_many_seeds(given, meant):
+    assert _seeds(given) == meant
+    assert _seeds(tuple(meant)) == meant  # as run.toml has them
+
+
+def test_the_page_says_how_to_repeat_it(call, line, tmp_path):
+    done = call(*line, "--out", "report")
+    assert "wrote report/report.html" in done.stderr
+    assert "graphcollab compare --config report/run.toml" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    done = call(*line, "--out", "report")
+    assert done.exit_code == 0
+    assert "no report.html was written" in done.stderr
+    assert (tmp_path / "report" / "results.json").is_file()
+    assert not (tmp_path / "report" / "report.html").exists()
