@@ -38,7 +38,7 @@ from graphcollab.train.shared_samples import Over
 from graphcollab.train.summaries import in_deviations
 from graphcollab.train.trial import METRIC_COLUMNS
 
-__all__ = ["budget_table", "paired_table", "results_table", "time_to_table"]
+__all__ = ["FEW_SEEDS", "budget_table", "paired_table", "results_table", "time_to_table"]
 
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",

@@ -9,6 +9,7 @@ import torch
 from graphcollab.naming import few
 from graphcollab.report._text import failures, mean_spread, number, shown_in
 from graphcollab.report.site_table import SiteScores
+from graphcollab.report.tables import FEW_SEEDS
 from graphcollab.train import Comparison
 
 __all__ = ["answer", "asked"]
@@ -73,6 +74,8 @@ def _of_difference(comparison: Comparison, name: str, reference: str, others: in
     differs = f"{name} differs from {reference} by {mean}{' points' * bool(unit)}"
     if math.isnan(found.low):
         return f"{differs}; how sure that is, {found.n} seed{'s' * (found.n > 1)} cannot say."
+    if found.n in FEW_SEEDS:
+        return f"{differs} (95 % interval {low} … {high}); whether that is chance, {found.n} seeds are too few to say."
     p_value = min(1.0, others * found.p_value)
     of = f", corrected for {others} comparisons" if others > 1 else ""
     sure = "evidence" if p_value <= LEVEL else "no evidence"
