@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
 
+from graphcollab.checks import warn
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit
 from graphcollab.metrics.scores import AnyMetrics
@@ -18,6 +19,8 @@ from graphcollab.report.page.of_comparison import content_of_comparison
 from graphcollab.train import Comparison
 
 __all__ = ["page"]
+
+LARGEST = 5_000_000  # bytes of a page
 
 Found: TypeAlias = Comparison | Benefit
 
@@ -33,13 +36,13 @@ def page(
 ) -> Path:
     """Write what was found as one page of HTML, whole or not at all, and return its path.
 
-    The page opens from disk without a network; of a thousand nodes it is about 3 MB. It has what was asked, the answer
-    in three sentences with its uncertainty, a table with a row per node that sorts and can be searched by name, the
-    graph of who listens to whom with a slider over the rounds that `graphcollab.train.RecordGraph` kept, the metric
-    over rounds, whether probabilities mean what they say, bytes, settings, versions and the commands. Of a benefit it
-    has the matrix of pairwise gains. Numbers are those of `results_table`, `paired_table`, `site_table` and
-    `benefit_table`. Where nodes or rounds are too many to draw, it says what it leaves out. It needs ``pip install
-    'graphcollab[page]'``.
+    The page opens from disk without a network; of a thousand nodes it is about 3 MB, and a warning says so if it has
+    more than 5. It has what was asked, the answer in three sentences with its uncertainty, a table with a row per node
+    that sorts and can be searched by name, the graph of who listens to whom with a slider over the rounds that
+    `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say, bytes,
+    settings, versions and the commands. Of a benefit it has the matrix of pairwise gains. Numbers are those of
+    `results_table`, `paired_table`, `site_table` and `benefit_table`. Where nodes or rounds are too many to draw, it
+    says what it leaves out. It needs ``pip install 'graphcollab[page]'``.
 
     The page holds names of nodes and what they have reached, so whoever has it knows them; it holds no sample.
 
@@ -61,7 +64,14 @@ def page(
         content = content_of_benefit(found, title, commands)
     else:
         content = content_of_comparison(found, reference, metrics, title, commands)
-    return write_whole(path, _written(content).encode())
+    written = _written(content).encode()
+    if len(written) > LARGEST:
+        warn(
+            f"the page has {len(written) / 1e6:.1f} MB, more than the {LARGEST / 1e6:.0f} MB that open quickly "
+            "everywhere: put fewer methods, or fewer metrics, on one page",
+            UserWarning,
+        )
+    return write_whole(path, written)
 
 
 def _written(content: Content) -> str:

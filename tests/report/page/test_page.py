@@ -168,3 +168,11 @@ def test_what_to_install_is_said(comparison: Comparison, tmp_path: Path, monkeyp
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphcollab\[page\]'"):
         report.page(comparison, tmp_path / "page.html")
     assert not any(tmp_path.iterdir())
+
+
+def test_a_page_that_is_too_large_says_so(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["graphcollab.report.page.page"], "LARGEST", 1_000_000)
+    with pytest.warns(UserWarning, match=r"the page has 2\.\d MB, more than the 1 MB"):
+        assert report.page(comparison, tmp_path / "page.html").is_file()
