@@ -19,6 +19,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
         "settings",
         "checks",
         "device",
+        "extras",
         "files",
         "memory",
         "naming",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from graphcollab._torchvision import torchvision_datasets
+from graphcollab.extras import import_extra
 
 __all__ = ["peft", "transformers"]
 
@@ -14,20 +14,10 @@ torchvision_datasets()  # transformers imports torchvision, which beside some bu
 
 def transformers() -> Any:
     """Return the package ``transformers``; a ModuleNotFoundError says how to get it."""
-    return _import("transformers")
+    return import_extra("transformers", "language models", "llm")
 
 
 def peft() -> Any:
     """Return the package ``peft``; a ModuleNotFoundError says how to get it."""
     transformers()
-    return _import("peft")
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        text = f"language models need {name}, which is not installed: pip install 'graphcollab[llm]'"
-        raise ModuleNotFoundError(text, name=name) from error
+    return import_extra("peft", "language models", "llm")

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
 from base64 import b64encode
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from graphcollab.extras import import_extra
 
 __all__ = ["altair", "charts_script", "tables_script", "tables_style"]
 
 
 def altair() -> Any:
     """Return the package ``altair``; a ModuleNotFoundError says how to get it."""
-    return _import("altair")
+    return import_extra("altair", "pages", "page")
 
 
 @cache
 def charts_script() -> str:
     """Return the JavaScript that draws charts, in base64, in which no tag of HTML can stand."""
     version = ".".join(altair().SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    return b64encode(_import("vl_convert").javascript_bundle(vl_version=version).encode()).decode()
+    return b64encode(
+        import_extra("vl_convert", "pages", "page").javascript_bundle(vl_version=version).encode()
+    ).decode()
 
 
 @cache
@@ -36,15 +39,5 @@ def tables_style() -> str:
 
 
 def _of_tables(name: str) -> str:
-    _import("itables")
+    import_extra("itables", "pages", "page")
     return files("itables").joinpath("html", name).read_text(encoding="utf-8")
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        text = f"pages need {name}, which is not installed: pip install 'graphcollab[page]'"
-        raise ModuleNotFoundError(text, name=name) from error

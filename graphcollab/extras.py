@@ -1,0 +1,28 @@
+"""Packages that only some need, imported when they are first needed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["import_extra"]
+
+
+def import_extra(name: str, who: str, extra: str) -> Any:
+    """Return a package that an extra brings.
+
+    Args:
+        name: The package.
+        who: Who needs it, for the message.
+        extra: What is installed to have it.
+
+    Raises:
+        ModuleNotFoundError: If it is not installed; the message says how to get it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        text = f"{who} need {name}, which is not installed: pip install 'graphcollab[{extra}]'"
+        raise ModuleNotFoundError(text, name=name) from error
