@@ -61,6 +61,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         [metadata] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
     package = ROOT / "graphcollab"
     data = [package / "py.typed", package / "datasets" / "heart_disease.csv", *package.rglob("*.html")]
+    data += (package / "nn" / "pretrained").iterdir()
     files = [*package.rglob("*.py"), *data]
     there = {str(path.relative_to(ROOT)) for path in files}
     kernels = {
