@@ -10,6 +10,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -44,6 +45,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self._asks, asked = multiprocessing.Pipe()
+        self._turn = threading.Lock()  # the simulator starts its sites from a thread for each
         if os.fork() == 0:
             self._asks.close()
             self._serve(asked)
@@ -51,8 +53,9 @@ class Nursery:
 
     def start(self, command: Sequence[str], env: Mapping[str, str], **_: object) -> Started:
         """Start ``python -m module arguments``, in place of `subprocess.Popen`."""
-        self._asks.send((command[2:], dict(env)))
-        return Started(self._asks.recv())
+        with self._turn:
+            self._asks.send((command[2:], dict(env)))
+            return Started(self._asks.recv())
 
     def _serve(self, asked: Connection) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who ends is gone
