@@ -42,7 +42,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("weigh",),
     ("judge", "stop"),
     ("method",),
-    ("phases",),
+    ("declare", "phases"),
     ("methods", "train"),
     ("gains",),
     ("llm", "report", "testing"),

@@ -21,9 +21,9 @@ import torch
 import graphcollab
 from graphcollab import compare, methods, run, settings, tasks
 from graphcollab.datasets import LabelledArrays
+from graphcollab.declare import Weights, method
 from graphcollab.engine import SGD, Adam, Objective, RowOptimizer
 from graphcollab.method import Method
-from graphcollab.methods._method import Weights, method
 from graphcollab.piece import Exchanger, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.settings import Count, Natural, NonNegative, Real
 from graphcollab.testing import Scene

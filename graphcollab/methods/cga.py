@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, make_optimizer, method
 from graphcollab.exchange import Exchange
 from graphcollab.local import CrossGradients, ProjectedGradient
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, make_optimizer, method
 from graphcollab.settings import Buffers, NonNegative
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis, Uniform

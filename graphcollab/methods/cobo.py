@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, make_optimizer, method
 from graphcollab.exchange import LaplacianPull
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, make_optimizer, method
 from graphcollab.settings import Buffers, Count, Natural, NonNegative, Positive
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import GradientAlignment

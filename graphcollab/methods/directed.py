@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal, Unpack
 
+from graphcollab.declare import Training, fit, method
 from graphcollab.exchange import NoExchange, Receive
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, NonNegative, Real, Share
 from graphcollab.transforms import Threshold, WithSelfLoops

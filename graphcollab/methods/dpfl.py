@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, fit, method, peer_method
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method, peer_method
 from graphcollab.settings import Buffers, Count
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import DoubleGreedy, PeerWeights

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, fit, method
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
 from graphcollab.settings import Buffers
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis, Uniform

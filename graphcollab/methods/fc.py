@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Unpack
 
+from graphcollab.declare import Training, make_optimizer, method
 from graphcollab.exchange import NoExchange
 from graphcollab.local import ClippedMean, CrossGradients
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, make_optimizer, method
 from graphcollab.settings import Count, Fraction, Real
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import KeepWeights

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, fit, method, peer_method
 from graphcollab.engine import Proximal
 from graphcollab.judge import Judge
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method, peer_method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Fraction, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, Weights, fit, method
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import FineTuned
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, Weights, fit, method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, NonNegative, Share
 

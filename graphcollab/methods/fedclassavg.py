@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from graphcollab.declare import BETAS, Training, Weights, fit, method
 from graphcollab.engine import Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.method import Method
-from graphcollab.methods._method import BETAS, Training, Weights, fit, method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Incomplete, NonNegative, Positive, Share
 

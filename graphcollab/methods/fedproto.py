@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, Weights, fit, method
 from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
 from graphcollab.judge import Judge, NearestPrototype
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, Weights, fit, method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Incomplete, NonNegative, Share
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
+from graphcollab.declare import Training, Weights, fit, method
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, Weights, fit, method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Incomplete, Positive, Share
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Unpack
 
+from graphcollab.declare import Training, Weights, fit, method
 from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, Weights, fit, method
 from graphcollab.rewire import Encoder, TaskPeers, sample_nodes
 from graphcollab.settings import Buffers, Count, Positive, Real, Share
 from graphcollab.weigh import SampleCounts, Uniform

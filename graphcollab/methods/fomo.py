@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, fit, method
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
 from graphcollab.rewire import GreedyPeers
 from graphcollab.settings import Buffers, Count, Fraction, NonNegative
 from graphcollab.weigh import FirstOrderGain

@@ -6,9 +6,9 @@ from typing import Literal, Unpack
 
 from torch import Tensor
 
+from graphcollab.declare import Training, Weights, fit, method
 from graphcollab.exchange import Exchange, ThroughCenters
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, Weights, fit, method
 from graphcollab.rewire import ChooseCenter, sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias, Unpack
 
+from graphcollab.declare import Training, fit, method
 from graphcollab.engine import Adam, AdamW, RowOptimizer
 from graphcollab.exchange import AlongEdges, Exchange
 from graphcollab.local import FitWithReference
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
 from graphcollab.nn import Mixer
 from graphcollab.nn.mixer_file import Own, Score
 from graphcollab.piece import Rewiring

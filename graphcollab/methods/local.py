@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from graphcollab.declare import Training, fit, method, patient
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method, patient
 from graphcollab.settings import Count
 
 __all__ = ["local"]

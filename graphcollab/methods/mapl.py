@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from graphcollab.declare import BETAS, Training, fit, method
 from graphcollab.engine import (
     Augment,
     ImageAugment,
@@ -15,7 +16,6 @@ from graphcollab.engine import (
 )
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
-from graphcollab.methods._method import BETAS, Training, fit, method
 from graphcollab.phases import Phases
 from graphcollab.settings import Buffers, Natural, NonNegative, Positive
 from graphcollab.transforms import Threshold, WithSelfLoops

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Unpack
 
+from graphcollab.declare import Training, fit, method, patient, peer_method
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method, patient, peer_method
 from graphcollab.phases import Phases
 from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, PeerSampler
 from graphcollab.settings import Buffers, Count, Natural, Positive, Share

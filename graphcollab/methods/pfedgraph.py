@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from graphcollab.declare import Training, fit, method, peer_method
 from graphcollab.engine import Proximal
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method, peer_method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Finite, Fraction, Positive, Share
 from graphcollab.transforms import WithSelfLoops

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Unpack
 
+from graphcollab.declare import Training, fit, method
 from graphcollab.exchange import AtServer, Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.method import Method
-from graphcollab.methods._method import Training, fit, method
 from graphcollab.phases import Phases
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Incomplete, Natural, Real, Share

@@ -1,4 +1,4 @@
-"""What methods have in common: the arguments of training, their documentation and checks, and some constructions."""
+"""How a method is declared: the arguments of training, their documentation and checks, and some constructions."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from graphcollab.method import Method
 from graphcollab.settings import Buffers, Count, Momentum, NonNegative, checked
 from graphcollab.stop import EarlyStopping
 from graphcollab.weigh import PeerWeights
+
+__all__ = ["Training", "fit", "make_optimizer", "method", "patient", "peer_method"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
