@@ -1,10 +1,11 @@
-"""Lines below tables that say where methods were not compared on the same terms: work, models, settings tried."""
+"""Lines below tables that say where methods were not compared on the same terms: work, models, settings, the end."""
 
 from __future__ import annotations
 
 from itertools import combinations
 
 from graphcollab.naming import few
+from graphcollab.report._past_best import past_best
 from graphcollab.report._text import number
 from graphcollab.train import Comparison, Trial
 
@@ -14,11 +15,12 @@ EXACT = 1 + 1e-9  # means over nodes are rounded
 
 
 def unequal_terms(comparison: Comparison) -> list[str]:
-    """Say in a line each whether methods did other work, had other models, or had more settings to choose from.
+    """Say in a line each whether methods did other work, had other models, more settings, or were trained for too long.
 
     What trials do not hold, as those that failed, is no difference.
     """
-    return [line for line in (_work(comparison), _models(comparison), _settings(comparison)) if line]
+    lines = (_work(comparison), _models(comparison), _settings(comparison), past_best(comparison))
+    return [line for line in lines if line]
 
 
 def _work(comparison: Comparison) -> str:
