@@ -20,7 +20,7 @@ from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_o
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
 from graphcollab.command.declared import Setting, settings_of
 from graphcollab.command.folder import CHECKPOINTS, OUT, folder_of, write_page
-from graphcollab.command.program import Work, note
+from graphcollab.command.work import Work, note
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
 from graphcollab.gains.benefit import OF_RUN

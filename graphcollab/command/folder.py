@@ -14,6 +14,7 @@ from graphcollab.command.declared import Setting
 from graphcollab.command.settings_file import RUN, as_text
 from graphcollab.files import write_whole
 from graphcollab.naming import few
+from graphcollab_command.ending import about, keep_traceback
 
 __all__ = ["CHECKPOINTS", "OUT", "folder_of", "write_page"]
 
@@ -40,7 +41,12 @@ def folder_of(out: str | None, command: str, settings: Mapping[str, Any]) -> Ite
     folder = begin_folder(out, command, settings)
     try:
         yield folder
-    except Exception:
+    except KeyboardInterrupt as stop:
+        on = "the same command goes on" if command != "benefit" else "the same command begins again"
+        raise KeyboardInterrupt("; ".join([*filter(None, [str(stop)]), on])) from None
+    except Exception as error:
+        if "please report" in about(error)[1]:
+            keep_traceback(error, folder)
         with suppress(OSError):  # something is there
             if [one.name for one in folder.iterdir()] == [RUN]:
                 (folder / RUN).unlink()
@@ -62,6 +68,10 @@ def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
     before = (folder / RUN).read_text(encoding="utf-8") if RUN in there else ""
     if there and not before:
         raise ValueError(f"--out {out} holds something else ({few(there)}): name another folder, or empty it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--out {out} cannot be written ({error.strerror}): name another folder") from error
     text = as_text(folder, command, {**settings, "out": out})
     if before:
         _require_same(folder, before, text)

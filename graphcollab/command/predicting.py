@@ -11,7 +11,7 @@ import numpy as np
 
 from graphcollab.command.data import require_data
 from graphcollab.command.declared import Setting
-from graphcollab.command.program import Work, note
+from graphcollab.command.work import Work, note
 from graphcollab.files import write_csv
 from graphcollab.naming import few
 from graphcollab.tasks._columns import Table, factorised, open_table
