@@ -86,7 +86,7 @@ class Line(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help of all options, group by group."""
-        listed: dict[str, list[tuple[str, str]]] = dict.fromkeys(self.groups.values(), [])
+        listed: dict[str, list[tuple[str, str]]] = {group: [] for group in self.groups.values()}
         for one in self.params:
             record = one.get_help_record(ctx)
             if isinstance(one, click.Argument):
@@ -94,7 +94,7 @@ class Line(click.Command):
                 record = (str(one.name).upper(), setting["text"])
             group = self.groups.get("--" + str(one.name).replace("_", "-"), "Output and more")
             if record is not None:
-                listed[group] = [*listed.get(group, []), record]
+                listed.setdefault(group, []).append(record)
         listed.setdefault("Output and more", []).append(("--help", "Show this message and exit."))
         for group, records in listed.items():
             with formatter.section(group):

@@ -26,8 +26,8 @@ HOW = ("jobs", "device", "threads", "save", "out")
 OUT = Setting(
     "out",
     str | None,
-    text="Folder for results, tables, pictures and checkpoints; the same command goes on where it was stopped. "
-    "Default: nothing is written.",
+    text="Folder for results, tables, pictures and checkpoints; the same command goes on where it was stopped, "
+    "also with more rounds, seeds or methods. Default: nothing is written.",
 )
 
 
@@ -56,7 +56,7 @@ def folder_of(out: str | None, command: str, settings: Mapping[str, Any]) -> Ite
 
 
 def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
-    """Write what was asked for into a folder that is new, empty, or of the same run, and return it.
+    """Write what was asked for into a folder that is new, empty, or of a run that goes on, and return it.
 
     Raises:
         ValueError: If it holds anything else; the message says what.
@@ -75,8 +75,7 @@ def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
     text = as_text(folder, command, {**settings, "out": out})
     if before:
         _require_same(folder, before, text)
-    else:
-        write_whole(folder / RUN, text.encode())
+    write_whole(folder / RUN, text.encode())
     return folder
 
 
@@ -86,13 +85,25 @@ def _require_same(out: Path, before: str, text: str) -> None:
         told, asked = tomllib.loads(before), tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{out / RUN} is damaged ({error}): name another folder") from error
-    differing = [name for name in {**told, **asked} if name not in HOW and told.get(name) != asked.get(name)]
+    differing = [name for name in {**told, **asked} if name not in HOW and not _goes_on(name, told, asked)]
     if differing:
         name = differing[0]
         raise ValueError(
             f"--out {out} holds another run, which differs in {few(differing)} ({name}: {told.get(name)!r} there, "
             f"{asked.get(name)!r} asked for): name another folder, or repeat that one by --config {out / RUN}"
         )
+
+
+def _goes_on(name: str, told: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Tell whether what is asked for is what a folder has, or a comparison or a site's run may go on to it."""
+    before, now = told.get(name), asked.get(name)
+    if before == now:
+        return True
+    if name == "rounds" and asked["command"] in ("compare", "site"):
+        return isinstance(before, int) and isinstance(now, int) and now > before
+    if name in ("seeds", "methods") and asked["command"] == "compare":
+        return isinstance(before, list) and isinstance(now, list) and set(before) < set(now)
+    return False
 
 
 def write_page(found: Any, out: Path, command: str) -> Path | None:

@@ -35,8 +35,8 @@ IN = {
 PLAIN = {
     "node": "The column with the names of sites.",
     "weight": "The column that says how much every row counts. Default: all count alike.",
-    "target": "The column to predict. Text and whole numbers are classes, other numbers are amounts, unless --loss says "
-    "otherwise.",
+    "target": "The column to predict. Text and whole numbers are classes, other numbers are amounts, unless --loss "
+    "says otherwise.",
     "leave_out": "Columns not to predict from, such as numbers of patients.",
     "columns": "The columns to predict from. Default: all but those of --leave-out.",
     "categorical": "Columns whose numbers are names of categories. Columns of text always are.",
@@ -48,12 +48,13 @@ PLAIN = {
     "val_fraction": "Share of a site's training rows set aside for validation.",
     "test_fraction": "Share of a site's rows set aside for testing.",
     "stratify": "Set aside some rows of every class (the default), or any.",
-    "loss": "What training makes small: cross_entropy and bce are for classes, mse is for amounts. Default: by the target.",
+    "loss": "What training makes small: cross_entropy and bce are for classes, mse is for amounts. Default: by the "
+    "target.",
     "metric": "What models are judged by: accuracy, auc, brier, ece or log_loss of classes; mae, rmse, mse or r2 of "
     "amounts. docs/comparing.md explains them. Default: accuracy, or mse.",
     "metrics": "Further metrics by which to judge the same models.",
-    "budget": "steps: all methods take as many local steps as the costliest does in --rounds; rounds: all play --rounds, "
-    "whatever they do in them; a number: so many local steps a site. In a file also a table of rounds by method.",
+    "budget": "steps: all methods take as many local steps as the costliest does in --rounds; rounds: all play "
+    "--rounds, whatever they do in them; a number: so many local steps a site.",
     "jobs": "How many processes to work in. Results are the same.",
     "on_nonfinite": "Where a site's training fails with numbers that are too large: stop, or isolate that site, with a "
     "warning, and go on with the others.",

@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from graphcollab import build_model, compare, methods
-from graphcollab.command.comparing import _seeds
+from graphcollab.command.comparing import _seeds, device_of
 from graphcollab.tasks import Tasks
 
 SHORT = ["--rounds", "2", "--hidden", "4"]
@@ -134,3 +134,26 @@ def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path
     assert "no report.html was written" in done.stderr
     assert (tmp_path / "report" / "results.json").is_file()
     assert not (tmp_path / "report" / "report.html").exists()
+
+
+def test_more_rounds_methods_and_seeds_go_on_in_the_folder(call, patients, about, tmp_path):
+    line = ["compare", patients, *about, "--hidden", "4", "--out"]
+    first = [*line, "report", "--methods", "local", "--rounds", "2", "--seeds", "0"]
+    assert call(*first).exit_code == 0
+    more = ["--methods", "local", "fedavg", "--rounds", "4", "--seeds", "0-1"]
+    done = call(*line, "report", *more)
+    assert done.exit_code == 0, done.output
+    assert call(*line, "afresh", *more).exit_code == 0
+    reports = [numbers(tmp_path / name / "results.json") for name in ("report", "afresh")]
+    assert reports[0] == reports[1]
+    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["rounds"] == 4
+    fewer = call(*first)
+    assert fewer.exit_code == 2
+    assert "holds another run, which differs in methods, seeds, rounds" in fewer.stderr
+
+
+@pytest.mark.parametrize(("there", "device"), [(True, "cuda"), (False, "cpu")])
+def test_the_gpu_is_taken_where_there_is_one(monkeypatch, there, device):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
+    assert device_of("auto") == device
+    assert device_of("cpu") == "cpu"
