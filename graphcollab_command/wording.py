@@ -15,7 +15,7 @@ INSTEAD = {
     r" or None\b": " or none",
     r"\bNone\b": "none",
 }
-VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w.+−-]+[\w])?"
+VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+−-](?:[\w.+−-]*\w)?)?"
 
 
 def on_the_line(text: str, names: Collection[str]) -> str:
@@ -28,6 +28,8 @@ def on_the_line(text: str, names: Collection[str]) -> str:
     Example:
         >>> on_the_line("give loss='mse', or name it in leave_out=['age']", ["loss", "leave_out"])
         'give --loss mse, or name it in --leave-out age'
+        >>> on_the_line("the run has rounds=7; say by target= which", ["rounds", "target"])
+        'the run has --rounds 7; say by --target which'
     """
     for words, instead in INSTEAD.items():
         text = re.sub(words, instead, text)

@@ -32,6 +32,7 @@ class Setting:
         words: Words to choose from, where there are any; others may be allowed, too.
         required: Whether it must be given.
         is_table: Whether a file of settings has a table of it; its value is what was given on the line, and that table.
+        read: Function that makes one value of these two, where there is one.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Setting:
     words: Sequence[str] = ()
     required: bool = False
     is_table: bool = False
+    read: Callable[[Sequence[str], Mapping[str, Any]], Any] | None = None
 
     @property
     def option(self) -> str:

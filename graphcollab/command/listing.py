@@ -90,7 +90,10 @@ def _folder(name: str) -> str:
     """Return what a folder of saved models, or of a run, holds."""
     told = (Path(name) / RUN).read_text(encoding="utf-8") if (Path(name) / RUN).is_file() else ""
     if told and not (Path(name) / "models").is_dir():
-        return told.rstrip()
+        answer = Path(name) / "results.txt"
+        return "\n\n".join(
+            [*([answer.read_text(encoding="utf-8").rstrip()] if answer.is_file() else []), told.rstrip()]
+        )
     models = saved_models(name)
     about = [f"{key}: {value}" for key, value in models.about.items() if key != "values"]
     columns = [] if models.preparation is None else [f"features: {', '.join(models.preparation.features)}"]

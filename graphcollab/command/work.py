@@ -64,7 +64,8 @@ class Work:
         for name, one in self.settings.items():
             words = given[name]
             if one.is_table:
-                found[name] = (words or (), _table(name, said.get(name, {})))
+                both = (words or (), _table(name, said.get(name, {})))
+                found[name] = both if one.read is None else one.read(*both)
             elif words is not None and words != ():
                 found[name] = words if one.is_flag else one.of_words([words] if isinstance(words, str) else words)
             elif name in said:
@@ -82,7 +83,7 @@ class Work:
 def _table(name: str, said: Any) -> Mapping[str, Any]:
     """Return a table of a file of settings."""
     if not isinstance(said, Mapping):
-        raise ValueError(f"{name} must be tables, such as [{name}.cobo], got {said!r}")
+        raise ValueError(f"{name} must be tables, headed by [{name}], got {said!r}")
     return said
 
 

@@ -56,7 +56,9 @@ def test_models_are_saved_in_a_folder(call, patients, about):
 def test_files_that_are_not_there(call, patients, about):
     one_line(call("compare", "patient.csv", *about, "--methods", "local"), 2, "no file patient.csv", "'patients.csv'")
     one_line(call("compare", ".", *about, "--methods", "local"), 2, ". is a folder")
-    one_line(call("compare", "digits", *about, "--methods", "local"), 2, "digits is no table")
+    one_line(call("compare", "digits", *about, "--methods", "local"), 2, "--node is of tables, and digits is none")
+    done = call("compare", "digits", "--methods", "local", "--sites", "7")
+    one_line(done, 2, "--sites 7 with --classes-per-node 2 of 10 classes cannot be dealt out evenly")
     one_line(call("compare", *about, "--methods", "local"), 2, "DATA is missing")
     one_line(call("predict", "nothing", patients), 2, "nothing")
     one_line(call("show", "l2k"), 2, "did you mean 'l2c'?")
@@ -79,6 +81,8 @@ def test_a_folder_with_something_else(call, patients, about, tmp_path):
         ('command = "benefit"', ["settings of graphcollab benefit"]),
         ("data = 3", ["data must be a path"]),
         ("set = 3", ["set must be tables"]),
+        ("[categories]\nsex = 3", ["categories.sex must list categories"]),
+        ("rounds = true", ["run.toml: rounds must be a whole number"]),
         ("[set.local]\nlrr = 3", ["unknown setting of local 'lrr'", "did you mean 'lr'?"]),
     ],
 )
