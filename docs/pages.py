@@ -16,6 +16,7 @@ import torch
 
 import graphcollab
 from graphcollab import methods, piece
+from graphcollab.command.works import declared
 from graphcollab.control.state import LOOP
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -44,6 +45,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield page, between(text, "settings between sites", table_of_settings())
     page = ROOT / "docs" / "threat_model.md"
     yield page, between(page.read_text(encoding="utf-8"), "readers", table_of_readers())
+    yield ROOT / "graphcollab_command" / "declared.json", declared()
 
 
 def between(page: str, name: str, text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.command import main
+from graphcollab_command.main import main
 
 __all__: list[str] = []
 

@@ -62,7 +62,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     package = ROOT / "graphcollab"
     data = [package / "py.typed", package / "datasets" / "heart_disease.csv", *package.rglob("*.html")]
     data += (package / "nn" / "pretrained").iterdir()
-    files = [*package.rglob("*.py"), *data]
+    begins = ROOT / "graphcollab_command"
+    files = [*package.rglob("*.py"), *data, *begins.glob("*.py"), begins / "declared.json"]
     there = {str(path.relative_to(ROOT)) for path in files}
     kernels = {
         f"graphcollab/{name}.abi3.so" for name in ("engine/_chain", "models/_pool", "ops/_rows") if shutil.which("cc")

@@ -1,6 +1,7 @@
-"""The command ``graphcollab``: comparisons, answers and predictions without writing Python.
+"""What the command ``graphcollab`` does: comparisons, answers and predictions without writing Python.
 
-Options, their defaults and their help are read off the functions that take them, so they are written once.
+Options, their defaults and their help are read off the functions that take them, so they are written once. The words of
+a line, help and completion are in ``graphcollab_command``, which starts without PyTorch.
 """
 
 from graphcollab.command.main import main

@@ -18,14 +18,16 @@ from tqdm import tqdm
 from graphcollab import report
 from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_option, points_of
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
+from graphcollab.command.dealing import DEALING
 from graphcollab.command.declared import Setting, settings_of
 from graphcollab.command.folder import CHECKPOINTS, OUT, folder_of, write_page
-from graphcollab.command.program import Work, note
+from graphcollab.command.work import Work, note
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
 from graphcollab.gains.benefit import OF_RUN
 from graphcollab.train import Comparison, RecordGraph, compare, run
 from graphcollab.train.history import History
+from graphcollab_command.wording import on_the_line
 
 __all__ = ["BENEFIT", "COMPARE"]
 
@@ -105,7 +107,7 @@ def play_compare(asked: dict[str, Any]) -> None:
     settings = _taken(OF_COMPARE, asked, "lrs")
     with folder_of(asked["out"], "compare", _told(asked, own)) as out:
         found = _compare(makers, points, settings, asked, out)
-        text = _answer(found)
+        text = on_the_line(_answer(found), OF_LINE)
         click.echo(text)
         if out is not None:
             _write_comparison(found, out, text, asked)
@@ -204,14 +206,32 @@ def _write_benefit(found: Benefit, out: Path, text: str, asked: Mapping[str, Any
 
 COMPARE = Work(
     "compare",
-    [method_option("Methods to compare, by name.", required=True), *OF_TABLE, *OF_COMPARE, *MODEL, OWN, OUT, SAVE],
+    [
+        method_option("Methods to compare, by name.", required=True),
+        *OF_TABLE,
+        *DEALING,
+        *OF_COMPARE,
+        *MODEL,
+        OWN,
+        OUT,
+        SAVE,
+    ],
     play_compare,
     "Compare methods on the rows of a table, after the same work, site by site.",
     DATA,
 )
+OF_LINE = tuple(COMPARE.settings)
 BENEFIT = Work(
     "benefit",
-    [method_option("Methods to try beside averaging.", ("meta_l2c",)), *OF_TABLE, *OF_BENEFIT, *MODEL, OWN, OUT],
+    [
+        method_option("Methods to try beside averaging.", ("meta_l2c",)),
+        *OF_TABLE,
+        *DEALING,
+        *OF_BENEFIT,
+        *MODEL,
+        OWN,
+        OUT,
+    ],
     play_benefit,
     "Find out which sites gain by collaborating, by whom, and by how much.",
     DATA,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
+from graphcollab.command.dealing import DEALING, deal
 from graphcollab.command.declared import Setting, settings_of
-from graphcollab.datasets import DATASETS, TABLES, load_dataset
+from graphcollab.datasets import DATASETS, TABLES, LabelledArrays, load_dataset
 from graphcollab.models import MLP, build_model
 from graphcollab.naming import close
 from graphcollab.tasks import Tasks
@@ -19,23 +20,46 @@ __all__ = ["DATA", "MODEL", "OF_TABLE", "model_for", "require_data", "tasks_for"
 DATA = Setting(
     "data",
     str,
-    text="A CSV or Parquet file with a row for every sample, or the name of a table (graphcollab datasets).",
-    words=tuple(TABLES),
+    text="A CSV or Parquet file with a row for every sample, or the name of a dataset (graphcollab datasets).",
+    words=(*TABLES, *DATASETS),
     required=True,
 )
-OF_TABLE = settings_of(Tasks.from_frame, "table", also=(Tasks.from_arrays, Tasks))
+
+
+def _categories(line: Sequence[str], table: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:
+    """Return the categories of columns, of a line and of a file of settings; None where none are given."""
+    found = {}
+    for name, values in table.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"categories.{name} must list categories, such as {name} = ['1', '2'], got {values!r}")
+        found[name] = tuple(map(str, values))
+    for word in line:
+        name, equals, text = word.partition("=")
+        if not (name and equals and text):
+            raise ValueError(f"--categories must be COLUMN=A,B, such as chest_pain=1,2, got {word!r}")
+        found[name] = tuple(one.strip() for one in text.split(","))
+    return found or None
+
+
+CATEGORIES = Setting(
+    "categories",
+    Sequence[str],
+    text="All categories that a column may have, chest_pain=1,2,3,4, also those that no row has yet; of the target all "
+    "classes. In a file of settings a table, [categories].",
+    is_table=True,
+    read=_categories,
+)
+OF_TABLE = [*settings_of(Tasks.from_frame, "table", also=(Tasks.from_arrays, Tasks)), CATEGORIES]
 MODEL = settings_of(MLP.for_shape, "model", also=(MLP,), only=("hidden",))
 
 
 def require_data(data: str) -> None:
     """Check that there are such data, before anything else is done."""
-    if data in TABLES or os.path.isfile(data):
+    if data in TABLES or data in DATASETS or os.path.isfile(data):
         return
-    if data in DATASETS:
-        raise ValueError(f"{data} is no table, and has no sites of its own: deal it out in Python, shard_tasks")
     if os.path.isdir(data):
         raise ValueError(f"{data} is a folder: give the path of a CSV or Parquet file")
-    hint = close(data, [*TABLES, *_files(data)], 1)
+    hint = close(data, [*TABLES, *DATASETS, *_files(data)], 1)
     raise ValueError(f"there is no file {data}; {hint}".rstrip("; "))
 
 
@@ -56,6 +80,11 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
     if data in TABLES:
         table: Any = load_dataset(data)
         return lambda seed: table.tasks(seed=seed, **own)
+    if data in DATASETS:
+        return deal(cast(LabelledArrays, load_dataset(data)), settings, own)
+    dealing = [one.name for one in DEALING if settings.get(one.name, one.default) != one.default]
+    if dealing:
+        raise ValueError(f"{dealing[0]}= is of datasets without sites, and {data} is a table: leave it out")
     return lambda seed: Tasks.from_frame(data, seed=seed, **own)
 
 
@@ -65,6 +94,8 @@ def model_for(hidden: int | Sequence[int]) -> Callable[[Tasks], nn.Module]:
 
 
 def outputs_of(tasks: Tasks) -> int:
-    """Return how many numbers a model returns for a row."""
+    """Return how many numbers a model returns for a row; of samples that are no table's, one for every class."""
     classes = () if tasks.preparation is None else tasks.preparation.classes
+    if tasks.preparation is None:
+        return 1 + max(int(pool.targets.max()) for pool in tasks.pools.values())
     return len(classes) if tasks.loss == "cross_entropy" else 1

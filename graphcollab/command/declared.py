@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphcollab.command.text_values import check_value, choices, element, parse, parse_several, writable
+from graphcollab.command.wording import PLAIN, group_of
 from graphcollab.documentation import entries
 
 __all__ = ["Setting", "in_words", "settings_of"]
@@ -31,6 +32,7 @@ class Setting:
         words: Words to choose from, where there are any; others may be allowed, too.
         required: Whether it must be given.
         is_table: Whether a file of settings has a table of it; its value is what was given on the line, and that table.
+        read: Function that makes one value of these two, where there is one.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Setting:
     words: Sequence[str] = ()
     required: bool = False
     is_table: bool = False
+    read: Callable[[Sequence[str], Mapping[str, Any]], Any] | None = None
 
     @property
     def option(self) -> str:
@@ -56,6 +59,26 @@ class Setting:
     def is_flag(self) -> bool:
         """Whether it is either on or off."""
         return self.annotation is bool
+
+    @property
+    def group(self) -> str:
+        """Under which heading the help has it."""
+        return group_of(self.name)
+
+    def declared(self) -> dict[str, Any]:
+        """Return what is said of it in the help, and which words there are to choose from."""
+        default = self.default
+        shown = " ".join(map(str, default)) if isinstance(default, tuple | list) else str(default)
+        return {
+            "name": self.name,
+            "text": self.text,
+            "default": None if default in (None, ()) or self.is_flag else shown,
+            "several": self.several,
+            "is_flag": self.is_flag,
+            "words": list(self.words),
+            "group": self.group,
+            "required": self.required,
+        }
 
     def of_words(self, given: Sequence[str]) -> Any:
         """Return the value that words on a command line stand for."""
@@ -91,7 +114,7 @@ def settings_of(
         if not wanted or one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) or not writable(hints.get(name, object)):
             continue
         default = None if one.default is one.empty else one.default
-        text = in_words(_said(name, known, also))
+        text = PLAIN.get(name) or in_words(_said(name, known, also))
         found.append(Setting(name, hints[name], default, text, owner, choices(hints[name])))
     return found
 

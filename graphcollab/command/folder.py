@@ -14,6 +14,7 @@ from graphcollab.command.declared import Setting
 from graphcollab.command.settings_file import RUN, as_text
 from graphcollab.files import write_whole
 from graphcollab.naming import few
+from graphcollab_command.ending import about, keep_traceback
 
 __all__ = ["CHECKPOINTS", "OUT", "folder_of", "write_page"]
 
@@ -25,8 +26,8 @@ HOW = ("jobs", "device", "threads", "save", "out")
 OUT = Setting(
     "out",
     str | None,
-    text="Folder for results, tables, pictures and checkpoints; the same command goes on where it was stopped. "
-    "Default: nothing is written.",
+    text="Folder for results, tables, pictures and checkpoints; the same command goes on where it was stopped, "
+    "also with more rounds, seeds or methods. Default: nothing is written.",
 )
 
 
@@ -40,7 +41,12 @@ def folder_of(out: str | None, command: str, settings: Mapping[str, Any]) -> Ite
     folder = begin_folder(out, command, settings)
     try:
         yield folder
-    except Exception:
+    except KeyboardInterrupt as stop:
+        on = "the same command goes on" if command != "benefit" else "the same command begins again"
+        raise KeyboardInterrupt("; ".join([*filter(None, [str(stop)]), on])) from None
+    except Exception as error:
+        if "please report" in about(error)[1]:
+            keep_traceback(error, folder)
         with suppress(OSError):  # something is there
             if [one.name for one in folder.iterdir()] == [RUN]:
                 (folder / RUN).unlink()
@@ -50,7 +56,7 @@ def folder_of(out: str | None, command: str, settings: Mapping[str, Any]) -> Ite
 
 
 def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
-    """Write what was asked for into a folder that is new, empty, or of the same run, and return it.
+    """Write what was asked for into a folder that is new, empty, or of a run that goes on, and return it.
 
     Raises:
         ValueError: If it holds anything else; the message says what.
@@ -62,11 +68,14 @@ def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
     before = (folder / RUN).read_text(encoding="utf-8") if RUN in there else ""
     if there and not before:
         raise ValueError(f"--out {out} holds something else ({few(there)}): name another folder, or empty it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--out {out} cannot be written ({error.strerror}): name another folder") from error
     text = as_text(folder, command, {**settings, "out": out})
     if before:
         _require_same(folder, before, text)
-    else:
-        write_whole(folder / RUN, text.encode())
+    write_whole(folder / RUN, text.encode())
     return folder
 
 
@@ -76,13 +85,25 @@ def _require_same(out: Path, before: str, text: str) -> None:
         told, asked = tomllib.loads(before), tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{out / RUN} is damaged ({error}): name another folder") from error
-    differing = [name for name in {**told, **asked} if name not in HOW and told.get(name) != asked.get(name)]
+    differing = [name for name in {**told, **asked} if name not in HOW and not _goes_on(name, told, asked)]
     if differing:
         name = differing[0]
         raise ValueError(
             f"--out {out} holds another run, which differs in {few(differing)} ({name}: {told.get(name)!r} there, "
             f"{asked.get(name)!r} asked for): name another folder, or repeat that one by --config {out / RUN}"
         )
+
+
+def _goes_on(name: str, told: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Tell whether what is asked for is what a folder has, or a comparison or a site's run may go on to it."""
+    before, now = told.get(name), asked.get(name)
+    if before == now:
+        return True
+    if name == "rounds" and asked["command"] in ("compare", "site"):
+        return isinstance(before, int) and isinstance(now, int) and now > before
+    if name in ("seeds", "methods") and asked["command"] == "compare":
+        return isinstance(before, list) and isinstance(now, list) and set(before) < set(now)
+    return False
 
 
 def write_page(found: Any, out: Path, command: str) -> Path | None:

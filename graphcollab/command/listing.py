@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from graphcollab import datasets, methods
-from graphcollab.command.declared import in_words
+from graphcollab.command.declared import Setting, in_words
 from graphcollab.command.predicting import saved_models
 from graphcollab.command.settings_file import RUN
+from graphcollab.command.work import Work
 from graphcollab.documentation import entries
 from graphcollab.methods import get_method
 from graphcollab.naming import close
@@ -38,34 +38,22 @@ def _listed(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"{name:{width}}  {text}" for name, text in rows)
 
 
-@click.command("datasets", help="List the datasets that are known by name; tables have sites of their own.")
-def DATASETS() -> None:
+def list_datasets(_: dict[str, Any]) -> None:
     """List the datasets."""
     tables = [(name, _first_line(load)) for name, load in datasets.TABLES.items()]
     others = [(name, _first_line(load)) for name, load in datasets.DATASETS.items()]
-    click.echo(f"Tables, for graphcollab compare and benefit:\n{_listed(tables)}\n")
-    click.echo(f"Others, which are dealt out to nodes in Python:\n{_listed(others)}")
+    click.echo(f"Tables, which have sites of their own:\n{_listed(tables)}\n")
+    click.echo(f"Others, which are dealt out to sites (--partition):\n{_listed(others)}")
 
 
-@click.command("methods", help="List the methods.")
-def METHODS() -> None:
+def list_methods(_: dict[str, Any]) -> None:
     """List the methods."""
     click.echo(_listed((name, _first_line(get_method(name))) for name in methods.__all__))
 
 
-class _Name(click.ParamType):
-    name = "name"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin so, and folders."""
-        known = [name for name in (*methods.__all__, *LOADERS) if name.startswith(incomplete)]
-        return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="dir")]
-
-
-@click.command("show", help="Show a method's settings, what a dataset is, or what a folder of saved models holds.")
-@click.argument("name", type=_Name())
-def SHOW(name: str) -> None:
+def show(asked: dict[str, Any]) -> None:
     """Show what is known by a name."""
+    name = asked["name"]
     if name in methods.__all__:
         click.echo(_method(name))
     elif name in LOADERS:
@@ -102,9 +90,31 @@ def _folder(name: str) -> str:
     """Return what a folder of saved models, or of a run, holds."""
     told = (Path(name) / RUN).read_text(encoding="utf-8") if (Path(name) / RUN).is_file() else ""
     if told and not (Path(name) / "models").is_dir():
-        return told.rstrip()
+        answer = Path(name) / "results.txt"
+        return "\n\n".join(
+            [*([answer.read_text(encoding="utf-8").rstrip()] if answer.is_file() else []), told.rstrip()]
+        )
     models = saved_models(name)
     about = [f"{key}: {value}" for key, value in models.about.items() if key != "values"]
     columns = [] if models.preparation is None else [f"features: {', '.join(models.preparation.features)}"]
     classes = [f"classes: {', '.join(map(str, models.classes))}"] if models.classes else []
     return "\n".join([f"sites: {', '.join(models.names)}", *classes, *columns, *about])
+
+
+NAME = Setting(
+    "name",
+    str,
+    text="A method, a dataset, or a folder.",
+    words=(*methods.__all__, *LOADERS),
+    required=True,
+)
+DATASETS = Work("datasets", [], list_datasets, "List the datasets that are known by name.", from_file=False)
+METHODS = Work("methods", [], list_methods, "List the methods.", from_file=False)
+SHOW = Work(
+    "show",
+    [],
+    show,
+    "Show a method's settings, what a dataset is, or what a folder of results or saved models holds.",
+    NAME,
+    from_file=False,
+)

@@ -1,28 +1,17 @@
-"""The program, with all its commands."""
+"""The command as a function, for scripts such as a site's in a job."""
 
 from __future__ import annotations
 
-import click
-
-from graphcollab._version import __version__
-from graphcollab.command.comparing import BENEFIT, COMPARE
-from graphcollab.command.listing import DATASETS, METHODS, SHOW
-from graphcollab.command.predicting import PREDICT
-from graphcollab.command.program import Program
-from graphcollab.command.rehearsing import SITE
+import importlib
+from collections.abc import Sequence
+from typing import Any
 
 __all__ = ["main"]
 
-main = Program(
-    "graphcollab",
-    help="Collaborative learning of personalised models: which sites should listen to whom, and what do they gain?",
-    params=[
-        click.Option(
-            ["--debug"], is_flag=True, expose_value=False, help="Show where an error comes from; may stand anywhere."
-        )
-    ],
-    epilog="A line that ends with several values of an option must have the file first: graphcollab compare FILE …",
-)
-click.version_option(__version__, prog_name="graphcollab")(main)
-for command in (COMPARE, BENEFIT, PREDICT, SITE, DATASETS, METHODS, SHOW):
-    main.add_command(command)
+
+def main(args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
+    """Run a command; with ``standalone_mode=False`` it returns, and errors are raised.
+
+    It is imported when it is called, as it reads a file that ``make generate`` writes by means of this package.
+    """
+    return importlib.import_module("graphcollab_command.main").main(args, prog_name, **extra)

@@ -11,9 +11,10 @@ import numpy as np
 
 from graphcollab.command.data import require_data
 from graphcollab.command.declared import Setting
-from graphcollab.command.program import Work, note
+from graphcollab.command.settings_file import RUN
+from graphcollab.command.work import Work, note
 from graphcollab.files import write_csv
-from graphcollab.naming import few
+from graphcollab.naming import close, few
 from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.train import Models, load
 
@@ -36,6 +37,11 @@ def saved_models(folder: str) -> Models:
     inside = sorted(one for one in (path / MODELS).iterdir() if one.is_dir()) if (path / MODELS).is_dir() else []
     if len(inside) > 1:
         raise ValueError(f"{folder} has the models of several methods: name one, {few([*map(str, inside)], ' or ')}")
+    if not inside and (path / RUN).is_file():
+        raise ValueError(f"{folder} has no saved models: repeat its command with --save, which goes on there")
+    if not inside and not path.exists():
+        near = close(path.name, [one.name for one in path.parent.iterdir()], 1) if path.parent.is_dir() else ""
+        raise ValueError(f"there is no folder {folder}; {near}graphcollab compare --save writes models".rstrip("; "))
     return load(inside[0] if inside else path)
 
 

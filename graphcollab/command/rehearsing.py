@@ -14,7 +14,7 @@ from graphcollab.command.comparing import device_of
 from graphcollab.command.data import MODEL, OF_TABLE, model_for, require_data
 from graphcollab.command.declared import Setting, settings_of
 from graphcollab.command.folder import CHECKPOINTS, OUT, folder_of
-from graphcollab.command.program import Work, note
+from graphcollab.command.work import Work, note
 from graphcollab.report import site_table
 from graphcollab.settings import look_up
 from graphcollab.sites import site

@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from graphcollab.datasets import TABLES
+from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.settings import look_up
 
 __all__ = ["PATHS", "RUN", "as_text", "read_settings"]
@@ -48,7 +48,7 @@ def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict
     for name in {*PATHS} & {*content}:
         if not isinstance(content[name], str):
             raise ValueError(f"{path}: {name} must be a path as text, got {content[name]!r}")
-        if name != "data" or content[name] not in TABLES:
+        if name != "data" or content[name] not in (*TABLES, *DATASETS):
             content[name] = os.path.normpath(path.parent / content[name])
     return content
 
@@ -57,7 +57,7 @@ def as_text(folder: Path, command: str, settings: Mapping[str, Any]) -> str:
     """Return settings as the text of a file in a folder; those that are None are left out."""
     content = {COMMAND: command, **settings}
     for name in {*PATHS} & {*content}:
-        if content[name] is not None and (name != "data" or content[name] not in TABLES):
+        if content[name] is not None and (name != "data" or content[name] not in (*TABLES, *DATASETS)):
             content[name] = os.path.relpath(content[name], folder)
     return tomli_w.dumps(_plain(content))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from graphcollab.command import main
+from graphcollab_command.main import main
 
 Run = Callable[..., Result]
 

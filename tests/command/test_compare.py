@@ -9,8 +9,8 @@ import tomllib
 
 import pytest
 
-from graphcollab import build_model, compare, methods
-from graphcollab.command.comparing import _seeds
+from graphcollab import build_model, compare, load_dataset, methods, shard_tasks
+from graphcollab.command.comparing import _seeds, device_of
 from graphcollab.tasks import Tasks
 
 SHORT = ["--rounds", "2", "--hidden", "4"]
@@ -80,6 +80,8 @@ def test_the_line_wins_over_the_file(call, line, tmp_path):
 def test_goes_on_in_its_folder_and_no_other_run_does(call, line, tmp_path):
     assert call(*line, "--out", "report").exit_code == 0
     before = (tmp_path / "report" / "results.txt").read_text()
+    assert "has no saved models: repeat its command with --save" in call("predict", "report", "patients.csv").stderr
+    assert call("show", "report").stdout.startswith(before)
     again = call(*line, "--out", "report", "--jobs", "1")
     assert (again.exit_code, again.stdout) == (0, before)  # seconds, too: they are those of the checkpoints
     other = call(*line, "--out", "report", "--metric", "brier")
@@ -105,6 +107,8 @@ def test_models_are_saved_and_predict(call, line, patients, tmp_path):
     printed = call("predict", "report/models/fedavg", new)
     assert printed.stdout.splitlines()[0] == "row,hospital,disease"
     assert [row.split(",")[2] for row in printed.stdout.splitlines()[1:]] == [one["disease"] for one in told]
+    far = call("predict", "report/models/fedavgg", new)
+    assert "there is no folder report/models/fedavgg; did you mean 'fedavg'?" in far.stderr
     several = call("predict", "report", new)
     assert several.exit_code == 2
     assert "the models of several methods" in several.stderr
@@ -134,3 +138,50 @@ def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path
     assert "no report.html was written" in done.stderr
     assert (tmp_path / "report" / "results.json").is_file()
     assert not (tmp_path / "report" / "report.html").exists()
+
+
+def test_more_rounds_methods_and_seeds_go_on_in_the_folder(call, patients, about, tmp_path):
+    line = ["compare", patients, *about, "--hidden", "4", "--out"]
+    first = [*line, "report", "--methods", "local", "--rounds", "2", "--seeds", "0"]
+    assert call(*first).exit_code == 0
+    more = ["--methods", "local", "fedavg", "--rounds", "4", "--seeds", "0-1"]
+    done = call(*line, "report", *more)
+    assert done.exit_code == 0, done.output
+    assert call(*line, "afresh", *more).exit_code == 0
+    reports = [numbers(tmp_path / name / "results.json") for name in ("report", "afresh")]
+    assert reports[0] == reports[1]
+    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["rounds"] == 4
+    fewer = call(*first)
+    assert fewer.exit_code == 2
+    assert "holds another run, which differs in methods, seeds, rounds" in fewer.stderr
+
+
+@pytest.mark.parametrize(("there", "device"), [(True, "cuda"), (False, "cpu")])
+def test_the_gpu_is_taken_where_there_is_one(monkeypatch, there, device):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
+    assert device_of("auto") == device
+    assert device_of("cpu") == "cpu"
+
+
+def test_a_dataset_without_sites_is_dealt_out(call, tmp_path):
+    line = ["compare", "digits", "--methods", "local", "--seeds", "1", *SHORT, "--sites", "10"]
+    assert call(*line, "--classes-per-node", "5", "--shard-size", "9", "--out", "digits").exit_code == 0
+    told = json.loads((tmp_path / "digits" / "results.json").read_text())
+    found = compare(
+        {"local": methods.local},
+        lambda seed: shard_tasks(load_dataset("digits"), 5, 5, seed, shard_size=9),
+        lambda tasks: build_model("mlp", tasks.input_shape, 10, hidden=4),
+        seeds=[0],
+        rounds=2,
+    )
+    mean = told["methods"]["local"]["per_seed"][0]["mean"]
+    assert mean == pytest.approx(100 * found.values("local")[0], abs=1e-9)
+    again = call("compare", "--config", "digits/run.toml", "--partition", "groups", "--out", "again")
+    assert again.exit_code == 0, again.output
+
+
+def test_categories_are_given_on_the_line_and_in_a_file(call, line, tmp_path):
+    assert call(*line, "--categories", "sex=f,m,x", "--out", "report", "--save").exit_code == 0
+    assert "sex = x" in call("show", "report/models/local").stdout
+    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["categories"] == {"sex": ["f", "m", "x"]}
+    assert call("compare", "--config", "report/run.toml").exit_code == 0

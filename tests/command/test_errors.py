@@ -56,7 +56,9 @@ def test_models_are_saved_in_a_folder(call, patients, about):
 def test_files_that_are_not_there(call, patients, about):
     one_line(call("compare", "patient.csv", *about, "--methods", "local"), 2, "no file patient.csv", "'patients.csv'")
     one_line(call("compare", ".", *about, "--methods", "local"), 2, ". is a folder")
-    one_line(call("compare", "digits", *about, "--methods", "local"), 2, "digits is no table")
+    one_line(call("compare", "digits", *about, "--methods", "local"), 2, "--node is of tables, and digits is none")
+    done = call("compare", "digits", "--methods", "local", "--sites", "7")
+    one_line(done, 2, "--sites 7 with --classes-per-node 2 of 10 classes cannot be dealt out evenly")
     one_line(call("compare", *about, "--methods", "local"), 2, "DATA is missing")
     one_line(call("predict", "nothing", patients), 2, "nothing")
     one_line(call("show", "l2k"), 2, "did you mean 'l2c'?")
@@ -79,6 +81,8 @@ def test_a_folder_with_something_else(call, patients, about, tmp_path):
         ('command = "benefit"', ["settings of graphcollab benefit"]),
         ("data = 3", ["data must be a path"]),
         ("set = 3", ["set must be tables"]),
+        ("[categories]\nsex = 3", ["categories.sex must list categories"]),
+        ("rounds = true", ["run.toml: rounds must be a whole number"]),
         ("[set.local]\nlrr = 3", ["unknown setting of local 'lrr'", "did you mean 'lr'?"]),
     ],
 )
@@ -102,6 +106,34 @@ def test_a_run_that_fails_and_one_that_is_interrupted(call, patients, about, mon
     one_line(call(*line), 130, "interrupted")
 
 
+def test_a_bug_is_told_from_wrong_input(call, patients, about, tmp_path, monkeypatch):
+    line = ["compare", patients, *about, "--methods", "local"]
+    monkeypatch.setattr(comparing, "compare", lambda *args, **kwargs: int("x"))
+    one_line(
+        call(*line, "--out", "report"), 1, "an error of graphcollab", "ValueError: invalid literal", "report/traceback"
+    )
+    assert "invalid literal" in (tmp_path / "report" / "traceback.txt").read_text()
+    one_line(call(*line), 1, "an error of graphcollab", "traceback.txt says where")
+    assert "Traceback" in call(*line, "--debug").stderr
+
+
+def test_messages_speak_of_options(call, patients, about):
+    one_line(call("compare", patients, "--methods", "local"), 2, "--node which column")
+    done = call("compare", patients, *about, "--methods", "local", "--metric", "mae")
+    one_line(done, 2, "--metric mae is", "--loss cross_entropy", "or --loss mse if")
+
+
+def test_what_must_come_first_and_came_last(call, patients, about):
+    one_line(
+        call("compare", *about, "--methods", "local", patients), 2, "DATA is missing", "put it right behind compare"
+    )
+    assert "Commands:\n" in call().stderr
+
+
+def test_a_folder_that_cannot_be_written(call, patients, about):
+    one_line(call("compare", patients, *about, "--methods", "local", "--out", "/proc/x"), 2, "--out /proc/x cannot be")
+
+
 def test_ctrl_c_ends_the_round_and_the_same_line_goes_on(call, patients, about, tmp_path):
     line = ["compare", str(patients), *about, "--methods", "local", "--seeds", "0", "--hidden", "4", "--out", "report"]
     line += ["--evaluate-every", "1000", "--rounds", "400"]
@@ -113,7 +145,7 @@ def test_ctrl_c_ends_the_round_and_the_same_line_goes_on(call, patients, about, 
     os.kill(process.pid, signal.SIGINT)
     told, said = process.communicate(timeout=120)
     assert (process.returncode, told) == (130, ""), said
-    assert said.splitlines()[-1] == "graphcollab: interrupted; stopped in trial 1 of 1"
+    assert said.splitlines()[-1] == "graphcollab: interrupted; stopped in trial 1 of 1; the same command goes on"
     assert "Traceback" not in said
     assert not (tmp_path / "report" / "results.json").exists()
     done = call(*line)

@@ -8,10 +8,10 @@ import warnings
 import click
 
 from graphcollab import load, methods
-from graphcollab.command import main
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
+from graphcollab_command.main import main
 
 
 def test_benefit(call, patients, about, tmp_path):

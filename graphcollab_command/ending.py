@@ -1,0 +1,58 @@
+"""How a command ends: its exit code, and what is said of an error."""
+
+from __future__ import annotations
+
+import dis
+import tempfile
+import traceback
+from pathlib import Path
+
+__all__ = ["FAILED", "INTERRUPTED", "WRONG", "about", "keep_traceback", "on_purpose"]
+
+FAILED, WRONG, INTERRUPTED = 1, 2, 130
+OURS = ("graphcollab", "graphcollab_command")
+INPUT = (ValueError, TypeError, LookupError, ImportError)
+"""Errors by which the package says that what was given cannot be used."""
+FILES = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+TRACEBACK = "traceback.txt"
+
+
+def on_purpose(error: BaseException) -> bool:
+    """Tell whether the package raised an error itself, which says what was expected, or ran into it.
+
+    It is read off the instruction at which the traceback ends: that of a ``raise`` in the package, or another one.
+    """
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return False
+    owner = str(last.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+    instruction = dis.opname[last.tb_frame.f_code.co_code[last.tb_lasti]]
+    return owner in OURS and instruction in ("RAISE_VARARGS", "RERAISE")
+
+
+def about(error: Exception) -> tuple[int, str]:
+    """Return the exit code of an error, and one sentence about it."""
+    said = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    text = " ".join(said.split()) or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+        return (WRONG if isinstance(error, FILES) else FAILED), text
+    if on_purpose(error):
+        return (WRONG if isinstance(error, (*INPUT, *FILES)) else FAILED), text
+    if isinstance(error, ArithmeticError | MemoryError):  # of data and machines
+        return FAILED, text
+    return FAILED, f"this is an error of graphcollab, not of yours, please report it ({type(error).__name__}: {text})"
+
+
+def keep_traceback(error: BaseException, folder: Path | None = None) -> Path:
+    """Write where an error comes from into a file, in the folder of the run or that for temporary files; once."""
+    kept = getattr(error, "kept", None)
+    if isinstance(kept, Path):
+        return kept
+    place = Path(tempfile.mkdtemp(prefix="graphcollab-")) if folder is None else folder
+    place = place / TRACEBACK
+    place.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    error.kept = place  # type: ignore[attr-defined]
+    return place

@@ -1,0 +1,46 @@
+"""What the package says to those who write Python, as those read it who write a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+__all__ = ["on_the_line"]
+
+INSTEAD = {
+    r"\bpaired_table\b": "the table of differences",
+    r"\bresume=False\b": "remove it",
+    r", or read it into a frame and give that\b": " (in Excel: CSV UTF-8)",
+    r"\bTrue or False\b": "true or false",
+    r" or None\b": " or none",
+    r"\bNone\b": "none",
+}
+VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+−-](?:[\w.+−-]*\w)?)?"
+
+
+def on_the_line(text: str, names: Collection[str]) -> str:
+    """Return a text in which settings are options: ``loss='mse'`` becomes ``--loss mse``.
+
+    Args:
+        text: The text.
+        names: Names of settings, as in Python.
+
+    Example:
+        >>> on_the_line("give loss='mse', or name it in leave_out=['age']", ["loss", "leave_out"])
+        'give --loss mse, or name it in --leave-out age'
+        >>> on_the_line("the run has rounds=7; say by target= which", ["rounds", "target"])
+        'the run has --rounds 7; say by --target which'
+    """
+    for words, instead in INSTEAD.items():
+        text = re.sub(words, instead, text)
+    known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w.\-\['])(?P<name>{known})={VALUE}", _option, text) if names else text
+
+
+def _option(found: re.Match[str]) -> str:
+    """Return a setting and its value as an option."""
+    name, value = found["name"].replace("_", "-"), found["value"] or ""
+    if value in ("true", "True", "False"):
+        return f"--{'no-' * (value == 'False')}{name}"
+    listed = re.sub(r"['\"\[\],]", "", value).replace("...", "").strip()
+    return f"--{name} {listed}".rstrip()
