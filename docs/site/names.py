@@ -1,0 +1,87 @@
+"""The public names of the package, where each of them is documented, and the pages of the reference."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import graphcollab
+
+
+@dataclass(frozen=True)
+class Name:
+    """A public name: where it is documented, and what it is."""
+
+    home: str  # the shortest of the modules that export it
+    name: str
+    what: object
+
+    @property
+    def full(self) -> str:
+        """Return the name with its home."""
+        return f"{self.home}.{self.name}"
+
+    @property
+    def directive(self) -> str:
+        """Return what documents it."""
+        if inspect.isclass(self.what):
+            return "autoexception" if issubclass(self.what, BaseException) else "autoclass"
+        return "autofunction" if inspect.isroutine(self.what) else "autodata"
+
+
+@cache
+def modules() -> dict[str, list[str]]:
+    """Return the public modules, packages and the modules beside them, with what they export."""
+    found = {"graphcollab": graphcollab.__all__}
+    for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
+        _, *path = module.name.split(".")
+        if (module.ispkg or len(path) == 1) and not path[-1].startswith("_"):
+            found[module.name] = importlib.import_module(module.name).__all__
+    return found
+
+
+def exports() -> Iterator[Name]:
+    """Yield everything that is exported, as often as it is."""
+    for module, names in modules().items():
+        for name in names:
+            yield Name(module, name, getattr(importlib.import_module(module), name))
+
+
+@cache
+def homes() -> dict[tuple[str, int], Name]:
+    """Return where every name is documented: in the first of the shortest modules that export it."""
+    found: dict[tuple[str, int], Name] = {}
+    for one in sorted(exports(), key=lambda one: (one.home.count("."), len(one.home), one.home)):
+        found.setdefault((one.name, id(one.what)), one)
+    return found
+
+
+def reference() -> dict[str, str]:
+    """Return the pages of the reference by their place in the site."""
+    texts = {f"api/{module}.rst": page(module) for module in modules()}
+    lines = [heading("API", "="), INTRODUCTION, ".. toctree::", "   :maxdepth: 1", "", *(f"   {one}" for one in modules())]
+    return {**texts, "api/index.rst": "\n".join([*lines, ""])}
+
+
+INTRODUCTION = "Every public name, where it is imported from.\n"
+
+
+def page(module: str) -> str:
+    """Return the page of a module: a table of its names, and the docstrings of those that are at home in it."""
+    named = [homes()[one.name, id(one.what)] for one in exports() if one.home == module]
+    own = [one for one in named if one.home == module]
+    lines = [heading(module, "="), f".. automodule:: {module}", "   :no-members:", ""]
+    lines += [f".. currentmodule:: {module}", "", ".. autosummary::", "   :nosignatures:", ""]
+    lines += [f"   {one.name if one.home == module else '~' + one.full}" for one in named]
+    for one in own:
+        lines += ["", f".. {one.directive}:: {one.full}"]
+    return "\n".join([*lines, ""])
+
+
+def heading(text: str, line: str) -> str:
+    """Return a heading of a page."""
+    return f"{text}\n{line * len(text)}\n"
