@@ -12,6 +12,9 @@ from functools import cache
 import graphcollab
 
 
+SHORT = 60  # characters of a constant that is shown itself
+
+
 @dataclass(frozen=True)
 class Name:
     """A public name: where it is documented, and what it is."""
@@ -38,9 +41,11 @@ def modules() -> dict[str, list[str]]:
     """Return the public modules, packages and the modules beside them, with what they export."""
     found = {"graphcollab": graphcollab.__all__}
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
-        _, *path = module.name.split(".")
-        if (module.ispkg or len(path) == 1) and not path[-1].startswith("_"):
-            found[module.name] = importlib.import_module(module.name).__all__
+        above, _, name = module.name.rpartition(".")
+        if (module.ispkg or above == "graphcollab") and not name.startswith("_"):
+            names = importlib.import_module(module.name).__all__
+            if name not in found[above] or not {*names} <= {*found[above]}:  # else it is what it exports that is seen
+                found[module.name] = names
     return found
 
 
@@ -74,11 +79,14 @@ def page(module: str) -> str:
     """Return the page of a module: a table of its names, and the docstrings of those that are at home in it."""
     named = [homes()[one.name, id(one.what)] for one in exports() if one.home == module]
     own = [one for one in named if one.home == module]
-    lines = [heading(module, "="), f".. automodule:: {module}", "   :no-members:", ""]
+    lines = [heading(module, "="), f".. automodule:: {module}", "   :no-members:"]
+    lines += ["   :no-index:"] * any(one.full == module for one in homes().values())  # the name of a method, too
+    lines += [""]
     lines += [f".. currentmodule:: {module}", "", ".. autosummary::", "   :nosignatures:", ""]
     lines += [f"   {one.name if one.home == module else '~' + one.full}" for one in named]
     for one in own:
         lines += ["", f".. {one.directive}:: {one.full}"]
+        lines += ["   :no-value:"] * (one.directive == "autodata" and len(repr(one.what)) > SHORT)
     return "\n".join([*lines, ""])
 
 
