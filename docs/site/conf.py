@@ -20,6 +20,7 @@ autodoc_inherit_docstrings = False
 autodoc_typehints_format = "short"
 autosummary_generate = False
 napoleon_numpy_docstring = False
+napoleon_custom_sections = ["Shapes"]
 python_maximum_signature_line_length = 100
 
 html_theme = "furo"
@@ -31,4 +32,4 @@ html_css_files = ["site.css"]
 
 # Names of other libraries: where these are documented is not known without a network.
 OTHERS = "torch|torch_geometric|numpy|pandas|scipy|networkx|matplotlib|collections|pathlib|os|types|contextlib|logging"
-nitpick_ignore_regex = [("py:.*", rf"({OTHERS})\..+")]
+nitpick_ignore_regex = [("py:.*", rf"({OTHERS})\..+|Tensor|Path|P")]

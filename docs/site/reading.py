@@ -95,9 +95,21 @@ def docstring(_: Sphinx, what: str, name: str, of: object, options: object, line
     """
     if what == "data":
         lines[:] = next(said(name, of), [])
+    lines[:] = [*items(lines)]
     lines[:] = [re.sub(r"(?<![\w/`])docs/(\w+)\.md", r":doc:`docs/\1.md </docs/\1>`", line) for line in lines]
     if what in ("attribute", "data", "property"):
         lines[:0] = ["..", ""]  # an empty comment
+
+
+def items(lines: list[str]) -> Iterator[str]:
+    """Yield a docstring whose shapes are a list."""
+    inside = False
+    for line in lines:
+        inside = line == "Shapes:" if re.match(r"\S", line) else inside
+        if inside and re.match(r"    [\w`., *-]+: ", line):
+            yield f"    - {line.strip().removeprefix('- ')}"
+        else:
+            yield f"      {line.strip()}" if inside and line.startswith("    ") else line
 
 
 def said(name: str, of: object) -> Iterator[list[str]]:

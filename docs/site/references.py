@@ -10,14 +10,15 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.nodes import make_refnode
 
-from names import Name, homes
+from names import Name, exports, homes
 
 def known_as() -> dict[str, list[Name]]:
     """Return the public names by what they may be called: as they are, with their home, and with their file."""
     found: dict[str, list[Name]] = {}
-    for one in homes().values():
+    for other in exports():
+        one = homes()[other.name, id(other.what)]
         file = f"{getattr(one.what, '__module__', '')}.{getattr(one.what, '__qualname__', '')}"
-        for called in {one.name, one.full, one.full.removeprefix("graphcollab."), file}:
+        for called in {one.name, one.full, other.full, one.full.removeprefix("graphcollab."), file}:
             found.setdefault(called, []).append(one)
     return found
 
