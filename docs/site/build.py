@@ -13,8 +13,8 @@ from pathlib import Path
 from sphinx.cmd.build import main as sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
-from names import reference  # noqa: E402 - they lie beside this file
-from pages import pages  # noqa: E402
+from names import reference
+from pages import pages
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from graphcollab import __version__
 
 project, author, version = "graphcollab", "graphcollab contributors", __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "mathml", "reading", "references"]
+OURS = ["mathml", "reading", "references"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", *OURS]
 
 myst_heading_anchors = 4
 default_role = "py:obj"

@@ -11,7 +11,9 @@ from functools import cache
 
 import graphcollab
 
-
+ABOUT = """Every public name, documented where it is imported from: what :mod:`graphcollab` exports itself, there, and
+everything else with the module that exports it. :ref:`All names <genindex>` are in the index.
+"""
 SHORT = 60  # characters of a constant that is shown itself
 
 
@@ -67,12 +69,20 @@ def homes() -> dict[tuple[str, int], Name]:
 
 def reference() -> dict[str, str]:
     """Return the pages of the reference by their place in the site."""
-    texts = {f"api/{module}.rst": page(module) for module in modules()}
-    lines = [heading("API", "="), INTRODUCTION, ".. toctree::", "   :maxdepth: 1", "", *(f"   {one}" for one in modules())]
-    return {**texts, "api/index.rst": "\n".join([*lines, ""])}
+    return {f"api/{name}.rst": text for name, text in {"index": overview(), **{m: page(m) for m in modules()}}.items()}
 
 
-INTRODUCTION = "Every public name, where it is imported from.\n"
+def overview() -> str:
+    """Return the page that lists all modules, packages first, with the first line of their docstrings."""
+    lines = [heading("API", "="), ABOUT]
+    for title, packages in (("Packages", True), ("Modules beside them", False)):
+        named = [one for one in modules() if hasattr(importlib.import_module(one), "__path__") == packages]
+        lines += [heading(title, "-"), ".. list-table::", ""]
+        for one in named:
+            about = (importlib.import_module(one).__doc__ or "").partition("\n")[0]
+            lines += [f"   * - :doc:`{one}`", f"     - {about}"]
+        lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {one}" for one in named), ""]
+    return "\n".join(lines)
 
 
 def page(module: str) -> str:

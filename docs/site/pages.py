@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from os.path import normpath
 from pathlib import Path
 
 FOUND = ("*.md", "LICENSE", "docs/*.md", "docs/*/*.md", "docs/images/*", "datasets/*.md")
 START = "index.md"  # what the README becomes
+ADDED = {"Start": ["docs/index.md"], "Reference": ["api/index.rst"]}  # to the groups of the index
+ROW = re.compile(r"(?:^\| |, )\[[^\]]+\]\((?!\.\./README\.md)(.+?)\)", re.MULTILINE)  # a page, in a table
 NOTE = re.compile(r".+\.(\w+)\.md")  # a change note, by its kind
 
 
@@ -33,20 +36,16 @@ def at_start(text: str) -> str:
 
 def contents(index: str) -> str:
     """Return the tables of contents: a group for every heading of the index, with the pages of its table."""
-    groups = []
-    for section in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
-        title, _, rows = section.partition("\n")
-        linked = [link for row in rows.splitlines() if row.startswith("| [") for link in re.findall(r"\]\((.+?)\)", row)]
-        places = [Path("docs", link).as_posix().replace("docs/../", "") for link in linked]
-        groups.append((title, [place for place in places if place != "README.md"]))
-    first, *others = groups
-    reference = {title: ["api/index.rst"] for title, _ in groups if title == "Reference"}
+    groups = re.split(r"^## (.+)\n", index, flags=re.MULTILINE)[1:]
     return "\n".join(
-        [
-            tree(first[0], [*first[1], "docs/index.md"]),
-            *(tree(title, [*listed, *reference.get(title, [])]) for title, listed in others),
-        ]
+        tree(title, [*ADDED.get(title, []), *(place(link) for link in ROW.findall(rows))])
+        for title, rows in zip(groups[::2], groups[1::2], strict=True)
     )
+
+
+def place(link: str) -> str:
+    """Return where the site has what the index links."""
+    return normpath(f"docs/{link}")
 
 
 def tree(title: str, entries: list[str], *options: str) -> str:
@@ -61,10 +60,9 @@ def notes(root: Path) -> str:
     for path in sorted((root / "docs" / "changes").glob("*.md")):
         if kind := NOTE.fullmatch(path.name):
             found.setdefault(kind[1], []).append(path.read_text(encoding="utf-8").strip())
-    lists = (f"## {kind.capitalize()}\n\n" + "\n".join(f"- {item(one)}" for one in found[kind]) for kind in sorted(found))
-    return "\n\n".join(lists) + "\n"
+    return "\n".join(f"## {kind.capitalize()}\n\n{items(texts)}" for kind, texts in sorted(found.items()))
 
 
-def item(note: str) -> str:
-    """Return a note as an item of a list."""
-    return note.replace("\n", "\n  ")
+def items(texts: list[str]) -> str:
+    """Return texts as a list."""
+    return "".join(f"- {one}\n".replace("\n", "\n  ").rstrip(" ") for one in texts)

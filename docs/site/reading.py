@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.typing import stringify_annotation
 
-from names import Name, homes
+from names import homes
 
 LONG = 80  # characters of a type, beyond which it is called by its name in the code
 ALIASES = ("_AnnotatedAlias", "_LiteralGenericAlias", "_UnionGenericAlias")

@@ -12,6 +12,7 @@ from sphinx.util.nodes import make_refnode
 
 from names import Name, exports, homes
 
+
 def known_as() -> dict[str, list[Name]]:
     """Return the public names by what they may be called: as they are, with their home, and with their file."""
     found: dict[str, list[Name]] = {}
@@ -40,14 +41,14 @@ def target(called: str, module: str, inside: str) -> str | None:
 
 def has(what: object, name: str) -> bool:
     """Tell whether something has an attribute, or a field."""
-    return hasattr(what, name) or any(name in getattr(one, "__annotations__", {}) for one in getattr(what, "__mro__", ()))
+    kinds = getattr(what, "__mro__", ())
+    return hasattr(what, name) or any(name in getattr(kind, "__annotations__", {}) for kind in kinds)
 
 
 def is_type(called: str) -> bool:
     """Tell whether a type in a signature exists, and is not public: it is shown by its name."""
     module, _, name = called.rpartition(".")
-    public = {one.full for one in homes().values()}
-    return module.startswith("graphcollab.") and called not in KNOWN and called not in public and hasattr(import_module(module), name)
+    return module.startswith("graphcollab.") and called not in KNOWN and hasattr(import_module(module), name)
 
 
 def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, text: Element) -> Element | None:
