@@ -22,7 +22,7 @@ autodoc_typehints_format = "short"
 autosummary_generate = False
 napoleon_numpy_docstring = False
 napoleon_custom_sections = ["Shapes"]
-python_maximum_signature_line_length = 100
+python_maximum_signature_line_length = 150
 
 html_theme = "furo"
 html_title = f"graphcollab {__version__}"

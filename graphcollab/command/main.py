@@ -23,6 +23,7 @@ main = Program(
     ],
     epilog="A line that ends with several values of an option must have the file first: graphcollab compare FILE …",
 )
+"""The program ``graphcollab``, which a shell starts, with all its commands."""
 click.version_option(__version__, prog_name="graphcollab")(main)
 for command in (COMPARE, BENEFIT, PREDICT, SITE, DATASETS, METHODS, SHOW):
     main.add_command(command)
