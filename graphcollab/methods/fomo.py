@@ -42,7 +42,8 @@ def fomo(
 
     Deviations: nodes download each other's models directly, where the paper's go through a server, and in the same
     round. A peer's running affinity grows by its share of the absolute gains, which has a bound: see
-    ``update_affinity``. Local training is that of the other methods here (the published code: step size 0.1, batches of 50).
+    ``update_affinity``. Local training is that of the other methods here (the published code: step size 0.1, batches of
+    50).
 
     Args:
         samples: Models that a node downloads in a round.

@@ -15,7 +15,14 @@ README, CONTRIBUTING, DESIGN = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROO
 METHODS, CHANGES = ROOT / "docs" / "methods.md", ROOT / "docs" / "changes"
 CARDS = sorted((ROOT / "datasets").glob("*.md"))  # their code needs downloads
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-PAGES = [README, CONTRIBUTING, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")), *TUTORIALS, CHANGES / "README.md"]
+PAGES = [
+    README,
+    CONTRIBUTING,
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *TUTORIALS,
+    CHANGES / "README.md",
+]
 
 RUN = "<!-- run -->"  # stands on the line above a block of Python that is to be run
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
