@@ -28,6 +28,7 @@ html_theme = "furo"
 html_title = f"graphcollab {__version__}"
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
+html_show_search_summary = False  # it is read from the pages found, which browsers refuse for files
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 

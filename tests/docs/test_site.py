@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -140,3 +142,26 @@ def test_every_public_name_says_what_it_is(site, pages):
     names = inventory(site)
     assert len(names.keys() & said.keys()) > 1000
     assert [name for name in names if said.get(name) == ""] == []
+
+
+def test_search_works_from_disk(site):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="there is no selenium to drive a browser with")
+    waiting = pytest.importorskip("selenium.webdriver.support.ui")
+    chromium, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("there is no chromium and chromedriver: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    with webdriver.Chrome(options=options, service=webdriver.ChromeService(driver)) as browser:
+        browser.get((site / "search.html").as_uri() + "?q=grouped_tasks")
+        found = "return [...document.querySelectorAll('ul.search li a')].map(a => a.getAttribute('href'))"
+        links = waiting.WebDriverWait(browser, 60).until(lambda one: one.execute_script(found))
+        assert any(link.endswith("api/graphcollab.html#graphcollab.grouped_tasks") for link in links)
+        assert [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
+        messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    assert asked
+    assert {urlsplit(url).scheme for url in asked} <= {"file", "data", "blob"}
