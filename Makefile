@@ -22,7 +22,7 @@ PIP := $(PY) -m pip -qq install --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
-.PHONY: help setup demo test check golden generate lint types doctest examples clean distclean
+.PHONY: help setup demo test check golden generate docs lint types doctest examples clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
@@ -46,6 +46,9 @@ golden: setup ## record what tests/golden lacks; ARGS=pfedsim or ARGS=--all: rec
 
 generate: setup ## write exports, tables and docs/reference.md from what the code declares
 	@$(PY) docs/generate.py
+
+docs: setup ## build the documentation site in build/docs
+	@$(PY) docs/site/build.py
 
 lint: setup ## check style and formatting
 	@$(PY) -m ruff check .

@@ -22,8 +22,8 @@ class ControlPlane:
     """What a process tells all others, over any `Transport`: small numbers, never rows of models.
 
     Values have an entry for every node, [K], or edge, [E], in every process; what only a receiver knows is NaN
-    elsewhere. These are the transport's own: `mine`, `tell`, `everyone`, `where`, `begin`, `play`, `commit`, `private`,
-    `called`.
+    elsewhere. These are the transport's own: ``mine``, ``tell``, ``everyone``, ``where``, ``begin``, ``play``,
+    ``commit``, ``private``, ``called``.
 
     Args:
         count: K. One process need not know it.
@@ -128,7 +128,7 @@ class ControlPlane:
     def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
         """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...].
 
-        Everybody is told them, so they are neither models (`whole`) nor samples.
+        Everybody is told them, so they are neither models (``whole``) nor samples.
         """
         if self.transport.here(nodes) is None:
             return values

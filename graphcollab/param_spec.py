@@ -142,7 +142,7 @@ class ParamSpec:
         return tuple(name for name, start in starts if columns.start <= start < columns.stop)
 
     def views(self, rows: Tensor) -> list[Tensor]:
-        """Split rows [..., num_columns] into zero-copy views [..., *shape], one per name."""
+        """Split rows [..., num_columns] into zero-copy views ``[..., *shape]``, one per name."""
         pairs = zip(rows.split(self.sizes, dim=-1), self.shapes, strict=True)
         return [flat.unflatten(-1, shape) if shape else flat[..., 0] for flat, shape in pairs]
 

@@ -37,8 +37,11 @@ Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge"
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
 Audience: TypeAlias = Literal["public", "owner", "receiver", "ends", "parts"]
 Reader: TypeAlias = Literal["listeners", "coordinator", "everybody"]
+"""Who reads what a site tells in a run between sites."""
 Readers: TypeAlias = Mapping[Reader, str]
+"""What leaves a site, in words, by who reads it."""
 Origin: TypeAlias = Literal["computed", "learned", "kept"]
+"""Where the weights of edges come from."""
 WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
 """Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
 weights [E]."""
@@ -73,7 +76,9 @@ class Field:
 
 
 TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is told all of them", "round")
+"""The weights of all edges, for what everybody has to know of them."""
 ALONE = Field("alone", "per_node", "mask: who also trains a model that hears nobody, to compare with", known_to="owner")
+"""Nodes that also train a model alone."""
 
 
 @dataclass(frozen=True)

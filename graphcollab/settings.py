@@ -87,16 +87,16 @@ class Real:
         return f"a {finite} {low}" if lower else f"a {finite.rstrip(',')}"
 
 
-MOST = 2**63  # whole numbers have 64 bits
-Count: TypeAlias = Annotated[int, range(1, MOST)]
-Natural: TypeAlias = Annotated[int, range(MOST)]
-Seed: TypeAlias = Annotated[int, range(-MOST, MOST)]
-Finite: TypeAlias = Annotated[float, Real()]
-Positive: TypeAlias = Annotated[float, Real(above=0)]
-NonNegative: TypeAlias = Annotated[float, Real(least=0)]
-Share: TypeAlias = Annotated[float, Real(above=0, most=1)]  # some, or all
-Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]  # none, some or all
-Momentum: TypeAlias = Annotated[float, Real(least=0, below=1)]
+MOST = 2**63  #: Whole numbers are smaller than this: they have 64 bits.
+Count: TypeAlias = Annotated[int, range(1, MOST)]  #: A whole number of at least 1.
+Natural: TypeAlias = Annotated[int, range(MOST)]  #: A whole number of at least 0.
+Seed: TypeAlias = Annotated[int, range(-MOST, MOST)]  #: A whole number, negative ones included.
+Finite: TypeAlias = Annotated[float, Real()]  #: Any finite number.
+Positive: TypeAlias = Annotated[float, Real(above=0)]  #: A finite number above 0.
+NonNegative: TypeAlias = Annotated[float, Real(least=0)]  #: A finite number of at least 0.
+Share: TypeAlias = Annotated[float, Real(above=0, most=1)]  #: Some, or all: above 0, and at most 1.
+Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]  #: None, some or all: from 0 to 1.
+Momentum: TypeAlias = Annotated[float, Real(least=0, below=1)]  #: From 0 to below 1.
 Buffers: TypeAlias = Literal["keep", "average"]
 """Buffers (running statistics) stay with their node, or are averaged with the models."""
 Incomplete: TypeAlias = Literal["refuse", "average"]

@@ -42,7 +42,7 @@ class Backend(ABC):
         autocast: Compute forward passes in bfloat16.
         compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
         padding: Where batches may be padded to one length: ``"always"``, only in ``"evaluation"`` (predictions), or
-            ``"never"``. Default: by the types of layers, `padding_by_type`.
+            ``"never"``. Default: by the types of layers, ``padding_by_type``.
         memory_format: How images and the weights of convolutions lie in memory; only the loop knows any but
             ``"contiguous"``.
         microbatch: Samples of a node that go through the model at once in training, at most; gradients of the parts of

@@ -19,7 +19,7 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
     """Call a function and keep none of its activations: the backward pass computes them again.
 
     Unlike ``torch.utils.checkpoint.checkpoint``, whose second pass draws from the global generator, it repeats what is
-    drawn under `own_randomness`, as dropout in local training is. Outside of that it is for functions that
+    drawn under ``own_randomness``, as dropout in local training is. Outside of that it is for functions that
     draw nothing.
 
     Args:

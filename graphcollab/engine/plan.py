@@ -104,11 +104,11 @@ def make_plan(
     a CPU: loop (stacked they run up to twice as slow); a module that fails under vmap, or computes otherwise there than
     plain PyTorch: loop, with the failure as the reason; anything else: vmap.
 
-    What was chosen, or asked for, is tried against plain PyTorch on a few samples of two nodes (`difference`), and
-    where samples beside a sample change its output or its gradient, batches are not padded (`padding_of`).
+    What was chosen, or asked for, is tried against plain PyTorch on a few samples of two nodes (``difference``), and
+    where samples beside a sample change its output or its gradient, batches are not padded (``padding_of``).
 
     The loop lays images out with their channels last where models in single precision have two-dimensional convolutions
-    and a CPU computes them by oneDNN, unless the module cannot be computed so, as one that takes a `view` of its
+    and a CPU computes them by oneDNN, unless the module cannot be computed so, as one that takes a ``view`` of its
     activations. All that PyTorch does with images there, max pooling most of all, is then as fast or faster.
 
     A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU. Batches of a module

@@ -34,8 +34,8 @@ class Fit(LocalSteps, Local):
     Nodes at rest keep their models and their optimiser state.
 
     With ``through`` a node trains through the mixture of its own model with those it has received, as in phase 2 of
-    `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio State
-    University 2021)`, section 3.2.2:
+    *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, master's thesis, Ohio State
+    University 2021), section 3.2.2:
 
     .. math::
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad

@@ -37,8 +37,8 @@ def directed(
 ) -> Phases:
     r"""Directed collaboration graph: nodes learn by trial whom to listen to, then train through the mixture.
 
-    `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio State
-    University 2021)`, section 3.2. In phase 1 every node trains alone and tries mixtures with each neighbour's model
+    *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, master's thesis, Ohio State
+    University 2021), section 3.2. In phase 1 every node trains alone and tries mixtures with each neighbour's model
     (`TrialMixtures`); an edge's weight rises where the mixture was better and falls where it was worse, and edges that
     do not help vanish. In phase 2 the weights α are frozen, nodes receive their neighbours' models and train
 

@@ -41,8 +41,9 @@ def fomo(
     whom no model helps, its own included, goes back to where the round began. Whom to meet is `GreedyPeers`' choice.
 
     Deviations: nodes download each other's models directly, where the paper's go through a server, and in the same
-    round. A peer's running affinity grows by its share of the absolute gains, which has a bound, see `update_affinity`.
-    Local training is that of the other methods here (the published code: step size 0.1, batches of 50).
+    round. A peer's running affinity grows by its share of the absolute gains, which has a bound: see
+    ``update_affinity``. Local training is that of the other methods here (the published code: step size 0.1, batches of
+    50).
 
     Args:
         samples: Models that a node downloads in a round.

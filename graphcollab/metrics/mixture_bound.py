@@ -66,7 +66,7 @@ def mixture_bound(
             own included: ``"mixed"`` takes that of each receiver, which is tighter in sparse graphs.
 
     Returns:
-        The bound, [K], and its terms, each times N a²: those of a receiver's own model, [3, K] (risk, complexity,
+        The bound, [K], and its terms, each times N a²; those of a receiver's own model, [3, K] (risk, complexity,
         disagreement), and of the models its edges bring, [3, E] (empirical risk, complexity, distance; 0 at
         self-loops).
 

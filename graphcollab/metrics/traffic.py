@@ -90,7 +90,7 @@ def similarity_by_cluster(
         pooled: Take the receivers of all clusters together, C = 1.
 
     Returns:
-        Similarities to the own cluster and to others, each [3, T, C], float64: mean, lower and upper end, by round and
+        Similarities to the own cluster and to others, each [3, T, C], float64; mean, lower and upper end, by round and
         by cluster of the receivers, both ascending. NaN where there is no value.
     """
     if quantiles[0] > quantiles[1]:

@@ -85,7 +85,7 @@ def _entropy(products: Tensor, total: Tensor, count: Tensor) -> Tensor:
 def weight_agreement(weights: Tensor) -> float:
     """Return how alike the weights are that the same nodes learned several times: their mean correlation.
 
-    That of the weights that different nodes gave each other, over all pairs of times. From `AGREE` on they may be
+    That of the weights that different nodes gave each other, over all pairs of times. From ``AGREE`` on they may be
     called the same. It is NaN of two nodes, and where they were uniform all times, or all times but one.
 
     Args:

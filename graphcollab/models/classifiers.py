@@ -55,8 +55,8 @@ class MLP(nn.Sequential):
 class CNN(nn.Sequential):
     """Convolutions, each with ReLU and 2 x 2 max pooling, hidden layers with ReLU, and a linear classifier.
 
-    The defaults are listing 3, and the last row is listing 1, of `With a Little Help from My Friends: A Comparative
-    Study of Decentralized Deep Learning Strategies` (Hagander and Ihre-Thomason, Lund University, 2024):
+    The defaults are listing 3, and the last row is listing 1, of *With a Little Help from My Friends: A Comparative
+    Study of Decentralized Deep Learning Strategies* (Hagander and Ihre-Thomason, Lund University, 2024):
 
     =================================  =========  ======  =========  ==========  ==========
     data                               channels   kernel  hidden     dropout     parameters

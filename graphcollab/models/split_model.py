@@ -69,7 +69,7 @@ class SplitModel(nn.Module):
         dtype: Number type of inputs, for backbones that read whole numbers. Default: that of the backbone's parameters.
 
     Shapes:
-        inputs: [B, *input_shape].
+        inputs: ``[B, *input_shape]``.
         output: logits [B, C]; with ``embed=True`` an `graphcollab.typing.Embedded` of logits [B, C], latent [B, d_z]
         and projection [B, d_p].
 

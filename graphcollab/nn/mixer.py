@@ -34,7 +34,7 @@ ODDS = (-6.0, 5.0)  # the lowest log-odds, at which a gate is closed, and the hi
 class Mixer:
     r"""Encodes changes of models and weighs them: the same small network on every filter of a layer, then attention.
 
-    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 4 to 8:
+    From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 4 to 8:
 
     .. math::
         \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L], \qquad
@@ -244,7 +244,7 @@ class Mixer:
     def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> Mixer:
         """Return the mixer of these nodes and of others who hear them: of every newcomer, that of those it hears.
 
-        Arguments and errors are those of `groups_of_newcomers`.
+        Arguments and errors are those of ``groups_of_newcomers``.
         """
         if self.group is None:
             return self

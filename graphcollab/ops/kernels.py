@@ -98,12 +98,12 @@ class Structure:
 
     @property
     def num_receivers(self) -> int:
-        """D."""
+        """The number of receivers, D."""
         return len(self.ptr) - 1
 
     @property
     def num_edges(self) -> int:
-        """E."""
+        """The number of edges, E."""
         return len(self.sender)
 
     @property

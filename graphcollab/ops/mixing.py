@@ -79,7 +79,7 @@ def mix(
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
         kernel: ``"dense"``, ``"csr"`` or, where the package was built with a compiler, ``"compiled"``. Default: see
-            `choose_product`.
+            ``choose_product``.
         base: b, one row per receiver, [D, P]. Default: 0.
         against: a, one row per receiver, [D, P]. Default: 0.
 

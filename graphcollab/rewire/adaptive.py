@@ -32,8 +32,8 @@ class AdaptivePeers(PeerSampler):
     My Friends* (Hagander, Ihre-Thomason, Lund University 2024), section 2.4.2.
 
     After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
-    are drawn without replacement with the probabilities of `priors`, to which ε is added for everybody who may be met.
-    Only pairs that know of each other are stored. What a node measured it remembers always, samples more a round at
+    are drawn without replacement with the probabilities of ``priors``, to which ε is added for all who may be met. Only
+    pairs that know of each other are stored. What a node measured it remembers always, samples more a round at
     most; of what it was told, no more than ``limit``, and a peer tells of no more than ``tells`` others. So a round
     costs about the same however many have been played. The thesis bounds neither (``tells=None, limit=None``): in round
     t, from 0, each peer tells of all it has measured, and a node knows up to samples + samples² · t more.
@@ -47,7 +47,7 @@ class AdaptivePeers(PeerSampler):
         unknown: Others are met with probability ``"epsilon"`` (the text), or as if their similarity were ``"zero"``
             (the authors' code), which explores more.
         epsilon: ε, the least probability.
-        two_step: Whom of several informants to believe, see `update_memory`; None: only what a node measured counts.
+        two_step: Whom of several informants to believe, see ``update_memory``; None: only what a node measured counts.
         share: What nodes tell: what they ``"measured"`` (the thesis' code), so an estimate is two steps away, or
             ``"all"`` they know, as the text says if read literally. An estimate can come from far away then, and
             everybody soon knows everybody.

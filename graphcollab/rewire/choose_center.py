@@ -50,7 +50,7 @@ class ChooseCenter(Rewiring):
         clusters: C.
         part: Part of the model that centres are of; the rest of it is the node's own.
         buffers: ``"average"``: a centre has buffers of its own; ``"keep"``: they stay with the node.
-        centers: Centres to start from, [C, P_part], all different. Default: drawn by `draw_centers`.
+        centers: Centres to start from, [C, P_part], all different. Default: drawn by ``draw_centers``.
         samples: Training samples that a node looks at to choose, drawn anew every round. Default: all.
         redraws: How often other centres may be drawn if some centre gets too few nodes at the start; the draw in which
             the rarest centre has most nodes is taken. Authors' code redraws likewise, without limit. Not with

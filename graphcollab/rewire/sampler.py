@@ -145,7 +145,7 @@ class PeerSampler(Rewiring):
         rest: Tensor | float = 1.0,
         turn: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """Draw peers for every node that trains; see `draw_peers`. ``turn`` tells several draws of a round apart."""
+        """Draw peers for every node that trains; see ``draw_peers``. ``turn`` tells several draws of a round apart."""
         receiver = env.plane.at_home((data.trains & data.present & ~data.isolated).nonzero().flatten())
         keys, number = (env.seed, round_, turn), self.samples if count is None else count
         return draw_peers(self.candidates(data, env), receiver, number, keys, known, rate, rest)
@@ -160,7 +160,7 @@ class GreedyPeers(PeerSampler):
     meet is with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so a node
     tries peers of which nothing is known, in random order, before those that have done it harm; of equally good ones it
     has met, the one with the smaller ``node_id`` is first. Every round adds what a peer's model was worth, as a share
-    of all the node measured, see `update_affinity`.
+    of all the node measured, see ``update_affinity``.
 
     Args:
         epsilon: ε.

@@ -64,7 +64,7 @@ class TaskPeers(Rewiring):
         encoder: A module or function from samples [n, ...] to codes [n, D]. A module is copied, in evaluation mode, and
             its parameters and buffers are counted as sent; of a function nothing is, since no size is known. Default:
             samples are their own codes.
-        centers: Centres per node. Default: as `code_centers` has it.
+        centers: Centres per node. Default: as ``code_centers`` has it.
         reduce: What the server makes of all centres before it compares them: ``"pca"`` (two principal components) or a
             function of a NumPy array [n, D], in ascending order of ``node_id``, that returns one [n, D'].
         threshold: Nodes below this d are connected. Default: ``window`` decides.

@@ -27,7 +27,7 @@ class EarlyStopping(Stop):
     loss. A node that stops takes its best model back, neither trains nor merges any more, and goes on serving that
     model to others (*With a Little Help from My Friends*, chapter 3, which keeps the model of the highest validation
     accuracy and stops by the loss; here one criterion serves for both, and accuracy on a hundred samples has many
-    ties). Use it with `Judge(field="best_x")`.
+    ties). Use it with ``Judge(field="best_x")``.
 
     Args:
         patience: Rounds without a better model after which a node stops. The thesis' is 50.

@@ -70,7 +70,7 @@ def majority_tasks(
 ) -> Tasks:
     """Give every node most of its samples from its majority classes and few from the others.
 
-    Section 5.1 of `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning` (Zheng, Ohio State
+    Section 5.1 of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, Ohio State
     University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
     other class; p = n / 10 makes all nodes alike. `majority_counts` says how this is rounded. Training, validation and
     test samples follow the same proportions; the thesis has no validation samples, use ``val=0`` for its setting.

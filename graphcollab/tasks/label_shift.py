@@ -1,6 +1,6 @@
 """Clusters of nodes with classes of their own, and the groups of classes with which this has been published.
 
-The thesis is `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
+The thesis is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
 (Hagander and Ihre-Thomason, Lund University, 2024).
 """
 
@@ -66,7 +66,7 @@ CIFAR100_GROUPS: tuple[tuple[int, ...], ...] = tuple(
 )
 """CIFAR-100's superclasses in three clusters of 50, 25 and 25 fine labels (26, 13 and 13 nodes).
 
-Table A.2, with the superclasses of `Learning Multiple Layers of Features from Tiny Images`
+Table A.2, with the superclasses of *Learning Multiple Layers of Features from Tiny Images*
 (Krizhevsky, 2009). Fine labels count the classes in alphabetical order, as the dataset's files do.
 """
 

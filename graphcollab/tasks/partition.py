@@ -66,8 +66,8 @@ def shard_tasks(
 ) -> Tasks:
     """Draw K = M P / N non-IID tasks, each with samples of N of M classes.
 
-    The procedure is that of Fig. 2 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et
-    al., CVPR 2022)`.
+    The procedure is that of Fig. 2 of *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et
+    al., CVPR 2022).
 
     (a) The samples of each of the M classes are cut into P shards; (b) one shard of every class, at random, makes a
     group, P groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test

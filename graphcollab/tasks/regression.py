@@ -43,7 +43,7 @@ def linear_regression_tasks(
 ) -> Tasks:
     r"""Make the synthetic problem of adversarial clusters: linear regression with other coefficients in every cluster.
 
-    Section 3.1.3 of `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
+    Section 3.1.3 of *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
     (Hagander and Ihre-Thomason, Lund University, 2024):
 
     .. math:: y = \langle x, \theta^*_c \rangle + \sigma \varepsilon

@@ -147,7 +147,7 @@ class Split:
 
     @property
     def num_nodes(self) -> int:
-        """K."""
+        """The number of nodes, K."""
         return len(self.ptr) - 1
 
     @property

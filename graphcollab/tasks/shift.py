@@ -1,6 +1,6 @@
 """Clusters of nodes whose samples differ in a known way: in their inputs, their labels, or what labels mean.
 
-The thesis is `With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies`
+The thesis is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
 (Hagander and Ihre-Thomason, Lund University, 2024).
 """
 

@@ -126,7 +126,7 @@ class Tasks(Builders):
 
     @property
     def num_nodes(self) -> int:
-        """K."""
+        """The number of nodes, K."""
         return self.splits["train"].num_nodes
 
     @property

@@ -211,7 +211,7 @@ def check_declared(method: AnyMethod) -> None:
 
 
 def check_sends(method: AnyMethod) -> None:
-    """A piece that causes bytes says in `travels` what it is that leaves a node."""
+    """A piece that causes bytes says in ``travels`` what it is that leaves a node."""
     play = trajectory(method, scene_for(method.embeds))
     play.after(rounds_of(method))
     require(not play.silent, f"{sorted(play.silent)} cause bytes, and do not say in `travels` what is sent")

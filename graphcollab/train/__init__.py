@@ -5,24 +5,30 @@ from graphcollab.train.callbacks import Callback, ProbeSimilarity, Progress, Rec
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
 from graphcollab.train.comparison import Comparison
+from graphcollab.train.graph_input import Graph
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History
+from graphcollab.train.identity import OtherRunError
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.logs import HistoryLog, JsonLinesLog, TensorBoardLog
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saved_models import Models, load
 from graphcollab.train.saver import save_checkpoint
 from graphcollab.train.session import evaluate
-from graphcollab.train.start import build_graph, build_modules
+from graphcollab.train.start import Architecture, Model, build_graph, build_modules
 from graphcollab.train.trial import Trial
 from graphcollab.train.watch_weights import WatchWeights
 
 __all__ = [
+    "Architecture",
     "Callback",
     "Comparison",
     "Finding",
+    "FolderInUseError",
+    "Graph",
     "HealthCheck",
     "History",
     "HistoryLog",
@@ -30,7 +36,9 @@ __all__ = [
     "Joined",
     "JsonLinesLog",
     "LearnedGraph",
+    "Model",
     "Models",
+    "OtherRunError",
     "ProbeSimilarity",
     "Progress",
     "RecordGraph",

@@ -20,7 +20,7 @@ KINDS = "mean", "worst10", "std"  # what is told of the nodes' values
 
 
 class HistoryLog(Callback):
-    """Write the history after every evaluation and at the end, as its name ends (`.csv`, `.json`).
+    """Write the history after every evaluation and at the end, as its name ends (``.csv``, ``.json``).
 
     The file is whole at any moment.
     """

@@ -33,8 +33,8 @@ class GMMNeighborAugmentation(Transform):
 
     Candidates whose scores are like the bag's join it; neighbours whose scores are like the candidates' leave it.
 
-    NAEM, neighbour augmentation by expectation maximisation of a Gaussian mixture, from `With a Little Help from My
-    Friends: A Comparative Study of Decentralized Deep Learning Strategies` (Hagander & Ihre-Thomason 2024), appendix B,
+    NAEM, neighbour augmentation by expectation maximisation of a Gaussian mixture, from *With a Little Help from My
+    Friends: A Comparative Study of Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason 2024), appendix B,
     Algorithm 3, which is PANM's second stage. For every receiver, with :math:`C_1` the bag, :math:`C_0` the candidates
     and :math:`s_j` the score of the edge from j, until no edge moves:
 

@@ -34,7 +34,7 @@ __all__ = ["ChannelAttention"]
 class ChannelAttention(Weigher):
     r"""Attention over channel-shared encodings of how models changed.
 
-    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 4 and 5:
+    From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 4 and 5:
 
     .. math::
         w_{ij} = \mathrm{softmax}_{j \in \{i\} \cup N(i)} \langle E(\hat\Delta_i; \phi), E(\hat\Delta_j; \phi) \rangle,
@@ -54,8 +54,8 @@ class ChannelAttention(Weigher):
     of validation losses L, with η the optimiser's step. The gradient for p says something else: what would help in the
     next round. Own models always do in the first rounds, and later the more slowly a node learns, the better it looks.
     The logarithm is no larger than 3 in size, and of sums L and L' that are not both positive it is
-    2 (L - L') / (|L| + |L'|); log-odds move by ½ a round at most. A node whose reference has diverged does not count,
-    and neither do those at rest. Where p has come down to 0.25 %, references are trained no more.
+    ``2 (L - L') / (|L| + |L'|)``; log-odds move by ½ a round at most. A node whose reference has diverged does not
+    count, and neither do those at rest. Where p has come down to 0.25 %, references are trained no more.
 
     Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
     alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that

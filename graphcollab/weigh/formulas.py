@@ -127,8 +127,8 @@ class SimilarityWeights(Formula):
 
     The own model's may be
 
-    - ``"most"``: :math:`a_{ii} = \max_l a_{il}`, from `With a Little Help from My Friends: A Comparative Study of
-      Decentralized Deep Learning Strategies` (Hagander & Ihre-Thomason 2024), eq. 2.11 to 2.13. The text calls this
+    - ``"most"``: :math:`a_{ii} = \max_l a_{il}`, from *With a Little Help from My Friends: A Comparative Study of
+      Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason 2024), eq. 2.11 to 2.13. The text calls this
       FedSim, as Pillutla et al. (2022) do another method (`graphcollab.methods.fedsim`). What it leaves open: a
       receiver without a self-loop has no share of its own; where all similarities are 0, a receiver keeps its own model
       if it has a self-loop, else its neighbours weigh the same.

@@ -23,7 +23,7 @@ __all__ = ["LearnedLogits"]
 class LearnedLogits(Weigher):
     r"""Softmax of learned logits, one for every edge.
 
-    From `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)`, eq. 3:
+    From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 3:
 
     .. math::
         w_{ij} = \frac{e^{a_{ij}}}{\sum_{l \in \{i\} \cup N(i)} e^{a_{il}}}, \qquad

@@ -1,7 +1,7 @@
 """Similarity metrics: one number per edge that says how alike sender and receiver are.
 
-Unless said otherwise they are from `With a Little Help from My Friends: A Comparative Study of Decentralized Deep
-Learning Strategies` (Hagander & Ihre-Thomason 2024), section 2.4.
+Unless said otherwise they are from *With a Little Help from My Friends: A Comparative Study of Decentralized Deep
+Learning Strategies* (Hagander & Ihre-Thomason 2024), section 2.4.
 """
 
 from __future__ import annotations

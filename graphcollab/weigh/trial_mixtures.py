@@ -32,8 +32,8 @@ WORST = -1e300  # finite, so that differences are numbers
 class TrialMixtures(Weigher):
     r"""Try a mixture with every neighbour's model, and listen more to those that helped.
 
-    From `Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning (Zheng, master's thesis, Ohio
-    State University 2021)`, section 3.2.1. Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In
+    From *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, master's thesis, Ohio
+    State University 2021), section 3.2.1. Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In
     every round node i mixes its model with that of j, trains the mixture for some steps on its own data, and compares:
 
     .. math::

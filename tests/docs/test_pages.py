@@ -14,7 +14,15 @@ ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING, DESIGN = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"
 METHODS, CHANGES = ROOT / "docs" / "methods.md", ROOT / "docs" / "changes"
 CARDS = sorted((ROOT / "datasets").glob("*.md"))  # their code needs downloads
-PAGES = [README, CONTRIBUTING, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")), CHANGES / "README.md"]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+PAGES = [
+    README,
+    CONTRIBUTING,
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *TUTORIALS,
+    CHANGES / "README.md",
+]
 
 RUN = "<!-- run -->"  # stands on the line above a block of Python that is to be run
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -116,7 +124,8 @@ def test_readme_is_short():
 
 def test_every_page_is_in_the_index():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index] == ["index.md"]
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in [*(ROOT / "docs").glob("*.md"), *TUTORIALS]]
+    assert [page for page in pages if f"({page})" not in index] == ["index.md"]
 
 
 def test_table_of_methods_is_complete():
