@@ -79,9 +79,9 @@ SHARED = {
 def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function the function of a method: its arguments are checked, and documented where it does not do so.
 
-    What they mean is taken from the pieces named here, whose settings of the same name they are, or from `SHARED`.
+    What they mean is taken from the pieces named here, whose settings of the same name they are, or from ``SHARED``.
     Where it takes ``**training``, its signature begins with the arguments of `Training`, with the defaults given here
-    or in `USUAL`. Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser object
+    or in ``USUAL``. Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser object
     brings its own settings, so none may be given beside it.
 
     Raises:

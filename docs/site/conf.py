@@ -14,6 +14,7 @@ OURS = ["mathml", "reading", "references"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", *OURS]
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
 default_role = "py:obj"
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
