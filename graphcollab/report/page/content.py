@@ -46,11 +46,17 @@ class Chart:
         name: Its place in the page, such as ``"accuracy"``.
         caption: What it shows, in words that do without seeing it.
         spec: What Vega-Lite draws, as JSON.
+        table: The numbers behind it, for who does not see it.
+        controls: Whether something in it can be chosen or moved.
+        square: Whether it is about as high as wide, so that words have room beside it.
     """
 
     name: str
     caption: str
     spec: Mapping[str, Any] = field(repr=False)
+    table: Table
+    controls: bool = False
+    square: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,7 @@ class Section:
         said: Sentences.
         charts: Charts.
         tables: Tables.
+        folded: All settings, which are seen when they are asked for.
         code: Lines to type.
     """
 
@@ -71,6 +78,7 @@ class Section:
     said: Sequence[str] = ()
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
+    folded: str = ""
     code: str = ""
 
 
@@ -83,9 +91,11 @@ class Content:
         asked: What was asked.
         answer: The answer, sentence by sentence.
         sections: What it rests on.
+        made: When it was made, and by what.
     """
 
     title: str
     asked: str
     answer: Sequence[str]
     sections: Sequence[Section]
+    made: str = ""

@@ -13,6 +13,7 @@ from graphcollab.gains import Benefit
 from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.report._text import shown
 from graphcollab.report.page._libraries import altair, charts_script, tables_script, tables_style
+from graphcollab.report.page.colours import styles
 from graphcollab.report.page.content import Content
 from graphcollab.report.page.of_benefit import content_of_benefit
 from graphcollab.report.page.of_comparison import content_of_comparison
@@ -78,7 +79,12 @@ def _written(content: Content) -> str:
     """Return the page's text; everything that others have named is escaped."""
     from jinja2 import Environment
 
-    template = files(__package__).joinpath("template.html").read_text(encoding="utf-8")
-    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_beside("template.html"))
     scripts = {"charts_script": charts_script(), "tables_script": tables_script(), "tables_style": tables_style()}
-    return made.render(page=content, specs={c.name: c.spec for s in content.sections for c in s.charts}, **scripts)
+    specs = {chart.name: chart.spec for section in content.sections for chart in section.charts}
+    return made.render(page=content, specs=specs, style=_beside("style.css"), colours=styles(), **scripts)
+
+
+def _beside(name: str) -> str:
+    """Return the text of a file beside this one."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
