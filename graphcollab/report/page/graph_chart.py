@@ -35,7 +35,7 @@ def graph_chart(found: Listening, name: str, caption: str, table: Table) -> Char
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined
     params.append(alt.param(name="at", value=last, bind=slider))
     most = max(line.weight for line in found.lines)
-    least = alt.binding_range(min=0, max=most, step=most / 100, name="weights from ")
+    least = alt.binding_range(min=0, max=most, step=most / 100, name="from weight ")
     params.append(alt.param(name="least", value=_few_enough(found, most), bind=least))
     chart = alt.layer(*_lines(found, most), *_nodes(found)).add_params(*params)
     chart = chart.properties(width="container", height=500, title=alt.TitleParams(text=alt.expr("'round ' + at")))
