@@ -21,12 +21,16 @@ from graphcollab.train import Result
 __all__ = ["calibration_rows", "calibration_section"]
 
 KINDS = ("weight", "confidence", "right")
+TITLE = "Do probabilities mean what they say?"
+LEFT_OUT = "Left out between sites: it would take counts of single predictions, which do not leave a site."
 OF_CLASSES = ("cross_entropy", "bce")
 
 
 def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section on whether probabilities mean what they say, where methods predict any."""
     rows = calibration_rows(last)
+    if not rows and any(result.tasks.loss in OF_CLASSES for result in last.values()):
+        yield Section("calibration", TITLE, [LEFT_OUT])
     if not rows:
         return
     off = ", ".join(f"{name} {number(error, 2)}" for name, error in _errors(rows).items())
@@ -36,7 +40,7 @@ def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
         f"of few samples, and say little. In the mean over samples they are off by, in points: {off}."
     )
     chart = calibration_chart(rows, "calibration", caption, _table(rows))
-    yield Section("calibration", "Do probabilities mean what they say?", charts=[chart])
+    yield Section("calibration", TITLE, charts=[chart])
 
 
 def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -65,13 +69,19 @@ def calibration_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     """
     rows = []
     for name, result in results.items():
-        if result.tasks.loss not in OF_CLASSES or not result.env.plane.alone:
+        if result.tasks.loss not in OF_CLASSES or _between_parties(result):
             continue
         for weight, confidence, right in _bins(result).T.tolist():
             if weight > 0:
                 shares = {"confidence": 100 * confidence / weight, "right": 100 * right / weight}
                 rows.append({"method": name, **shares, "samples": weight})
     return rows
+
+
+def _between_parties(result: Result) -> bool:
+    """Tell whether nodes belong to several parties, each of which speaks for itself, and not to processes of one."""
+    plane = result.env.plane
+    return not plane.alone and sum(plane.everyone(plane.speaks)) > 1
 
 
 def _bins(result: Result) -> Tensor:

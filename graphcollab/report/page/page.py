@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from graphcollab.checks import warn
+from graphcollab.distributed import speaks
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit
 from graphcollab.metrics.scores import AnyMetrics
@@ -45,6 +46,9 @@ def page(
     `results_table`, `paired_table`, `site_table` and `benefit_table`. Where nodes or rounds are too many to draw, it
     says what it leaves out. It needs ``pip install 'graphcollab[page]'``.
 
+    In a run of several processes all of them call it, and the first writes. Between sites each writes its own, with
+    what all have reached; calibration is left out there, as it would take counts of single predictions.
+
     The page holds names of nodes and what they have reached, so whoever has it knows them; it holds no sample.
 
     Args:
@@ -65,6 +69,8 @@ def page(
         content = content_of_benefit(found, title, commands)
     else:
         content = content_of_comparison(found, reference, metrics, title, commands)
+    if not speaks():
+        return Path(path)
     written = _written(content).encode()
     if len(written) > LARGEST:
         warn(
