@@ -74,6 +74,8 @@ def listening(result: Result, graphs_of_page: int = 1) -> Listening | None:
     groups = groups_of(weights[-1])
     places = places_of(groups, weights[-1].sum(0).tolist())
     said = _left_out(len(names), len(chosen), rounds, kept, each)
+    if any(bool(graphs[r][1].isnan().any()) for r in kept):
+        said.append("Weights that other sites alone know are not drawn.")
     return Listening([names[k] for k in chosen.tolist()], places, groups, lines, kept, said)
 
 
