@@ -51,6 +51,6 @@ def finished(chart: Any, name: str, caption: str, table: Table, controls: bool =
         "view": {"stroke": None},
         "title": {"color": INK, "fontSize": 13, "fontWeight": "normal"},
         "axis": {**ink, **faint, "gridColor": INK, "domainColor": INK, "tickColor": INK},
-        "legend": {**ink, "symbolStrokeColor": INK, "gradientHorizontalMaxLength": 300},
+        "legend": {**ink, "symbolStrokeColor": INK},
     }
     return Chart(name, caption, spec, table, controls, square)

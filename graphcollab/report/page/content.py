@@ -28,6 +28,7 @@ class Table:
         foot: Rows of means, which stay below the others.
         notes: What is to be said below it.
         searched: Whether it sorts and can be searched.
+        words: Columns of words, which stand at the left.
     """
 
     caption: str
@@ -36,6 +37,7 @@ class Table:
     foot: Sequence[Sequence[Cell]] = ()
     notes: Sequence[str] = ()
     searched: bool = False
+    words: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from graphcollab.metrics.edges import pair_weights
 from graphcollab.report.page.graph_places import Groups, groups_of, places_of
 from graphcollab.train import Result
 
-__all__ = ["Line", "Listening", "listening"]
+__all__ = ["Line", "Listening", "listening", "listens"]
 
 MOST_NODES = 150
 MOST_ROUNDS = 50
 MOST_LINES = 40_000  # of all graphs of a page together
+ENOUGH, FEWEST = 480, 3  # lines of a round that can be told apart; of a receiver they are some at least
 EACH = (12, 8, 5, 3, 2, 1)  # senders of a receiver that are drawn at most, as many as there is room for
 
 
@@ -60,8 +61,7 @@ class Listening:
 
 def listening(result: Result, graphs_of_page: int = 1) -> Listening | None:
     """Return what is drawn of the graph of a run; None where nobody listens to anybody else."""
-    names, graph = result.tasks.names, result.graph()
-    graphs = result.history.graphs or {result.data.round: (graph.edge_index, graph.edge_weight)}
+    names, graphs = result.tasks.names, _graphs(result)
     rounds = sorted(graphs)
     kept = _spread(rounds, MOST_ROUNDS)
     of_round = {r: _between(*graphs[r]) for r in kept}
@@ -77,6 +77,17 @@ def listening(result: Result, graphs_of_page: int = 1) -> Listening | None:
     if any(bool(graphs[r][1].isnan().any()) for r in kept):
         said.append("Weights that other sites alone know are not drawn.")
     return Listening([names[k] for k in chosen.tolist()], places, groups, lines, kept, said)
+
+
+def listens(result: Result) -> bool:
+    """Tell whether anybody listens to anybody else in a round."""
+    return any(_between(*one)[1].numel() for one in _graphs(result).values())
+
+
+def _graphs(result: Result) -> dict[int, tuple[Tensor, Tensor]]:
+    """Return edges and weights by round; of a run that has not kept them, the last."""
+    graph = result.graph()
+    return dict(result.history.graphs) or {result.data.round: (graph.edge_index, graph.edge_weight)}
 
 
 def _between(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +121,8 @@ def _spread(rounds: Sequence[int], most: int) -> list[int]:
 def _fitting(weights: Tensor, rounds: Sequence[int], most: int) -> tuple[list[Line], int]:
     """Return lines of weights [R, n, n], the largest of every receiver, and how many there was room for."""
     digits = max(3, 2 - math.floor(math.log10(float(weights.max()) or 1.0)))
-    for each in EACH:
+    room = max(FEWEST, ENOUGH // weights.shape[1])
+    for each in (each for each in EACH if each <= room):
         lines = _lines(_largest(weights, each), rounds, digits)
         if len(lines) <= most:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from typing import Any
 
 from graphcollab.report.page._libraries import altair
@@ -22,6 +23,7 @@ BEFORE = 13  # pixels that arrows' heads are before the receiver
 SIZES = {True: (420, 170), False: (320, 90)}  # of points that are searched for, and of others; with names or without
 HIT = "search != '' && indexof(lower(datum.node), lower(search)) >= 0"
 TOUCHED = "(indexof(lower(datum.from), lower(search)) >= 0 || indexof(lower(datum.to), lower(search)) >= 0)"
+OTHER = "search != '' && indexof(lower(datum.{}), lower(search)) < 0"
 SHOWN = f"(search == '' ? datum.w >= least : {TOUCHED})"
 ACROSS, DOWN = "width / 2 + {} * (width / 2 - 70)", "height / 2 - {} * (height / 2 - 30)"  # pixels of a place
 OUTSIDE = "datum.py + (datum.y < -0.01 ? 20 : -17)"  # where a name stands: above the middle above, below it below
@@ -35,18 +37,20 @@ def graph_chart(found: Listening, name: str, caption: str, table: Table) -> Char
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined
     params.append(alt.param(name="at", value=last, bind=slider))
     most = max(line.weight for line in found.lines)
-    least = alt.binding_range(min=0, max=most, step=most / 100, name="from weight ")
-    params.append(alt.param(name="least", value=_few_enough(found, most), bind=least))
+    digits = 2 - math.floor(math.log10(most))
+    top = math.ceil(most * 10**digits) / 10**digits
+    least = alt.binding_range(min=0, max=top, step=10**-digits, name="from weight ")
+    params.append(alt.param(name="least", value=_few_enough(found, digits), bind=least))
     chart = alt.layer(*_lines(found, most), *_nodes(found)).add_params(*params)
     chart = chart.properties(width="container", height=500, title=alt.TitleParams(text=alt.expr("'round ' + at")))
     return finished(chart, name, caption, table, controls=True, square=True)
 
 
-def _few_enough(found: Listening, most: float) -> float:
+def _few_enough(found: Listening, digits: int) -> float:
     """Return the weight from which on lines are drawn at first."""
     weights = sorted((line.weight for line in found.last), reverse=True)
     room = CROWDED * len(found.names)
-    return int(100 * weights[room] / most) * most / 100 if len(weights) > room else 0.0
+    return math.floor(weights[room] * 10**digits) / 10**digits if len(weights) > room else 0.0
 
 
 def _lines(found: Listening, most: float) -> list[Any]:
@@ -63,7 +67,7 @@ def _lines(found: Listening, most: float) -> list[Any]:
         base = base.transform_calculate(**{key: expression})
     titles = {"to:N": "receiver", "from:N": "sender", "w:Q": "weight", "r:Q": "since round"}
     tips = [alt.Tooltip(field, title=title) for field, title in titles.items()]
-    scale = alt.Scale(domain=[0, most], range=[0.5, 5])
+    scale = alt.Scale(domain=[0, most], range=[0.5, 5 if len(found.names) <= NAMED else 2.5])
     thick = alt.StrokeWidth(
         "w:Q", scale=scale, legend=legend(title="weight", symbolType="stroke", tickCount=4, columns=6)
     )
@@ -83,8 +87,12 @@ def _lines(found: Listening, most: float) -> list[Any]:
     )
     ends = []
     if len(found.names) > NAMED:
-        said = base.transform_filter("search != ''").mark_text(dy=-13, color=INK, fontSize=11, limit=140)
-        ends = [said.encode(*_at(*place), text=f"{who}:N") for who, place in (("from", "pq"), ("to", "vz"))]
+        ends = [
+            base.transform_filter(OTHER.format(who))
+            .mark_text(dy=-13, color=INK, fontSize=11, limit=140)
+            .encode(*_at(*place), text=f"{who}:N")
+            for who, place in (("from", "pq"), ("to", "vz"))
+        ]
     return [lines, heads, *ends]
 
 

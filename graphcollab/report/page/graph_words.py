@@ -8,7 +8,7 @@ from graphcollab.naming import few
 from graphcollab.report._text import Cells, number
 from graphcollab.report.page.cells import table_of
 from graphcollab.report.page.content import Chart, Section, Table
-from graphcollab.report.page.graph import Listening, listening
+from graphcollab.report.page.graph import Listening, listening, listens
 from graphcollab.report.page.graph_chart import graph_chart
 from graphcollab.train import Result
 
@@ -25,7 +25,8 @@ SAID = (
 
 def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section with a chart of every method whose nodes listen to others, if there is any."""
-    found = {name: one for name, result in last.items() if (one := listening(result, max(len(last), 1))) is not None}
+    some = {name: result for name, result in last.items() if listens(result)}
+    found = {name: one for name, result in some.items() if (one := listening(result, len(some))) is not None}
     if not found:
         return
     charts: list[Chart] = []

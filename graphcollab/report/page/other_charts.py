@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def matrix_chart(rows: Rows, what: str, name: str, caption: str, names: Sequence
     titles = {"site": "who", "by": "by whom", "text": what}
     bounds = _bounds([row["gain"] for row in rows])
     shades = alt.Scale(type="threshold", domain=bounds, range=GAINS)
-    legend = alt.Legend(orient="bottom", format=".2~g")
+    legend = alt.Legend(orient="bottom", format=".2~g", labelOverlap=False)
     base = alt.Chart(alt.InlineData(list(rows))).encode(
         x=alt.X("by:N", sort=list(names), title="by whom", axis=alt.Axis(labelAngle=-45, **some)),
         y=alt.Y("site:N", sort=list(names), title="who gains", axis=alt.Axis(**some)),
@@ -65,7 +66,9 @@ def matrix_chart(rows: Rows, what: str, name: str, caption: str, names: Sequence
 
 
 def _bounds(gains: Sequence[float]) -> list[float]:
-    """Return where the nine colours meet, as far above nothing as below it."""
+    """Return where the nine colours meet, as far above nothing as below it, at numbers of few digits."""
     sizes = torch.tensor(gains, dtype=torch.float64).abs()
     most = float(sizes.quantile(USUAL)) or float(sizes.max()) or 1.0
-    return [most * part / 4.5 for part in (-3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5)]
+    power = 10.0 ** math.floor(math.log10(most / 4.5))
+    wide = next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= most / 4.5)
+    return [wide * part for part in (-3.5, -2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5)]
