@@ -48,7 +48,7 @@ def matrix_chart(rows: Rows, what: str, name: str, caption: str, names: Sequence
     titles = {"site": "who", "by": "by whom", "text": what}
     bounds = _bounds([row["gain"] for row in rows])
     shades = alt.Scale(type="threshold", domain=bounds, range=GAINS)
-    legend = alt.Legend(orient="bottom", format=".2~g", labelOverlap=False)
+    legend = alt.Legend(orient="bottom", format=".2~g", labelOverlap=False, labelFontSize=10)
     base = alt.Chart(alt.InlineData(list(rows))).encode(
         x=alt.X("by:N", sort=list(names), title="by whom", axis=alt.Axis(labelAngle=-45, **some)),
         y=alt.Y("site:N", sort=list(names), title="who gains", axis=alt.Axis(**some)),

@@ -180,6 +180,10 @@ def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> Non
     assert len(shown) == 12
     for (site, by), gain in shown.items():
         assert gain == pytest.approx(100 * float(found_benefit.matrix[names.index(site), names.index(by)]), abs=1e-4)
+    told = next(table for table in read.tables if table[0] == ["who", *names])
+    for site, *gains in told[1:]:
+        for by, text in zip(names, gains, strict=True):
+            assert text == "–" if site == by else text.startswith(f"{shown[site, by]:+.1f} (".replace("-", "−"))
     text = html.unescape((tmp_path / "benefit.html").read_text(encoding="utf-8"))
     assert all(line in text for line in report.benefit_answer(found_benefit).splitlines())
 
