@@ -31,7 +31,9 @@ def answer(comparison: Comparison, reference: str | None, sites: SiteScores | No
         return [f"{_of_mean(comparison, ranked[0])}.", "There is no other method to compare it with."]
     if reference not in ranked:
         return [f"{_of_mean(comparison, ranked[0])}.", f"There is no mean of {reference} to compare it with."]
-    told = [_verdict(comparison, reference, others), _of_difference(comparison, ranked[0], against, reference)]
+    better, worse = _sure(comparison, reference, others)
+    against = next(iter(better), against)
+    told = [_verdict(comparison, reference, better, worse), _of_difference(comparison, ranked[0], against, reference)]
     return [one for one in (*told, _of_sites(sites, against)) if one]
 
 
@@ -51,20 +53,25 @@ def _of_mean(comparison: Comparison, best: str) -> str:
     return f"{best} has the best mean over nodes, a test {comparison.metric}{unit} of {mean}{over}"
 
 
-def _verdict(comparison: Comparison, reference: str, others: list[str]) -> str:
-    """Say of which methods there is evidence that they are better than the reference, and of which that they are worse.
+def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
+    """Return methods of which there is evidence that they are better than the reference, and that they are worse.
 
     p-values are corrected by Bonferroni, for as many comparisons as there are methods.
     """
+    if len(comparison.chosen[reference]) in FEW_SEEDS:
+        return [], []
+    sign = 1 if comparison.higher_is_better else -1
+    found = {name: comparison.paired(name, reference) for name in others}
+    sure = {name: sign * one.mean for name, one in found.items() if _corrected(comparison, one.p_value) <= LEVEL}
+    return [name for name, gain in sure.items() if gain > 0], [name for name, gain in sure.items() if gain < 0]
+
+
+def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> str:
+    """Say of what there is evidence."""
     seeds = len(comparison.chosen[reference])
     if seeds in FEW_SEEDS:
         how = f"{seeds} seed{'s are' * (seeds > 1) or ' is'} too few to tell"
         return f"Whether any method does better than {reference} is open: {how}."
-    sign = 1 if comparison.higher_is_better else -1
-    found = {name: comparison.paired(name, reference) for name in others}
-    sure = {name: one for name, one in found.items() if _corrected(comparison, one.p_value) <= LEVEL}
-    better = [name for name, one in sure.items() if sign * one.mean > 0]
-    worse = [name for name, one in sure.items() if sign * one.mean < 0]
     than = f"better than {reference} in the mean over nodes"
     lost = f", and there is some that {few(worse)} {_do(worse)} worse" if worse else ""
     if better:
@@ -84,7 +91,9 @@ def _of_difference(comparison: Comparison, best: str, against: str, reference: s
     """Say which mean is best, and by how much a method differs from the reference, as the table of differences does."""
     unit = " points" * bool(shown_in(comparison.share, 2)[2])
     _, mean, interval, p_value, _ = next(row for row in paired_cells(comparison, reference).rows if row[0] == against)
-    which = f"; the next, {against}," if best == reference else ", and"
+    which = (
+        ", and" if best == against else f"; {'the next, ' * (best == reference)}{against}{',' * (best == reference)}"
+    )
     differs = f"{_of_mean(comparison, best)}{which} differs from {reference} by {mean}{unit}"
     seeds, many = len(comparison.chosen[reference]), len(comparison.chosen) - 1
     if p_value == "–":

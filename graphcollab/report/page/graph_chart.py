@@ -13,7 +13,7 @@ from graphcollab.report.page.colours import INK, METHODS
 from graphcollab.report.page.content import Chart, Table
 from graphcollab.report.page.graph import Listening
 
-__all__ = ["graph_chart"]
+__all__ = ["first_shown", "graph_chart"]
 
 NAMED = 40  # nodes up to which all names are written
 CROWDED = 3  # lines per node, up to which all are drawn at first
@@ -37,20 +37,25 @@ def graph_chart(found: Listening, name: str, caption: str, table: Table) -> Char
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined
     params.append(alt.param(name="at", value=last, bind=slider))
     most = max(line.weight for line in found.lines)
-    digits = 2 - math.floor(math.log10(most))
+    digits = _digits(found)
     top = math.ceil(most * 10**digits) / 10**digits
     least = alt.binding_range(min=0, max=top, step=10**-digits, name="from weight ")
-    params.append(alt.param(name="least", value=_few_enough(found, digits), bind=least))
+    params.append(alt.param(name="least", value=first_shown(found), bind=least))
     chart = alt.layer(*_lines(found, most), *_nodes(found)).add_params(*params)
     chart = chart.properties(width="container", height=500, title=alt.TitleParams(text=alt.expr("'round ' + at")))
     return finished(chart, name, caption, table, controls=True, square=True)
 
 
-def _few_enough(found: Listening, digits: int) -> float:
-    """Return the weight from which on lines are drawn at first."""
+def first_shown(found: Listening) -> float:
+    """Return the weight from which on lines are drawn at first, so that there are few enough; 0 for all."""
     weights = sorted((line.weight for line in found.last), reverse=True)
-    room = CROWDED * len(found.names)
-    return math.floor(weights[room] * 10**digits) / 10**digits if len(weights) > room else 0.0
+    room, scale = CROWDED * len(found.names), 10 ** _digits(found)
+    return math.floor(weights[room] * scale) / scale if len(weights) > room else 0.0
+
+
+def _digits(found: Listening) -> int:
+    """Return how many decimals three digits of the largest weight take."""
+    return 2 - math.floor(math.log10(max(line.weight for line in found.lines)))
 
 
 def _lines(found: Listening, most: float) -> list[Any]:

@@ -9,7 +9,7 @@ from graphcollab.report._text import Cells, number
 from graphcollab.report.page.cells import table_of
 from graphcollab.report.page.content import Chart, Section, Table
 from graphcollab.report.page.graph import Listening, listening, listens
-from graphcollab.report.page.graph_chart import graph_chart
+from graphcollab.report.page.graph_chart import first_shown, graph_chart
 from graphcollab.train import Result
 
 __all__ = ["graph_section"]
@@ -39,7 +39,9 @@ def _caption(name: str, one: Listening) -> str:
     """Say what is drawn, and whether groups are clear."""
     when = f"rounds {one.rounds[0]} to {one.rounds[-1]}" if len(one.rounds) > 1 else f"round {one.rounds[0]}"
     most = f"The largest weight is {number(max(line.weight for line in one.lines), None)}."
-    return " ".join([f"{name}: who listens to whom, {when}.", most, _of_groups(one), *one.left_out])
+    least = first_shown(one)
+    at_first = [f"At first weights from {number(least, None)} on are drawn."] * (least > 0)
+    return " ".join([f"{name}: who listens to whom, {when}.", most, _of_groups(one), *at_first, *one.left_out])
 
 
 def _of_groups(one: Listening) -> str:
@@ -52,7 +54,7 @@ def _of_groups(one: Listening) -> str:
         which = "; ".join(f"group {g + 1}: {few(names)}" for g, names in inside.items())
     else:
         which = f"{many} groups, of {few([str(size) for size in one.groups.sizes])} nodes; the table says whose"
-    clear = one.groups.modularity >= CLEAR
+    clear = round(one.groups.modularity, 2) >= CLEAR
     how = "clearly apart" if clear else "not clearly apart, so do not read much into them"
     return f"{which[0].upper()}{which[1:]}. They are {how} (modularity {number(one.groups.modularity, 2)})."
 

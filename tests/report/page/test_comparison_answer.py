@@ -58,6 +58,7 @@ def test_evidence_need_not_be_of_the_best_mean():
     said, numbers = answer(compared(l2c=[0.3, -0.2, 0.6, -0.1, 0.4], cobo=SURE), "local", None)
     assert said == "There is evidence that cobo does better than local in the mean over nodes."
     assert numbers.startswith("l2c has the best mean over nodes")
+    assert "; cobo differs from local by +11.00 points" in numbers  # of which there is evidence
 
 
 def test_local_training_may_be_the_best():
