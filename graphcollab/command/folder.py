@@ -107,9 +107,11 @@ def _goes_on(name: str, told: Mapping[str, Any], asked: Mapping[str, Any]) -> bo
 
 
 def write_page(found: Any, out: Path, command: str) -> Path | None:
-    """Write the report as a page, which says how to repeat it; a warning says what to install where that is lacking."""
+    """Write the report as a page, with the settings that repeat it; without a library for it a warning says which."""
+    told = (out / RUN).read_text(encoding="utf-8").splitlines() if (out / RUN).is_file() else []
+    again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *told]
     try:
-        return report.page(found, out / PAGE, commands=[f"graphcollab {command} --config {out / RUN}"])
+        return report.page(found, out / PAGE, commands=again)
     except ModuleNotFoundError as error:
         warn(f"no {PAGE} was written: {error}", UserWarning)
         return None

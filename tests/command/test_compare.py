@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import sys
 import tomllib
@@ -128,7 +129,9 @@ def test_a_single_number_says_how_many_seeds(given, meant):
 def test_the_page_says_how_to_repeat_it(call, line, tmp_path):
     done = call(*line, "--out", "report")
     assert "wrote report/report.html" in done.stderr
-    assert "graphcollab compare --config report/run.toml" in (tmp_path / "report" / "report.html").read_text()
+    page = html.unescape((tmp_path / "report" / "report.html").read_text())
+    assert "graphcollab compare --config report/run.toml" in page
+    assert (tmp_path / "report" / "run.toml").read_text().strip() in page  # whoever has the page can repeat it
 
 
 def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,54 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.metrics import Metric
 from graphcollab.metrics.probabilities import BINS, confidences
+from graphcollab.report._text import Cells, number
+from graphcollab.report.page.cells import table_of
+from graphcollab.report.page.content import Section, Table
+from graphcollab.report.page.line_charts import calibration_chart
 from graphcollab.train import Result
 
-__all__ = ["calibration_rows"]
+__all__ = ["calibration_rows", "calibration_section"]
 
 KINDS = ("weight", "confidence", "right")
+TITLE = "Do probabilities mean what they say?"
+LEFT_OUT = "Left out between sites: it would take counts of single predictions, which do not leave a site."
 OF_CLASSES = ("cross_entropy", "bce")
+
+
+def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
+    """Yield a section on whether probabilities mean what they say, where methods predict any."""
+    rows = calibration_rows(last)
+    if not rows and any(result.tasks.loss in OF_CLASSES for result in last.values()):
+        yield Section("calibration", TITLE, [LEFT_OUT])
+    if not rows:
+        return
+    off = ", ".join(f"{name} {number(error, 2)}" for name, error in _errors(rows).items())
+    caption = (
+        "How often predictions on test samples of all nodes were right, by the probability that was predicted, on the "
+        "last seed. On the dotted line probabilities mean what they say; below it models are too sure. Small dots are "
+        f"of few samples, and say little. In the mean over samples they are off by, in points: {off}."
+    )
+    chart = calibration_chart(rows, "calibration", caption, _table(rows))
+    yield Section("calibration", TITLE, charts=[chart])
+
+
+def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the expected calibration error of all samples together, in points, by method."""
+    found = {}
+    for name in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == name]
+        off = sum(row["samples"] * abs(row["confidence"] - row["right"]) for row in own)
+        found[name] = off / sum(row["samples"] for row in own)
+    return found
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    cells = [
+        [row["method"], f"{row['samples']:.6g}", number(row["confidence"], 1), number(row["right"], 1)] for row in rows
+    ]
+    return table_of(
+        "Predictions by how sure they were", Cells(["method", "samples", "predicted (%)", "right (%)"], cells)
+    )
 
 
 def calibration_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
@@ -27,13 +69,19 @@ def calibration_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     """
     rows = []
     for name, result in results.items():
-        if result.tasks.loss not in OF_CLASSES or not result.env.plane.alone:
+        if result.tasks.loss not in OF_CLASSES or _between_parties(result):
             continue
         for weight, confidence, right in _bins(result).T.tolist():
             if weight > 0:
                 shares = {"confidence": 100 * confidence / weight, "right": 100 * right / weight}
                 rows.append({"method": name, **shares, "samples": weight})
     return rows
+
+
+def _between_parties(result: Result) -> bool:
+    """Tell whether nodes belong to several parties, each of which speaks for itself, and not to processes of one."""
+    plane = result.env.plane
+    return not plane.alone and sum(plane.everyone(plane.speaks)) > 1
 
 
 def _bins(result: Result) -> Tensor:

@@ -12,6 +12,8 @@ __all__ = ["sorts_by", "table_of"]
 
 MOST_CELLS = 40_000  # of a table in a page of at most 5 MB
 FEWEST_ROWS = 50
+LONG = 24  # characters of a cell, from which on it is words
+_CALLED = {"paired_table": "the table of differences", "site_table": "the table of nodes"}
 _NUMBER = re.compile(r"([+−-]?[\d,]+(?:\.\d+)?(?:e[+−-]?\d+)?)( [kMGTP]?B)?(?=$|[ *†])")
 _UNITS = {" B": 1.0, " kB": 1e3, " MB": 1e6, " GB": 1e9, " TB": 1e12, " PB": 1e15}
 
@@ -44,5 +46,17 @@ def table_of(caption: str, cells: Cells, foot: int = 0, searched: bool = False, 
     body, end = rows[: len(rows) - foot], rows[len(rows) - foot :]
     most = max(FEWEST_ROWS, MOST_CELLS // len(cells.header))
     left = f"Of {len(body)} rows the first {most} are here; the table that Python prints has all." * (len(body) > most)
-    said = [note for note in (*cells.notes, *notes, left) if note]
-    return Table(caption, list(cells.header), body[:most], end, said, searched)
+    said = [_in_page(note) for note in (*cells.notes, *notes, left) if note]
+    words = [n for n in range(1, len(cells.header)) if any(_is_long(row[n]) for row in body)]
+    return Table(caption, list(cells.header), body[:most], end, said, searched, words)
+
+
+def _is_long(cell: Cell) -> bool:
+    return cell.order is None and len(cell.text) > LONG
+
+
+def _in_page(note: str) -> str:
+    """Call tables by what they are called in a page, for who does not read Python."""
+    for name, called in _CALLED.items():
+        note = note.replace(name, called)
+    return note

@@ -1,4 +1,4 @@
-"""What a comparison asked and what it found, in three sentences."""
+"""What a comparison has found, in three sentences: is there evidence, of how much, and at how many nodes."""
 
 from __future__ import annotations
 
@@ -7,42 +7,34 @@ import math
 import torch
 
 from graphcollab.naming import few
-from graphcollab.report._text import failures, mean_spread, number, shown_in
+from graphcollab.report._text import failures, mean_spread, shown_in
 from graphcollab.report.site_table import SiteScores
-from graphcollab.report.tables import FEW_SEEDS
+from graphcollab.report.tables import FEW_SEEDS, paired_cells
 from graphcollab.train import Comparison
 
-__all__ = ["answer", "asked"]
+__all__ = ["answer"]
 
 LEVEL = 0.05
 
 
-def asked(comparison: Comparison) -> str:
-    """Say what was compared, on what, and by what."""
-    trials = next(iter(comparison.chosen.values()))
-    nodes = len(trials[0].per_node)
-    who = f"{nodes} nodes" if nodes else "the nodes"
-    seeds = f"{len(trials)} seeds" if len(trials) > 1 else "one seed"
-    direction = "more" if comparison.higher_is_better else "less"
-    return (
-        f"Which of {few(list(comparison.chosen))} gives {who} the best models of their own, by test "
-        f"{comparison.metric} ({direction} is better), on {seeds}?"
-    )
-
-
 def answer(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> list[str]:
-    """Return which method is best, how sure that is, and for how many nodes it is so."""
-    best = _best(comparison)
-    if best is None:
+    """Return whether anything is better than the reference, which method has the best mean, and for how many nodes."""
+    ranked = _ranked(comparison)
+    if not ranked:
         return ["No method has a mean to compare: all failed, or their metric is not defined everywhere."]
-    told = [_of_means(comparison, best)]
-    against = next((name for name in _ranked(comparison) if name != reference), None) if best == reference else best
-    if best == reference:
-        told[0] += " Nothing else that was tried did better." * (against is not None)
-    if reference is not None and against is not None:
-        told.append(_of_difference(comparison, against, reference, len(comparison.chosen) - 1))
-        told.append(_of_sites(sites, against))
-    return [one for one in told if one]
+    if reference is None:
+        alone = "Whether that is better than training alone nothing here says, as no method is the reference."
+        return [f"{_of_mean(comparison, ranked[0])}.", *([alone] if "local" not in comparison.chosen else [])]
+    others = [name for name in ranked if name != reference]
+    against = others[0] if others else None
+    if against is None:
+        return [f"{_of_mean(comparison, ranked[0])}.", "There is no other method to compare it with."]
+    if reference not in ranked:
+        return [f"{_of_mean(comparison, ranked[0])}.", f"There is no mean of {reference} to compare it with."]
+    better, worse = _sure(comparison, reference, others)
+    against = next(iter(better), against)
+    told = [_verdict(comparison, reference, better, worse), _of_difference(comparison, ranked[0], against, reference)]
+    return [one for one in (*told, _of_sites(sites, against)) if one]
 
 
 def _ranked(comparison: Comparison) -> list[str]:
@@ -53,33 +45,64 @@ def _ranked(comparison: Comparison) -> list[str]:
     return sorted(known, key=lambda name: means[name], reverse=comparison.higher_is_better)
 
 
-def _best(comparison: Comparison) -> str | None:
-    return next(iter(_ranked(comparison)), None)
-
-
-def _of_means(comparison: Comparison, best: str) -> str:
+def _of_mean(comparison: Comparison, best: str) -> str:
+    """Say which method has the best mean."""
     scale, digits, unit = shown_in(comparison.share, 2)
     mean = mean_spread(scale * torch.tensor(comparison.values(best), dtype=torch.float64), digits)
     over = f" (± standard deviation over {len(comparison.chosen[best])} seeds)" if "±" in mean else ""
-    return f"{best} is best in the mean over nodes, with a test {comparison.metric}{unit} of {mean}{over}."
+    return f"{best} has the best mean over nodes, a test {comparison.metric}{unit} of {mean}{over}"
 
 
-def _of_difference(comparison: Comparison, name: str, reference: str, others: int) -> str:
-    """Say by how much a method differs from the reference, and whether chance explains it."""
-    scale, digits, unit = shown_in(comparison.share, 2)
-    if comparison.undefined(name, reference) or failures(comparison, reference):
-        return f"How it differs from {reference} cannot be said, as that is not defined on every seed."
-    found = comparison.paired(name, reference)
-    mean, low, high = (number(scale * end, digits, signed=True) for end in (found.mean, found.low, found.high))
-    differs = f"{name} differs from {reference} by {mean}{' points' * bool(unit)}"
-    if math.isnan(found.low):
-        return f"{differs}; how sure that is, {found.n} seed{'s' * (found.n > 1)} cannot say."
-    if found.n in FEW_SEEDS:
-        return f"{differs} (95 % interval {low} … {high}); whether that is chance, {found.n} seeds are too few to say."
-    p_value = min(1.0, others * found.p_value)
-    of = f", corrected for {others} comparisons" if others > 1 else ""
-    sure = "evidence" if p_value <= LEVEL else "no evidence"
-    return f"{differs} (95 % interval {low} … {high}), which is {sure} of a difference (p = {p_value:.2g}{of})."
+def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
+    """Return methods of which there is evidence that they are better than the reference, and that they are worse.
+
+    p-values are corrected by Bonferroni, for as many comparisons as there are methods.
+    """
+    if len(comparison.chosen[reference]) in FEW_SEEDS:
+        return [], []
+    sign = 1 if comparison.higher_is_better else -1
+    found = {name: comparison.paired(name, reference) for name in others}
+    sure = {name: sign * one.mean for name, one in found.items() if _corrected(comparison, one.p_value) <= LEVEL}
+    return [name for name, gain in sure.items() if gain > 0], [name for name, gain in sure.items() if gain < 0]
+
+
+def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> str:
+    """Say of what there is evidence."""
+    seeds = len(comparison.chosen[reference])
+    if seeds in FEW_SEEDS:
+        how = f"{seeds} seed{'s are' * (seeds > 1) or ' is'} too few to tell"
+        return f"Whether any method does better than {reference} is open: {how}."
+    than = f"better than {reference} in the mean over nodes"
+    lost = f", and there is some that {few(worse)} {_do(worse)} worse" if worse else ""
+    if better:
+        return f"There is evidence that {few(better)} {_do(better)} {than}{lost}."
+    return f"There is no evidence that any method does {than}{lost}."
+
+
+def _do(names: list[str]) -> str:
+    return "does" if len(names) == 1 else "do"
+
+
+def _corrected(comparison: Comparison, p_value: float) -> float:
+    return min(1.0, (len(comparison.chosen) - 1) * p_value)
+
+
+def _of_difference(comparison: Comparison, best: str, against: str, reference: str) -> str:
+    """Say which mean is best, and by how much a method differs from the reference, as the table of differences does."""
+    unit = " points" * bool(shown_in(comparison.share, 2)[2])
+    _, mean, interval, p_value, _ = next(row for row in paired_cells(comparison, reference).rows if row[0] == against)
+    which = (
+        ", and" if best == against else f"; {'the next, ' * (best == reference)}{against}{',' * (best == reference)}"
+    )
+    differs = f"{_of_mean(comparison, best)}{which} differs from {reference} by {mean}{unit}"
+    seeds, many = len(comparison.chosen[reference]), len(comparison.chosen) - 1
+    if p_value == "–":
+        return f"{differs}, the same on every seed." if seeds > 1 else f"{differs}, of which there is no interval."
+    if seeds in FEW_SEEDS:
+        return f"{differs} (95 % interval {interval})."
+    p = _corrected(comparison, comparison.paired(against, reference).p_value)
+    of = f", corrected for {many} comparisons" if many > 1 else ""
+    return f"{differs} (95 % interval {interval}; p = {p:.2g}{of})."
 
 
 def _of_sites(sites: SiteScores | None, name: str) -> str:
@@ -89,9 +112,11 @@ def _of_sites(sites: SiteScores | None, name: str) -> str:
     first = sites.scores[name].metrics[0]
     _, low, high = sites.differences[name][0].unbind(1)
     more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
+    if not known:
+        return f"Of no node there is an interval of {first.name}, so nothing is said of single nodes."
     better, worse = (more, less) if first.higher_is_better else (less, more)
     return (
-        f"Of {known} nodes with an interval {better} {'does' if better == 1 else 'do'} better with {name} than with "
-        f"{sites.reference} and {worse} worse, by 95 % intervals of {first.name} on the last seed, of which one in "
-        "twenty misses the truth."
+        f"By their own 95 % intervals of {first.name} on the last seed, {better} of {known} nodes "
+        f"{'does' if better == 1 else 'do'} better with {name} than with {sites.reference}, and {worse} worse; "
+        "one such interval in twenty misses the truth."
     )

@@ -28,6 +28,7 @@ class Table:
         foot: Rows of means, which stay below the others.
         notes: What is to be said below it.
         searched: Whether it sorts and can be searched.
+        words: Columns of words, which stand at the left.
     """
 
     caption: str
@@ -36,6 +37,7 @@ class Table:
     foot: Sequence[Sequence[Cell]] = ()
     notes: Sequence[str] = ()
     searched: bool = False
+    words: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,17 @@ class Chart:
         name: Its place in the page, such as ``"accuracy"``.
         caption: What it shows, in words that do without seeing it.
         spec: What Vega-Lite draws, as JSON.
+        table: The numbers behind it, for who does not see it.
+        controls: Whether something in it can be chosen or moved.
+        square: Whether it is about as high as wide, so that words have room beside it.
     """
 
     name: str
     caption: str
     spec: Mapping[str, Any] = field(repr=False)
+    table: Table
+    controls: bool = False
+    square: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class Section:
         said: Sentences.
         charts: Charts.
         tables: Tables.
+        folded: All settings, which are seen when they are asked for.
         code: Lines to type.
     """
 
@@ -71,6 +80,7 @@ class Section:
     said: Sequence[str] = ()
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
+    folded: str = ""
     code: str = ""
 
 
@@ -83,9 +93,11 @@ class Content:
         asked: What was asked.
         answer: The answer, sentence by sentence.
         sections: What it rests on.
+        made: When it was made, and by what.
     """
 
     title: str
     asked: str
     answer: Sequence[str]
     sections: Sequence[Section]
+    made: str = ""

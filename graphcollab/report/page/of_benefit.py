@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphcollab.gains import Benefit
+from graphcollab.gains import Benefit, Gain
 from graphcollab.report._gains import of_metric, scale_of, told
+from graphcollab.report._text import MISSING, Cells
 from graphcollab.report.benefit_answer import benefit_answer
 from graphcollab.report.benefit_table import benefit_cells, benefit_notes
 from graphcollab.report.page.cells import table_of
-from graphcollab.report.page.charts import matrix_chart
 from graphcollab.report.page.content import Chart, Content, Section, Table
-from graphcollab.report.page.repeating import repeating
+from graphcollab.report.page.other_charts import matrix_chart
+from graphcollab.report.page.repeating import made, repeating
 
 __all__ = ["content_of_benefit"]
 
+TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
 MOST_SITES = 100  # of a matrix in a page of at most 5 MB
+MOST_COLUMNS = 12  # of the table behind it
+MOST_LISTED = 2_000  # pairs, where it is a list
 
 
 def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) -> Content:
     """Return what a page says of a benefit."""
     lines = benefit_answer(benefit).splitlines()
     who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
-    asked = f"{who} Judged by {of_metric(benefit)}."
+    asked = f"{who} Judged by {of_metric(benefit)}. {TUNED}"
     every = [benefit, *benefit.also.values()]
     sections = [
         Section("answer", "The answer in full", lines),
@@ -32,7 +36,7 @@ def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) ->
         *_matrices(every),
         *repeating(_settings(benefit), commands),
     ]
-    return Content(title or "What collaborating brings", asked, _short(benefit, lines), sections)
+    return Content(title or "What collaborating brings", asked, _short(benefit, lines), sections, made())
 
 
 def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
@@ -72,9 +76,22 @@ def _matrices(every: Sequence[Benefit]) -> Iterator[Section]:
         )
         if len(shown) < len(one.names):
             said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn; Benefit.matrix has all.")
-        charts.append(matrix_chart(rows, f"gain{unit}", f"matrix-{len(charts)}", caption, shown))
+        table = matrix_table(rows, f"gain{unit}", shown)
+        charts.append(matrix_chart(rows, f"gain{unit}", f"matrix-{len(charts)}", caption, shown, table))
     if charts:
         yield Section("pairs", "Who gains by whom", list(dict.fromkeys(said)), charts)
+
+
+def matrix_table(rows: Sequence[Mapping[str, Any]], what: str, names: Sequence[str]) -> Table:
+    """Return the gains as a matrix, or of many sites as a list, the largest first."""
+    told = {(row["site"], row["by"]): row["text"] for row in rows}
+    if len(names) <= MOST_COLUMNS:
+        lines = [[site, *(told.get((site, by), MISSING) for by in names)] for site in names]
+        return table_of(f"{what}: who in rows, by whom in columns", Cells(["who", *names], lines), searched=True)
+    large = sorted(rows, key=lambda row: -abs(row["gain"]))
+    lines = [[row["site"], row["by"], row["text"]] for row in large[:MOST_LISTED]]
+    left = f"Of {len(rows)} pairs the {MOST_LISTED} with the largest gains or losses." * (len(rows) > MOST_LISTED)
+    return table_of(what, Cells(["who", "by whom", what], lines), searched=True, notes=[left])
 
 
 def matrix_rows(benefit: Benefit, shown: Sequence[str]) -> list[dict[str, Any]]:
@@ -82,10 +99,16 @@ def matrix_rows(benefit: Benefit, shown: Sequence[str]) -> list[dict[str, Any]]:
     scale, digits, _ = scale_of(benefit)
     kept = {*shown}
     return [
-        {"site": gain.site, "by": gain.by, "gain": round(scale * gain.gain, 4), "text": told(gain, scale, digits)}
+        {"site": gain.site, "by": gain.by, "gain": round(scale * gain.gain, 4), **_written(gain, scale, digits)}
         for gain in benefit.pair_gains
         if gain.site in kept and gain.by in kept and gain.gain == gain.gain
     ]
+
+
+def _written(gain: Gain, scale: float, digits: int | None) -> dict[str, str]:
+    """Return a gain with its interval, and without, for a cell."""
+    text = told(gain, scale, digits)
+    return {"text": text, "short": text.split(" (")[0] + "*" * text.endswith("*")}
 
 
 def _settings(benefit: Benefit) -> dict[str, str]:

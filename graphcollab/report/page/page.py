@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from graphcollab.checks import warn
+from graphcollab.distributed import speaks
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit
 from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.report._text import shown
 from graphcollab.report.page._libraries import altair, charts_script, tables_script, tables_style
+from graphcollab.report.page.colours import styles
 from graphcollab.report.page.content import Content
 from graphcollab.report.page.of_benefit import content_of_benefit
 from graphcollab.report.page.of_comparison import content_of_comparison
@@ -44,6 +46,9 @@ def page(
     `results_table`, `paired_table`, `site_table` and `benefit_table`. Where nodes or rounds are too many to draw, it
     says what it leaves out. It needs ``pip install 'graphcollab[page]'``.
 
+    In a run of several processes all of them call it, and the first writes. Between sites each writes its own, with
+    what all have reached; calibration is left out there, as it would take counts of single predictions.
+
     The page holds names of nodes and what they have reached, so whoever has it knows them; it holds no sample.
 
     Args:
@@ -64,6 +69,8 @@ def page(
         content = content_of_benefit(found, title, commands)
     else:
         content = content_of_comparison(found, reference, metrics, title, commands)
+    if not speaks():
+        return Path(path)
     written = _written(content).encode()
     if len(written) > LARGEST:
         warn(
@@ -78,7 +85,12 @@ def _written(content: Content) -> str:
     """Return the page's text; everything that others have named is escaped."""
     from jinja2 import Environment
 
-    template = files(__package__).joinpath("template.html").read_text(encoding="utf-8")
-    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template)
+    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_beside("template.html"))
     scripts = {"charts_script": charts_script(), "tables_script": tables_script(), "tables_style": tables_style()}
-    return made.render(page=content, specs={c.name: c.spec for s in content.sections for c in s.charts}, **scripts)
+    specs = {chart.name: chart.spec for section in content.sections for chart in section.charts}
+    return made.render(page=content, specs=specs, style=_beside("style.css"), colours=styles(), **scripts)
+
+
+def _beside(name: str) -> str:
+    """Return the text of a file beside this one."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

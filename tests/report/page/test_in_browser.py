@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="there is no selenium to drive a browser with")
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
@@ -85,7 +86,7 @@ def test_nothing_is_red_and_nothing_leaves_the_page(opened: Any, written: Path) 
 
 
 def test_the_slider_moves_the_graph(opened: Any) -> None:
-    slider = opened.find_element(By.CSS_SELECTOR, "#chart-graph-0 input[type=range]")
+    slider = opened.find_element(By.CSS_SELECTOR, "#controls-graph-0 input[type=range]")
     assert (slider.get_attribute("min"), slider.get_attribute("max")) == ("1", "6")
     last = _lines(opened)
     assert last
@@ -94,7 +95,7 @@ def test_the_slider_moves_the_graph(opened: Any) -> None:
 
 
 def test_a_search_shows_a_node(opened: Any) -> None:
-    field = opened.find_element(By.CSS_SELECTOR, "#chart-graph-0 input[type=search]")
+    field = opened.find_element(By.CSS_SELECTOR, "#controls-graph-0 input[type=search]")
     sizes = "return [...document.querySelectorAll('#chart-graph-0 .mark-symbol path')].map(x => x.getAttribute('d'))"
     before = opened.execute_script(sizes)
     _set(opened, field, "genf")
@@ -144,3 +145,59 @@ def test_charts_have_words_for_who_does_not_see_them(opened: Any) -> None:
     labels = opened.execute_script(told)
     assert len(labels) == 4
     assert all(labels)
+
+
+def test_a_browser_needs_no_mouse(opened: Any) -> None:
+    told = (
+        "const a = document.activeElement; return [a.tagName.toLowerCase(), a.type || '', "
+        "getComputedStyle(a).outlineStyle, a.closest('th') ? 'th' : '']"
+    )
+    opened.execute_script("document.body.focus(); scrollTo(0, 0)")
+    reached = []
+    for _ in range(120):
+        opened.switch_to.active_element.send_keys(Keys.TAB)
+        reached.append(tuple(opened.execute_script(told)))
+        if reached[-1][0] == "body":
+            break
+    assert [one for one in reached if one[0] != "body" and one[2] == "none"] == []  # where the focus is, is seen
+    kinds = {(tag, kind) for tag, kind, *_ in reached}
+    assert {("a", ""), ("input", "range"), ("input", "search"), ("select", "select-one"), ("summary", "")} <= kinds
+    assert any(one[3] == "th" for one in reached)  # titles by which tables are sorted
+
+
+def test_on_paper_nothing_is_cut_or_hidden(browser: Any, tmp_path: Path) -> None:
+    _open(browser, report.page(compared([f"clinic {k}" for k in range(60)], rounds=2, seeds=1), tmp_path / "p.html"))
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    size = {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False}  # A4 without its margins
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+        rows = "return document.querySelectorAll('#nodes tbody tr').length"
+        WebDriverWait(browser, 10).until(lambda b: b.execute_script(rows) == 60)
+        wide = "return [...document.querySelectorAll('section > .wide')].map(x => x.querySelector('table').offsetWidth)"
+        assert all(width <= 720 for width in browser.execute_script(wide))
+        seen = "return [...document.querySelectorAll('input, select, nav, button')].filter(x => x.offsetParent).length"
+        assert browser.execute_script(seen) == 0
+        browser.execute_script("dispatchEvent(new Event('afterprint'))")
+        WebDriverWait(browser, 10).until(lambda b: b.execute_script(rows) == 25)
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_colours_follow_the_reader(opened: Any) -> None:
+    shown = "return getComputedStyle(document.querySelector('#chart-bytes .mark-rect path')).fill"
+    found = {}
+    for mode in ("light", "dark"):
+        feature = {"name": "prefers-color-scheme", "value": mode}
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        found[mode] = opened.execute_script(shown)
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert found == {"light": "rgb(0, 114, 178)", "dark": "rgb(77, 155, 230)"}
+
+
+def test_the_numbers_behind_a_chart_unfold(opened: Any) -> None:
+    details = opened.find_element(By.CSS_SELECTOR, "#curves details")
+    assert not details.find_element(By.TAG_NAME, "table").is_displayed()
+    details.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
+    assert details.find_element(By.TAG_NAME, "table").is_displayed()

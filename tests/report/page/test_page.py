@@ -28,6 +28,7 @@ class Read(HTMLParser):
         self.tables: list[list[list[str]]] = []
         self.addresses: list[str] = []
         self.tags: list[str] = []
+        self.words: dict[str, str] = {}
         self.specs, self._cell, self._in_specs = "", False, False
         self.feed(text)
 
@@ -37,6 +38,8 @@ class Read(HTMLParser):
         self.addresses += [str(value) for key, value in attrs if key in LOADED]
         self._in_specs = given.get("id") == "specs"
         self._cell = tag in ("td", "th")
+        if given.get("class") == "chart":
+            self.words[str(given["id"]).removeprefix("chart-")] = str(given["aria-label"])
         if tag == "table":
             self.tables.append([])
         if tag == "tr":
@@ -90,13 +93,48 @@ def test_curves_are_means_over_seeds(read: Read, comparison: Comparison) -> None
 
 def test_the_graph_is_that_of_the_history(read: Read, comparison: Comparison) -> None:
     history = comparison.results["l2c"].history
-    lines = _with_field(json.loads(read.specs)["graph-0"], "from")
-    assert {line["r"] for line in lines} == {*history.graphs} == {1, 2, 3, 4, 5, 6}
+    names = list(history.names)
+    lines = _lines(json.loads(read.specs)["graph-0"])
+    assert {*history.graphs} == {1, 2, 3, 4, 5, 6}
     for round_, (edges, weights) in history.graphs.items():
-        names = history.names
-        told = {(names[j], names[i]): w for (j, i), w in zip(edges.T.tolist(), weights.tolist(), strict=True) if j != i}
-        shown = {(line["from"], line["to"]): line["w"] for line in lines if line["r"] == round_}
-        assert shown == pytest.approx({pair: w for pair, w in told.items() if w > 0}, abs=6e-5)
+        told = {(j, i): w for (j, i), w in zip(edges.T.tolist(), weights.tolist(), strict=True) if j != i and w > 5e-4}
+        shown = {(int(s), int(t)): w for first, until, s, t, w in lines if first <= round_ < until}
+        assert shown == pytest.approx(told, abs=5e-4)
+    nodes = _with_field(json.loads(read.specs)["graph-0"], "group")
+    assert [node["node"] for node in nodes] == names
+
+
+def _lines(spec: object) -> list[list[float]]:
+    """Lines of a graph: rounds from which and before which they hold, sender, receiver, weight."""
+    text = next(one for one in _texts(spec) if one.startswith("r,u,s,t,w\n"))
+    return [[float(value) for value in line.split(",")] for line in text.splitlines()[1:]]
+
+
+def _texts(spec: object) -> list[str]:
+    inside = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else []
+    return [spec] if isinstance(spec, str) else [text for one in inside for text in _texts(one)]
+
+
+def test_behind_every_chart_is_a_table_of_its_numbers(read: Read, comparison: Comparison) -> None:
+    told = {tuple(table[0]): table[1:] for table in read.tables}
+    ends = in_text(report.results_table(comparison))[1:]
+    curve = told["round", "local", "fedavg", "l2c"]
+    assert [row[0] for row in curve] == ["2", "4", "6"]
+    assert curve[-1][1:] == [row[1] for row in ends]  # the last evaluation is of the models that are kept
+    assert told["method", "sent"] == [[row[0], row[-3]] for row in ends]
+    sizes = dict.fromkeys(comparison.chosen, 0.0)
+    for method, samples, *_ in told["method", "samples", "predicted (%)", "right (%)"]:
+        sizes[method] += float(samples)
+    assert {*sizes.values()} == {60.0}  # test samples of five nodes
+    edges, weights = comparison.results["l2c"].history.graphs[6]
+    names = comparison.results["l2c"].history.names
+    for node, _, _, heard in told["node", "group", "listeners", "listens to"]:
+        of_node = {
+            f"{names[s]} {w:.3f}".rstrip("0")
+            for s, t, w in zip(*edges.tolist(), weights.tolist(), strict=True)
+            if names[t] == node and s != t and w > 5e-4
+        }
+        assert {*heard.split(", ")} == (of_node or {"nobody"})
 
 
 def _with_field(spec: object, field: str) -> list[dict]:
@@ -129,7 +167,8 @@ def _styles(path: Path) -> str:
 def test_charts_have_words(read: Read) -> None:
     specs = json.loads(read.specs)
     assert {*specs} == {"graph-0", "accuracy", "calibration", "bytes"}
-    assert all(len(spec["description"]) > 20 for spec in specs.values())
+    assert {*read.words} == {*specs}
+    assert all(len(said) > 20 for said in read.words.values())
 
 
 def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
@@ -141,6 +180,10 @@ def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> Non
     assert len(shown) == 12
     for (site, by), gain in shown.items():
         assert gain == pytest.approx(100 * float(found_benefit.matrix[names.index(site), names.index(by)]), abs=1e-4)
+    told = next(table for table in read.tables if table[0] == ["who", *names])
+    for site, *gains in told[1:]:
+        for by, text in zip(names, gains, strict=True):
+            assert text == "–" if site == by else text.startswith(f"{shown[site, by]:+.1f} (".replace("-", "−"))
     text = html.unescape((tmp_path / "benefit.html").read_text(encoding="utf-8"))
     assert all(line in text for line in report.benefit_answer(found_benefit).splitlines())
 
