@@ -21,7 +21,7 @@ def pages(root: Path) -> dict[str, str | bytes]:
         if path.suffix != ".md":
             texts[name] = path.read_bytes()
         elif not NOTE.fullmatch(path.name):
-            texts[START if name == "README.md" else name] = at_start(path.read_text(encoding="utf-8"))
+            texts[START if name == "README.md" else name] = at_start(name, path.read_text(encoding="utf-8"))
     index = (root / "docs" / "index.md").read_text(encoding="utf-8")
     texts[START] = f"{texts[START]}\n{contents(index)}"
     texts["docs/changes/README.md"] = f"{texts['docs/changes/README.md']}\n{notes(root)}"
@@ -29,9 +29,10 @@ def pages(root: Path) -> dict[str, str | bytes]:
     return texts
 
 
-def at_start(text: str) -> str:
+def at_start(name: str, text: str) -> str:
     """Return a page whose links to the README lead to the first page, which the README is here."""
-    return text.replace("](../README.md", f"](../{START}")
+    up = "../" * name.count("/")
+    return text.replace(f"]({up}README.md", f"]({up}{START}")
 
 
 def contents(index: str) -> str:

@@ -97,8 +97,9 @@ def docstring(_: Sphinx, what: str, name: str, of: object, options: object, line
         lines[:] = next(said(name, of), [])
     lines[:] = [*items(lines)]
     lines[:] = [re.sub(r"(?<![\w/`])docs/(\w+)\.md", r":doc:`docs/\1.md </docs/\1>`", line) for line in lines]
-    if what in ("attribute", "data", "property"):
-        lines[:0] = ["..", ""]  # an empty comment
+    if what in ("attribute", "data", "property") and lines and ":" in lines[0]:
+        before = lines[0].partition(":")[0].rpartition(" ")[0]  # only the first line is taken for a type
+        lines[:1] = [before or "..", *[""] * (not before), lines[0].removeprefix(before).strip()]
 
 
 def items(lines: list[str]) -> Iterator[str]:
