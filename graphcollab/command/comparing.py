@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from graphcollab import report
+from graphcollab.checks import warn
 from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_option, points_of
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
 from graphcollab.command.dealing import DEALING
@@ -107,6 +108,8 @@ def play_compare(asked: dict[str, Any]) -> None:
     settings = _taken(OF_COMPARE, asked, "lrs")
     with folder_of(asked["out"], "compare", _told(asked, own)) as out:
         found = _compare(makers, points, settings, asked, out)
+        if next(iter(found.results.values())).tasks.num_nodes == 1:
+            warn("there is one site, so there is nobody to learn from: --node names the column of sites", UserWarning)
         text = on_the_line(_answer(found), OF_LINE)
         click.echo(text)
         if out is not None:

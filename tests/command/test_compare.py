@@ -185,3 +185,11 @@ def test_categories_are_given_on_the_line_and_in_a_file(call, line, tmp_path):
     assert "sex = x" in call("show", "report/models/local").stdout
     assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["categories"] == {"sex": ["f", "m", "x"]}
     assert call("compare", "--config", "report/run.toml").exit_code == 0
+
+
+def test_one_site_is_warned_of(call, patients, about):
+    one = [row for row in patients.read_text().splitlines() if row.startswith(("hospital", "north"))]
+    patients.write_text("\n".join(one) + "\n")
+    done = call("compare", patients, *about, "--methods", "local", "--seeds", "0", *SHORT)
+    assert done.exit_code == 0
+    assert "warning: there is one site" in done.stderr
