@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,30 @@ __all__ = ["BENEFIT", "COMPARE"]
 
 AUTO, LOCAL = "auto", "local"
 SAVE = Setting("save", bool, False, "Save every method's models in OUT/models, for graphcollab predict.")
+
+
+def _graphs(line: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who may hear whom by method, of a line and of a file of settings; paths are absolute."""
+    found = dict(table)
+    for word in line:
+        name, equals, path = word.partition("=")
+        if not (name and equals and path):
+            raise ValueError(f"--graphs must be METHOD=FILE, such as cobo=roads.csv, got {word!r}")
+        found[name] = os.path.abspath(path)
+    for name, path in found.items():
+        if isinstance(path, str) and not os.path.isfile(path):
+            raise ValueError(f"graphs.{name}: there is no file {path}; it must have columns sender and receiver")
+    return found
+
+
+GRAPHS = Setting(
+    "graphs",
+    Sequence[str],
+    text="Who may hear whom in a method, cobo=roads.csv, a CSV file with columns sender and receiver, names of sites. "
+    "In a file of settings a table, [graphs], of such files or of pairs. Default: everybody everybody.",
+    is_table=True,
+    read=_graphs,
+)
 LARGE = 100_000  # edges, from which on one graph is kept
 FEW_SITES = 50  # up to which every site has a row in the answer
 
@@ -133,6 +158,7 @@ def _compare(
             tasks_for(asked["data"], asked),
             model_for(asked["hidden"]),
             grids=points,
+            graphs=asked["graphs"],
             on_trial=on_trial,
             progress=shown,
             checkpoint=None if out is None else out / CHECKPOINTS,
@@ -215,6 +241,7 @@ COMPARE = Work(
         *DEALING,
         *OF_COMPARE,
         *MODEL,
+        GRAPHS,
         OWN,
         OUT,
         SAVE,
