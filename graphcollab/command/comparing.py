@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from graphcollab import report
+from graphcollab.checks import warn
 from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_option, points_of
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
 from graphcollab.command.dealing import DEALING
@@ -33,6 +35,30 @@ __all__ = ["BENEFIT", "COMPARE"]
 
 AUTO, LOCAL = "auto", "local"
 SAVE = Setting("save", bool, False, "Save every method's models in OUT/models, for graphcollab predict.")
+
+
+def _graphs(line: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who may hear whom by method, of a line and of a file of settings; paths are absolute."""
+    found = dict(table)
+    for word in line:
+        name, equals, path = word.partition("=")
+        if not (name and equals and path):
+            raise ValueError(f"--graphs must be METHOD=FILE, such as cobo=roads.csv, got {word!r}")
+        found[name] = os.path.abspath(path)
+    for name, path in found.items():
+        if isinstance(path, str) and not os.path.isfile(path):
+            raise ValueError(f"graphs.{name}: there is no file {path}; it must have columns sender and receiver")
+    return found
+
+
+GRAPHS = Setting(
+    "graphs",
+    Sequence[str],
+    text="Who may hear whom in a method, cobo=roads.csv, a CSV file with columns sender and receiver, names of sites. "
+    "In a file of settings a table, [graphs], of such files or of pairs. Default: everybody everybody.",
+    is_table=True,
+    read=_graphs,
+)
 LARGE = 100_000  # edges, from which on one graph is kept
 FEW_SITES = 50  # up to which every site has a row in the answer
 
@@ -107,6 +133,8 @@ def play_compare(asked: dict[str, Any]) -> None:
     settings = _taken(OF_COMPARE, asked, "lrs")
     with folder_of(asked["out"], "compare", _told(asked, own)) as out:
         found = _compare(makers, points, settings, asked, out)
+        if next(iter(found.results.values())).tasks.num_nodes == 1:
+            warn("there is one site, so there is nobody to learn from: --node names the column of sites", UserWarning)
         text = on_the_line(_answer(found), OF_LINE)
         click.echo(text)
         if out is not None:
@@ -130,6 +158,7 @@ def _compare(
             tasks_for(asked["data"], asked),
             model_for(asked["hidden"]),
             grids=points,
+            graphs=asked["graphs"],
             on_trial=on_trial,
             progress=shown,
             checkpoint=None if out is None else out / CHECKPOINTS,
@@ -212,6 +241,7 @@ COMPARE = Work(
         *DEALING,
         *OF_COMPARE,
         *MODEL,
+        GRAPHS,
         OWN,
         OUT,
         SAVE,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
 from graphcollab.command.dealing import DEALING, deal
 from graphcollab.command.declared import Setting, settings_of
-from graphcollab.datasets import DATASETS, TABLES, LabelledArrays, load_dataset
+from graphcollab.datasets import DATASETS, TABLES, load_dataset
 from graphcollab.models import MLP, build_model
 from graphcollab.naming import close
 from graphcollab.tasks import Tasks
@@ -81,7 +81,7 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
         table: Any = load_dataset(data)
         return lambda seed: table.tasks(seed=seed, **own)
     if data in DATASETS:
-        return deal(cast(LabelledArrays, load_dataset(data)), settings, own)
+        return deal(load_dataset(data), settings, own)
     dealing = [one.name for one in DEALING if settings.get(one.name, one.default) != one.default]
     if dealing:
         raise ValueError(f"{dealing[0]}= is of datasets without sites, and {data} is a table: leave it out")

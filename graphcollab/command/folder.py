@@ -35,7 +35,11 @@ OUT = Setting(
 def folder_of(out: str | None, command: str, settings: Mapping[str, Any]) -> Iterator[Path | None]:
     """Give the folder of a run, with what was asked for in it; a run that was refused at once leaves none behind."""
     if out is None:
-        yield None
+        try:
+            yield None
+        except KeyboardInterrupt as stop:
+            kept = "nothing was kept" + ", with --out the same command would go on" * (command != "benefit")
+            raise KeyboardInterrupt("; ".join([*filter(None, [str(stop)]), kept])) from None
         return
     missing = [place for place in (Path(out), *Path(out).parents) if not place.exists()]
     folder = begin_folder(out, command, settings)

@@ -50,6 +50,10 @@ def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict
             raise ValueError(f"{path}: {name} must be a path as text, got {content[name]!r}")
         if name != "data" or content[name] not in (*TABLES, *DATASETS):
             content[name] = os.path.normpath(path.parent / content[name])
+    if isinstance(graphs := content.get("graphs"), dict):
+        content["graphs"] = {
+            name: os.path.abspath(path.parent / one) if isinstance(one, str) else one for name, one in graphs.items()
+        }
     return content
 
 

@@ -188,3 +188,26 @@ def test_categories_are_given_on_the_line_and_in_a_file(call, line, tmp_path):
     assert "sex = x" in call("show", "report/models/local").stdout
     assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["categories"] == {"sex": ["f", "m", "x"]}
     assert call("compare", "--config", "report/run.toml").exit_code == 0
+
+
+def test_one_site_is_warned_of(call, patients, about):
+    one = [row for row in patients.read_text().splitlines() if row.startswith(("hospital", "north"))]
+    patients.write_text("\n".join(one) + "\n")
+    done = call("compare", patients, *about, "--methods", "local", "--seeds", "0", *SHORT)
+    assert done.exit_code == 0
+    assert "warning: there is one site" in done.stderr
+
+
+def test_who_may_hear_whom_is_read_from_a_file(call, patients, about, tmp_path):
+    (tmp_path / "roads.csv").write_text("sender,receiver\nnorth,south\nsouth,north\n")
+    line = ["compare", patients, *about, "--methods", "dpsgd", "--seeds", "0", *SHORT]
+    assert call(*line, "--graphs", "dpsgd=roads.csv", "--out", "report").exit_code == 0
+    assert call("compare", "--config", "report/run.toml", "--out", "again").exit_code == 0
+    (tmp_path / "pairs.toml").write_text('[graphs]\ndpsgd = [["north", "south"], ["south", "north"]]\n')
+    assert call(*line, "--config", "pairs.toml", "--out", "pairs").exit_code == 0
+    assert call(*line, "--out", "all").exit_code == 0
+    sent = {name: numbers(tmp_path / name / "results.json") for name in ("report", "again", "pairs", "all")}
+    assert sent["report"] == sent["again"] == sent["pairs"] != sent["all"]
+    gone = call(*line, "--graphs", "dpsgd=road.csv")
+    assert gone.exit_code == 2
+    assert "columns sender and receiver" in gone.stderr

@@ -103,7 +103,7 @@ def test_a_run_that_fails_and_one_that_is_interrupted(call, patients, about, mon
     one_line(call(*line), 1, "node 'north': loss is nan")
     assert "Traceback" in call(*line, "--debug").stderr
     monkeypatch.setattr(comparing, "compare", stopped)
-    one_line(call(*line), 130, "interrupted")
+    one_line(call(*line), 130, "interrupted; nothing was kept, with --out the same command would go on")
 
 
 def test_a_bug_is_told_from_wrong_input(call, patients, about, tmp_path, monkeypatch):

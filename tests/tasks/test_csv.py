@@ -43,6 +43,11 @@ def test_decimal_commas_where_commas_mean_nothing_else(tmp_path, separator):
     assert open_table(table).column("income").tolist() == pytest.approx([12.5, 950.0, np.nan], nan_ok=True)
 
 
+def test_decimal_commas_without_a_zero_before_them(tmp_path):
+    table = write(tmp_path / "t.csv", "share", [",7", "1,5", "-,25"], ";")
+    assert open_table(table).column("share").tolist() == [0.7, 1.5, -0.25]
+
+
 @pytest.mark.parametrize("separator", [";", "\t"])
 @pytest.mark.parametrize("other", ["12,5", "1.012,5"])
 def test_points_that_may_separate_thousands_are_refused_beside_decimal_commas(tmp_path, separator, other):
