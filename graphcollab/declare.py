@@ -81,8 +81,8 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
 
     What they mean is taken from the pieces named here, whose settings of the same name they are, or from ``SHARED``.
     Where it takes ``**training``, its signature begins with the arguments of `Training`, with the defaults given here
-    or in ``USUAL``. Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser object
-    brings its own settings, so none may be given beside it.
+    or in ``USUAL``. Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser
+    object brings its own settings, so none may be given beside it.
 
     Raises:
         TypeError: If an argument is documented nowhere.
