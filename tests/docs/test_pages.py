@@ -81,6 +81,15 @@ SHORTER = {
         "rounds=20, evaluate_every=20": "rounds=2, evaluate_every=2",
     },
     "docs/methods.md": {"rounds=20": "rounds=4"},
+    "docs/tutorials/mixer_to_new_tasks.md": {
+        "seeds=range(5),\n    rounds=10": "seeds=range(1),\n    rounds=1",
+        "old, model, rounds=50": "old, model, rounds=1",
+        "tasks, model, rounds=10": "tasks, model, rounds=1",
+    },
+    "docs/tutorials/paper_to_file.md": {
+        "seeds=range(5),\n    rounds=40": "seeds=range(1),\n    rounds=31",
+        '{"lr": [0.03, 0.1, 0.3], "epochs"': '{"lr": [0.1], "epochs"',
+    },
     "docs/your_data.md": {
         "rounds=3)  # quick": "rounds=1)  # quick",
         "hidden=8)\nfound = benefit(tasks, model, repeats=3, rounds=3)": (
