@@ -8,6 +8,7 @@ machines without a display, and shown by a notebook as they are. A ``ValueError`
 from graphcollab.report.benefit_answer import benefit_answer
 from graphcollab.report.benefit_figure import benefit_figure
 from graphcollab.report.benefit_table import benefit_table
+from graphcollab.report.cost_tables import budget_table, time_to_table
 from graphcollab.report.curves import accuracy_curves, merge_curves, similarity_curves, traffic_curves, weight_curves
 from graphcollab.report.figures import comparison_figures, latent_figure, save_figure, weight_by_overlap_figure
 from graphcollab.report.graph_tables import peer_table, weight_table
@@ -16,7 +17,7 @@ from graphcollab.report.own_weight_curves import own_weight_curves
 from graphcollab.report.page import page
 from graphcollab.report.results_json import results_json
 from graphcollab.report.site_table import SiteScores, site_table
-from graphcollab.report.tables import budget_table, paired_table, results_table, time_to_table
+from graphcollab.report.tables import paired_table, results_table
 
 __all__ = [
     "SiteScores",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Sized
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from graphcollab.documentation import checked_with
@@ -146,3 +147,14 @@ def require_some(given: Mapping[str, Sized], what: str, hint: str = "") -> None:
     if not given or not all(map(len, given.values())):
         counts = {name: len(some) for name, some in given.items()}
         raise ValueError(f"expected {what}, got {counts}{hint}")
+
+
+def column(values: Sequence[Any]) -> Tensor:
+    """Return a column of numbers, or of several to a row, in double precision."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def count(values: Tensor) -> str:
+    """Write the mean of whole numbers, with one decimal where it is not whole."""
+    mean = float(values.mean())
+    return MISSING if math.isnan(mean) else f"{mean:,.{0 if mean.is_integer() else 1}f}"

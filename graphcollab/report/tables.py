@@ -1,4 +1,4 @@
-"""Comparisons as text: how good methods are, how they differ, how soon they are good, and what it costs.
+"""Comparisons as text: how good methods are, and how they differ.
 
 Tables are aligned for a terminal, or written in Markdown. A method that failed on a seed is shown as such, and has no
 numbers.
@@ -7,11 +7,8 @@ numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
-
-import torch
-from torch import Tensor
+from collections.abc import Mapping
+from typing import Annotated
 
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import few
@@ -20,8 +17,9 @@ from graphcollab.report._text import (
     MISSING,
     Cells,
     agreement,
-    below,
     byte_size,
+    column,
+    count,
     failures,
     few_tested,
     mean_spread,
@@ -29,16 +27,15 @@ from graphcollab.report._text import (
     shown,
     shown_in,
     spread_note,
-    text_table,
     weighted,
 )
-from graphcollab.settings import NonNegative, Real
+from graphcollab.settings import Real
 from graphcollab.train import Comparison
 from graphcollab.train.shared_samples import Over
 from graphcollab.train.summaries import in_deviations
 from graphcollab.train.trial import METRIC_COLUMNS
 
-__all__ = ["FEW_SEEDS", "budget_table", "paired_table", "results_table", "time_to_table"]
+__all__ = ["FEW_SEEDS", "paired_table", "results_table"]
 
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",
@@ -106,7 +103,7 @@ def results_cells(
     chosen = settings and any(any(row["settings"]) for row in rows.values())
     header, lines = ["method"], []
     for name, row in rows.items():
-        mean = failures(comparison, name) or mean_spread(scale * _column(comparison.values(name)), digits)
+        mean = failures(comparison, name) or mean_spread(scale * column(comparison.values(name)), digits)
         cells = {"method": name, f"mean test {comparison.metric}{unit}": mean}
         if reference is not None:
             losses, gains = [trial.test_loss for trial in comparison.chosen[name]], comparison.improved(name, reference)
@@ -122,7 +119,7 @@ def results_cells(
         for title, key in (*shares, ("std over nodes", "std")):
             cells[title] = number(scale * row[key], digits)
         if spent:
-            cells |= {"rounds": _count(_column([row["rounds"]])), "local steps": _count(_column([row["local_steps"]]))}
+            cells |= {"rounds": count(column([row["rounds"]])), "local steps": count(column([row["local_steps"]]))}
         if beside:
             cells["models"] = number(row["models"], 0)
         cells |= {"sent per node": byte_size(row["bytes_per_node"]), "seconds": number(row["seconds"], 1)}
@@ -231,115 +228,12 @@ def paired_cells(
     return Cells(header, rows, notes)
 
 
-@shown
-def time_to_table(comparison: Comparison, target: float, markdown: bool = False) -> str:
-    """Return rounds, seconds and bytes until the mean test metric was first as good as a target, for every method.
-
-    Values are means over the seeds on which the target was reached; the last column says how many those are. Nothing is
-    interpolated: the first evaluation counts at which the target is reached.
-
-    Args:
-        target: Value of the metric; a share must lie between 0 and 1.
-
-    Example:
-        >>> from graphcollab.train import Trial
-        >>> values = {"local": [0.4, 0.5], "cobo": [0.6, 0.7]}
-        >>> kept = {"seconds": (1.5, 3.0), "sent": (1000, 2000)}
-        >>> chosen = {m: [Trial(m, 0, {}, 0, {}, ([10, 20], v), **kept)] for m, v in values.items()}
-        >>> print(time_to_table(Comparison([], chosen, True), 0.6))
-        mean test accuracy 60 %       rounds  seconds  sent per node  reached on
-        -----------------------  -----------  -------  -------------  ----------
-        local                    not reached        –              –      0 of 1
-        cobo                              10      1.5         1.0 kB      1 of 1
-    """
-    rows = []
-    for name in comparison.chosen:
-        found = comparison.reached(name, target)
-        ends = [end for end in found if end is not None]
-        cells = [failures(comparison, name) or "not reached", MISSING, MISSING]
-        if ends:
-            rounds, seconds, sent = _column(ends).mean(0).tolist()
-            cells = [number(rounds, 0 if rounds.is_integer() else 1), number(seconds, 1), byte_size(sent)]
-        rows.append([name, *cells, f"{len(ends)} of {len(found)}"])
-    goal = f"{100 * target:.4g} %" if comparison.share else number(target, None)
-    header = [f"mean test {comparison.metric} {goal}", "rounds", "seconds", "sent per node", "reached on"]
-    return below(text_table(header, rows, markdown), *unequal_terms(comparison))
-
-
-@shown
-def budget_table(
-    comparison: Comparison,
-    budget: NonNegative | None = None,
-    unit: Literal["messages", "bytes"] = "messages",
-    markdown: bool = False,
-) -> str:
-    """Return how many messages and bytes nodes sent, and how good models were when a budget was spent.
-
-    It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
-    edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`), or one
-    by which a node's table was prepared before the first round; "of all pairs" is the share that those of the rounds
-    are of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
-    only measured, and not merged, is no message, so methods that try many models (`fomo`, `pens`, `fc`) look cheaper
-    here than by their bytes. Bytes are of all nodes together. All values are means over seeds.
-
-    The last two columns are the mean test metric at the last evaluation before which no more than the budget was sent,
-    and its round. Nothing is interpolated, so evaluate every round where it matters. A method that spends less than the
-    budget is shown at its last evaluation; where more than the budget was sent before the first, or on some of the
-    seeds, there is none.
-
-    Args:
-        comparison: What `compare` returns, or `Comparison.from_results` of what `run` returns.
-        budget: Messages or bytes of all nodes together. Default: there is no budget, and its columns are left out.
-        unit: ``"messages"`` or ``"bytes"``; a ValueError where trials do not hold what was sent.
-
-    Example:
-        >>> from graphcollab.train import Trial
-        >>> kept = dict(per_node=(0.5, 0.75), sent=(50, 100), messages=(2, 3))
-        >>> trial = Trial("mapl", 0, {}, 0, {"mean": 0.625}, ([1, 2], [0.5, 0.625]), **kept)
-        >>> print(budget_table(Comparison([], {"mapl": [trial]}, True), budget=2))
-        method  mean test accuracy (%)  messages  of all pairs (%)   sent  within 2 messages (%)  in round
-        ------  ----------------------  --------  ----------------  -----  ---------------------  --------
-        mapl                     62.50         3              75.0  200 B                  50.00         1
-    """
-    scale, digits, percent = shown_in(comparison.share, 2)
-    digits = digits or 4
-    header = ["method", f"mean test {comparison.metric}{percent}", "messages", "of all pairs (%)", "sent"]
-    if budget is not None:
-        limit = f"{budget:,.0f} messages" if unit == "messages" else byte_size(budget)
-        header += [f"within {limit}{percent}", "in round"]
-    rows = []
-    for name, trials in comparison.chosen.items():
-        if failed := failures(comparison, name):
-            rows.append([name, failed])
-            continue
-        messages, sent = (_column([[math.nan, *t.total(u)][-1] for t in trials]) for u in ("messages", "bytes"))
-        pairs = _column([len(t.per_node) * (len(t.per_node) - 1) * t.curve[0][-1] or math.nan for t in trials])
-        share = number(float((100 * (messages - _column([t.prepared for t in trials])) / pairs).mean()), 1)
-        final = mean_spread(scale * _column(comparison.values(name)), digits)
-        cells = [name, final, _count(messages), share, byte_size(float(sent.mean()))]
-        if budget is not None:
-            found = _column([trial.within(budget, unit) or (math.nan, math.nan) for trial in trials])  # [S, 2]
-            cells += [mean_spread(scale * found[:, 1], digits), _count(found[:, 0])]
-        rows.append(cells)
-    return below(text_table(header, rows, markdown), spread_note(comparison), *unequal_terms(comparison))
-
-
 def _of_tasks(comparison: Comparison) -> list[str]:
     """Say in what units errors are, and whether samples have weights."""
     tasks = next((one.tasks for one in comparison.results.values()), None)
     return [] if tasks is None else [in_deviations(tasks, [comparison.metric]), weighted(tasks)]
 
 
-def _column(values: Sequence[Any]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
 def _on_seeds(found: Mapping[str, int], many: int) -> str:
     """Write what was found, by kind, and on how many seeds where it is not all."""
     return ", ".join(kind if count == many else f"{kind} ({count} of {many})" for kind, count in found.items())
-
-
-def _count(values: Tensor) -> str:
-    """Write the mean of whole numbers, with one decimal where it is not whole."""
-    mean = float(values.mean())
-    return MISSING if math.isnan(mean) else f"{mean:,.{0 if mean.is_integer() else 1}f}"

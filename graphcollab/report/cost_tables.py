@@ -1,0 +1,119 @@
+"""Comparisons as text: how soon methods are good, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from graphcollab.report._terms import unequal_terms
+from graphcollab.report._text import (
+    MISSING,
+    below,
+    byte_size,
+    column,
+    count,
+    failures,
+    mean_spread,
+    number,
+    shown,
+    shown_in,
+    spread_note,
+    text_table,
+)
+from graphcollab.settings import NonNegative
+from graphcollab.train import Comparison
+
+__all__ = ["budget_table", "time_to_table"]
+
+
+@shown
+def time_to_table(comparison: Comparison, target: float, markdown: bool = False) -> str:
+    """Return rounds, seconds and bytes until the mean test metric was first as good as a target, for every method.
+
+    Values are means over the seeds on which the target was reached; the last column says how many those are. Nothing is
+    interpolated: the first evaluation counts at which the target is reached.
+
+    Args:
+        target: Value of the metric; a share must lie between 0 and 1.
+
+    Example:
+        >>> from graphcollab.train import Trial
+        >>> values = {"local": [0.4, 0.5], "cobo": [0.6, 0.7]}
+        >>> kept = {"seconds": (1.5, 3.0), "sent": (1000, 2000)}
+        >>> chosen = {m: [Trial(m, 0, {}, 0, {}, ([10, 20], v), **kept)] for m, v in values.items()}
+        >>> print(time_to_table(Comparison([], chosen, True), 0.6))
+        mean test accuracy 60 %       rounds  seconds  sent per node  reached on
+        -----------------------  -----------  -------  -------------  ----------
+        local                    not reached        –              –      0 of 1
+        cobo                              10      1.5         1.0 kB      1 of 1
+    """
+    rows = []
+    for name in comparison.chosen:
+        found = comparison.reached(name, target)
+        ends = [end for end in found if end is not None]
+        cells = [failures(comparison, name) or "not reached", MISSING, MISSING]
+        if ends:
+            rounds, seconds, sent = column(ends).mean(0).tolist()
+            cells = [number(rounds, 0 if rounds.is_integer() else 1), number(seconds, 1), byte_size(sent)]
+        rows.append([name, *cells, f"{len(ends)} of {len(found)}"])
+    goal = f"{100 * target:.4g} %" if comparison.share else number(target, None)
+    header = [f"mean test {comparison.metric} {goal}", "rounds", "seconds", "sent per node", "reached on"]
+    return below(text_table(header, rows, markdown), *unequal_terms(comparison))
+
+
+@shown
+def budget_table(
+    comparison: Comparison,
+    budget: NonNegative | None = None,
+    unit: Literal["messages", "bytes"] = "messages",
+    markdown: bool = False,
+) -> str:
+    """Return how many messages and bytes nodes sent, and how good models were when a budget was spent.
+
+    It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
+    edge used in one round, however much travels along it (see ``messages_sent`` in `graphcollab.train.History`), or one
+    by which a node's table was prepared before the first round; "of all pairs" is the share that those of the rounds
+    are of the K (K - 1) messages in every round that all pairs of K nodes would send. What is
+    only measured, and not merged, is no message, so methods that try many models (`fomo`, `pens`, `fc`) look cheaper
+    here than by their bytes. Bytes are of all nodes together. All values are means over seeds.
+
+    The last two columns are the mean test metric at the last evaluation before which no more than the budget was sent,
+    and its round. Nothing is interpolated, so evaluate every round where it matters. A method that spends less than the
+    budget is shown at its last evaluation; where more than the budget was sent before the first, or on some of the
+    seeds, there is none.
+
+    Args:
+        comparison: What `compare` returns, or `Comparison.from_results` of what `run` returns.
+        budget: Messages or bytes of all nodes together. Default: there is no budget, and its columns are left out.
+        unit: ``"messages"`` or ``"bytes"``; a ValueError where trials do not hold what was sent.
+
+    Example:
+        >>> from graphcollab.train import Trial
+        >>> kept = dict(per_node=(0.5, 0.75), sent=(50, 100), messages=(2, 3))
+        >>> trial = Trial("mapl", 0, {}, 0, {"mean": 0.625}, ([1, 2], [0.5, 0.625]), **kept)
+        >>> print(budget_table(Comparison([], {"mapl": [trial]}, True), budget=2))
+        method  mean test accuracy (%)  messages  of all pairs (%)   sent  within 2 messages (%)  in round
+        ------  ----------------------  --------  ----------------  -----  ---------------------  --------
+        mapl                     62.50         3              75.0  200 B                  50.00         1
+    """
+    scale, digits, percent = shown_in(comparison.share, 2)
+    digits = digits or 4
+    header = ["method", f"mean test {comparison.metric}{percent}", "messages", "of all pairs (%)", "sent"]
+    if budget is not None:
+        limit = f"{budget:,.0f} messages" if unit == "messages" else byte_size(budget)
+        header += [f"within {limit}{percent}", "in round"]
+    rows = []
+    for name, trials in comparison.chosen.items():
+        if failed := failures(comparison, name):
+            rows.append([name, failed])
+            continue
+        messages, sent = (column([[math.nan, *t.total(u)][-1] for t in trials]) for u in ("messages", "bytes"))
+        pairs = column([len(t.per_node) * (len(t.per_node) - 1) * t.curve[0][-1] or math.nan for t in trials])
+        share = number(float((100 * (messages - column([t.prepared for t in trials])) / pairs).mean()), 1)
+        final = mean_spread(scale * column(comparison.values(name)), digits)
+        cells = [name, final, count(messages), share, byte_size(float(sent.mean()))]
+        if budget is not None:
+            found = column([trial.within(budget, unit) or (math.nan, math.nan) for trial in trials])  # [S, 2]
+            cells += [mean_spread(scale * found[:, 1], digits), count(found[:, 0])]
+        rows.append(cells)
+    return below(text_table(header, rows, markdown), spread_note(comparison), *unequal_terms(comparison))
