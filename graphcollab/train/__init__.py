@@ -5,6 +5,7 @@ from graphcollab.train.callbacks import Callback, ProbeSimilarity, Progress, Rec
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
 from graphcollab.train.comparison import Comparison
+from graphcollab.train.evaluation import evaluate
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History
@@ -17,7 +18,6 @@ from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saved_models import Models, load
 from graphcollab.train.saver import save_checkpoint
-from graphcollab.train.session import evaluate
 from graphcollab.train.start import Architecture, Model, build_graph, build_modules
 from graphcollab.train.trial import Trial
 from graphcollab.train.watch_weights import WatchWeights

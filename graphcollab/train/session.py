@@ -1,10 +1,8 @@
-"""`Session`: a run that has been prepared, and is then played; `evaluate`: how good every node's model is."""
+"""`Session`: a run that has been prepared, and is then played."""
 
 from __future__ import annotations
 
-import copy
 import itertools
-import math
 import signal
 import threading
 import time
@@ -14,20 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.checks import warn
-from graphcollab.control.guard import large_targets
 from graphcollab.control.shares import tell_all
 from graphcollab.control.state import LOOP
-from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
-from graphcollab.metrics import Metric, score_rows
+from graphcollab.metrics import Metric
 from graphcollab.phases import Phases
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
+from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, remember_best
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.missed import hand_over, take_over
@@ -36,9 +33,7 @@ from graphcollab.train.saver import Saver
 from graphcollab.train.undefined import Undefined, told_by_table
 from graphcollab.typing import Env
 
-__all__ = ["Session", "evaluate", "out_of_patience", "remember_best"]
-
-SENT = ("bytes_sent", "messages_sent")
+__all__ = ["Session"]
 
 
 @dataclass(eq=False)
@@ -261,88 +256,3 @@ def _report_isolated(data: Data, history: History) -> None:
                 f"{name} was isolated in round {data.round - 1} because {why}: it keeps its last good model and takes "
                 "no further part"
             )
-
-
-def remember_best(data: Data, history: History) -> Data:
-    """Keep the state after the best evaluation so far; one without a value (NaN) is neither better nor worse."""
-    value = history.mean("val_metric")[-1] * (1 if history.higher_is_better else -1)
-    if math.isnan(value) or ("best" in data and value <= data.best["value"]):
-        return data
-    data = copy.copy(data)
-    state = {name: data[name] for name in sorted(data.keys()) if name != "best"}
-    data.best = {"value": value, "evaluation": len(history) - 1, "state": state}
-    return data
-
-
-def out_of_patience(data: Data, history: History, patience: int) -> bool:
-    """Tell whether the best evaluation is long ago; evaluations without a value do not count."""
-    since = history.values["val_metric"][data.best["evaluation"] + 1 :] if "best" in data else []
-    return sum(not bool(values.isnan().all()) for values in since) >= patience
-
-
-def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> dict[str, Tensor]:
-    """Return loss and metric of every node's model on its validation and test samples, and what else is known of it.
-
-    That is training loss, bytes, messages, and what the run's observers have seen (`Callback.values`). Nodes that did
-    not belong to the collaboration in the last round (`Attendance`) have NaN for all but bytes and messages, so that
-    means are over the others.
-
-    A node has diverged if its loss or one of its model's predictions is not finite on a split where it has samples;
-    nodes that have neither validation nor test samples are judged on their training samples. A metric without a value
-    (an AUC of one class) is something else: it is NaN, and the loss finite.
-
-    Raises:
-        NonFiniteLossError: If a node has diverged. Where the run isolates such nodes its loss is infinite instead, in
-            case that it was not found in training: an infinite validation or test loss, and no metric.
-        ValueError: If a callback observed something other than one value per node, or under a name that is taken.
-    """
-    models, tasks, attend = method.models(data, env), env.engine.tasks, env.attend
-    member = torch.ones_like(data.isolated) if attend is None else attend.members(data, max(data.round - 1, 0))
-    judged = unseen = member & ~data.isolated
-    parts = {"train_loss": env.plane.part(data.train_loss), **{name: data[name] for name in SENT}}
-    for split in ("val", "test"):
-        if int(tasks.sizes(split).sum()) == 0:
-            continue
-        scored = score_rows(env.engine, Rows.own(models), split, metric)
-        for what, value in zip(("loss", "metric"), scored, strict=True):
-            parts[f"{split}_{what}"] = env.plane.part(env.plane.here(value, data.num_nodes))
-        unseen = unseen & (tasks.sizes(split) == 0)
-    if bool(unseen.any()):
-        loss, own = torch.zeros(len(unseen), dtype=torch.float64), env.plane.at_home(unseen.nonzero().flatten())
-        loss[own] = score_rows(env.engine, Rows.own(models, own), "train", metric)[0]
-        parts["loss"] = loss
-    told = env.plane.fill_in("losses and scores of the site, and how much it has sent", *parts.values())
-    values = dict(zip(parts, told, strict=True))
-    for split, whose in (("val", judged), ("test", judged), ("train", unseen)):
-        if (name := f"{split}_loss" if split != "train" else "loss") in values:
-            _require_finite(values[name], whose, data, env, split)
-    values.pop("loss", None)
-    for observer in env.observers:
-        observer.before_evaluate(models, env)
-        for name, value in observer.values().items():
-            where = f"{type(observer).__name__}.values()[{name!r}]"
-            if name in values:
-                raise ValueError(f"{where} would replace what the evaluation has under that name: choose another")
-            if not isinstance(value, Tensor) or value.shape != unseen.shape:
-                got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                raise ValueError(f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}")
-            values[name] = value.cpu()
-    known = member if env.plane.complete else member & env.plane.there
-    if bool(known.all()):
-        return values
-    return {name: v if name in SENT else v.masked_fill(~known, torch.nan) for name, v in values.items()}
-
-
-def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:
-    """Stop the run at a node that has diverged; where such nodes are to be isolated, say that it was not found."""
-    bad = (torch.isinf(loss) & judged).nonzero().flatten()
-    if not len(bad):
-        return
-    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
-    found = (
-        f"{env.engine.tasks.names[int(bad[0])]}{others}: loss or predictions are not finite on its {split} samples "
-        f"after {data.round} round{'' if data.round == 1 else 's'}"
-    )
-    if not env.isolate:
-        raise NonFiniteLossError(f"{found}: use a smaller step size, or check the node's data{large_targets(env)}")
-    warn(f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes")

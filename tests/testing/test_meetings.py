@@ -12,7 +12,7 @@ from graphcollab.metrics import as_metric
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import in_lockstep
 from graphcollab.testing.planes import OWNERS, hide
-from graphcollab.train.session import evaluate
+from graphcollab.train.evaluation import evaluate
 
 # Models come along edges once, whoever reads them (fetch), or are summed (reduce). Beyond that:
 # - CGA and FC: the answers, and which are of no use (tell);

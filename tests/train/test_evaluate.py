@@ -17,7 +17,7 @@ from graphcollab.metrics import Metric
 from graphcollab.stop import EarlyStopping
 from graphcollab.tasks import Tasks
 from graphcollab.train import History, Trial
-from graphcollab.train.session import out_of_patience, remember_best
+from graphcollab.train.evaluation import out_of_patience, remember_best
 
 
 def tasks(scale=1e12, seed=0, **settings):

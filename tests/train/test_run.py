@@ -25,7 +25,7 @@ from graphcollab.settings import SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, evaluate, load_checkpoint
-from graphcollab.train.session import out_of_patience, remember_best
+from graphcollab.train.evaluation import out_of_patience, remember_best
 
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
