@@ -9,15 +9,15 @@ import functools
 import inspect
 import math
 import numbers
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
+from graphcollab._ranges import MOST, Real, bounds_of, is_in
+from graphcollab._wording import describe
 from graphcollab.naming import close
 
 __all__ = [
@@ -56,38 +56,6 @@ class SettingError(ValueError):
         self.name = name
 
 
-@dataclass(frozen=True)
-class Real:
-    """Says of an ``Annotated[float, Real(...)]`` in which range it must lie; it must be finite unless said otherwise.
-
-    Args:
-        least: The smallest value, allowed itself.
-        above: A bound that is not allowed itself.
-        most: The largest value, allowed itself.
-        below: A bound that is not allowed itself.
-        infinite: Whether infinity is allowed.
-    """
-
-    least: float = -math.inf
-    above: float = -math.inf
-    most: float = math.inf
-    below: float = math.inf
-    infinite: bool = False
-
-    def __str__(self) -> str:
-        finite = "number, or infinity," if self.infinite else "finite number"
-        bounded = self.most < math.inf or self.below < math.inf
-        if self.above == 0 and not bounded:
-            return f"a positive {finite.rstrip(',')}"
-        low = f"above {self.above:g}" if self.above > -math.inf else f"of at least {self.least:g}"
-        high = f"at most {self.most:g}" if self.most < math.inf else f"below {self.below:g}"
-        lower = self.above > -math.inf or self.least > -math.inf
-        if bounded:
-            return f"a number {low} and {high}" if lower else f"a {finite} {high}"
-        return f"a {finite} {low}" if lower else f"a {finite.rstrip(',')}"
-
-
-MOST = 2**63  #: Whole numbers are smaller than this: they have 64 bits.
 Count: TypeAlias = Annotated[int, range(1, MOST)]  #: A whole number of at least 1.
 Natural: TypeAlias = Annotated[int, range(MOST)]  #: A whole number of at least 0.
 Seed: TypeAlias = Annotated[int, range(-MOST, MOST)]  #: A whole number, negative ones included.
@@ -221,9 +189,9 @@ def _hints(of: Callable[..., Any]) -> Mapping[str, Any]:
 def _holds(annotation: Any, value: Any) -> bool:
     """Tell whether a value is what an annotation says."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    bounds = _bounds(annotation)
+    bounds = bounds_of(annotation)
     if bounds is not None:
-        return _is_in(bounds, value)
+        return is_in(bounds, value)
     if origin is Annotated:
         return _holds(args[0], value)
     if origin in (typing.Union, types.UnionType):
@@ -258,87 +226,3 @@ def _all_hold(annotation: Any, values: Iterable[Any]) -> bool:
     if annotation is float and set(map(type, values)) == {float}:
         return all(map(math.isfinite, values))
     return all(_holds(annotation, one) for one in values)
-
-
-def _bounds(annotation: Any) -> range | Real | None:
-    """Return the range of numbers that an annotation gives, if it gives one."""
-    if annotation in (int, float):
-        return range(-MOST, MOST) if annotation is int else Real()
-    said = typing.get_args(annotation)[1:] if typing.get_origin(annotation) is Annotated else ()
-    return next((one for one in said if isinstance(one, range | Real)), None)
-
-
-def _is_in(bounds: range | Real, value: Any) -> bool:
-    """Tell whether a value is a number within bounds."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        return False
-    if isinstance(bounds, range):
-        return isinstance(value, numbers.Integral) and int(value) in bounds
-    try:
-        value = float(value)
-    except OverflowError:  # whole numbers of more than 308 digits
-        return False
-    inside = bounds.least <= value <= bounds.most and (value > bounds.above or bounds.above == -math.inf)
-    finite = bounds.infinite or math.isfinite(value)
-    return inside and finite and (value < bounds.below or bounds.below == math.inf)
-
-
-def describe(annotation: Any) -> str:
-    """Say in words what an annotation allows."""
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    bounds = _bounds(annotation)
-    if isinstance(bounds, range):
-        low = "" if bounds.start == -MOST else f" of at least {bounds.start}"
-        return f"a whole number{low}" if bounds.stop == MOST else f"a whole number{low} and at most {bounds.stop - 1}"
-    if bounds is not None:
-        return str(bounds)
-    if annotation is Any:
-        return "anything"
-    if origin is Annotated:
-        return next((one for one in args[1:] if isinstance(one, str)), None) or describe(args[0])
-    if origin in (typing.Union, types.UnionType):
-        literals = [repr(one) for kind in args if typing.get_origin(kind) is Literal for one in typing.get_args(kind)]
-        others = [describe(one) for one in args if typing.get_origin(one) is not Literal]
-        return _either(dict.fromkeys([*literals, *others]))
-    if origin is Literal:
-        return _joined("or", map(repr, args))
-    if origin is collections.abc.Callable or annotation is Callable:
-        return "a function"
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
-        return f"a mapping of {_many(args[0])} to {_many(args[1])}"
-    if origin is tuple and args[1:] != (...,):
-        return f"a tuple of {_joined('and', map(describe, args))}"
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
-        return f"a {'tuple' if origin is tuple else 'sequence'} of {_many(args[0])}"
-    if origin is type:
-        return f"a class such as {_joined('and', [one.__name__ for one in args])}"
-    words = {bool: "True or False", str: "a string", type(None): "None"}
-    if annotation in words:
-        return words[annotation]
-    name = getattr(annotation, "__name__", str(annotation))
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-
-
-def _many(annotation: Any) -> str:
-    """Say what a collection holds."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return _either(dict.fromkeys(map(_many, typing.get_args(annotation))))
-    one = describe(annotation)
-    if one == "True or False":
-        return "True and False"
-    if typing.get_origin(annotation) is Annotated and _bounds(annotation) is None:  # in words of its own
-        return one
-    return re.sub(r"^an? ((?:finite |positive |whole )*)(\w+)", r"\1\2s", one).replace("classs", "classes")
-
-
-def _either(listed: Iterable[str]) -> str:
-    """List what may be given; nothing at all last, set off where what is before it is long."""
-    *others, last = list(listed)
-    if last == "None" and any("," in one for one in others):
-        return f"{_joined('or', others)}, or None"
-    return _joined("or", [*others, last])
-
-
-def _joined(word: str, listed: Iterable[str]) -> str:
-    *first, last = list(listed)
-    return f"{', '.join(first)} {word} {last}" if first else last

@@ -14,6 +14,8 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
+    ("_ranges",),
+    ("_wording",),
     (
         "typing",
         "settings",

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from graphcollab import datasets, methods
+from graphcollab._wording import describe
 from graphcollab.command.declared import Setting, in_words
 from graphcollab.command.predicting import saved_models
 from graphcollab.command.settings_file import RUN
@@ -19,7 +20,6 @@ from graphcollab.command.work import Work
 from graphcollab.documentation import entries
 from graphcollab.methods import get_method
 from graphcollab.naming import close
-from graphcollab.settings import describe
 
 __all__ = ["DATASETS", "METHODS", "SHOW"]
 

@@ -1,0 +1,67 @@
+"""Ranges of numbers, as annotations of settings give them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import typing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+__all__ = ["MOST", "Real", "bounds_of", "is_in"]
+
+MOST = 2**63  #: Whole numbers are smaller than this: they have 64 bits.
+
+
+@dataclass(frozen=True)
+class Real:
+    """Says of an ``Annotated[float, Real(...)]`` in which range it must lie; it must be finite unless said otherwise.
+
+    Args:
+        least: The smallest value, allowed itself.
+        above: A bound that is not allowed itself.
+        most: The largest value, allowed itself.
+        below: A bound that is not allowed itself.
+        infinite: Whether infinity is allowed.
+    """
+
+    least: float = -math.inf
+    above: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+    infinite: bool = False
+
+    def __str__(self) -> str:
+        finite = "number, or infinity," if self.infinite else "finite number"
+        bounded = self.most < math.inf or self.below < math.inf
+        if self.above == 0 and not bounded:
+            return f"a positive {finite.rstrip(',')}"
+        low = f"above {self.above:g}" if self.above > -math.inf else f"of at least {self.least:g}"
+        high = f"at most {self.most:g}" if self.most < math.inf else f"below {self.below:g}"
+        lower = self.above > -math.inf or self.least > -math.inf
+        if bounded:
+            return f"a number {low} and {high}" if lower else f"a {finite} {high}"
+        return f"a {finite} {low}" if lower else f"a {finite.rstrip(',')}"
+
+
+def bounds_of(annotation: Any) -> range | Real | None:
+    """Return the range of numbers that an annotation gives, if it gives one."""
+    if annotation in (int, float):
+        return range(-MOST, MOST) if annotation is int else Real()
+    said = typing.get_args(annotation)[1:] if typing.get_origin(annotation) is Annotated else ()
+    return next((one for one in said if isinstance(one, range | Real)), None)
+
+
+def is_in(bounds: range | Real, value: Any) -> bool:
+    """Tell whether a value is a number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    if isinstance(bounds, range):
+        return isinstance(value, numbers.Integral) and int(value) in bounds
+    try:
+        value = float(value)
+    except OverflowError:  # whole numbers of more than 308 digits
+        return False
+    inside = bounds.least <= value <= bounds.most and (value > bounds.above or bounds.above == -math.inf)
+    finite = bounds.infinite or math.isfinite(value)
+    return inside and finite and (value < bounds.below or bounds.below == math.inf)
