@@ -3,7 +3,3 @@
 Options, their defaults and their help are read off the functions that take them, so they are written once. The words of
 a line, help and completion are in ``graphcollab_command``, which starts without PyTorch.
 """
-
-from graphcollab.command.main import main
-
-__all__ = ["main"]
