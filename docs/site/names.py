@@ -46,7 +46,7 @@ def modules() -> dict[str, list[str]]:
         above, _, name = module.name.rpartition(".")
         if (module.ispkg or above == "graphcollab") and not name.startswith("_"):
             names = importlib.import_module(module.name).__all__
-            if name not in found[above] or not {*names} <= {*found[above]}:  # else it is what it exports that is seen
+            if names and (name not in found[above] or not {*names} <= {*found[above]}):  # else it is what it exports
                 found[module.name] = names
     return found
 
