@@ -100,7 +100,7 @@ def parkinsons(root: str | None) -> Recipe:
         return tasks.select(order.chunk(2)[part].sort().values)
 
     return Recipe(
-        "UCI Parkinsons Telemonitoring, 21 of 42 patients, 8 recordings each",
+        "UCI Parkinsons Telemonitoring, 21 of 42 patients, 8 recordings each, in units by which all 42 were standardised",
         deal(SEED, 0),
         {"the other 21 patients": lambda seed: deal(seed, 1)},
         lambda tasks: build_model("mlp", tasks.input_shape, 1, hidden=32),
@@ -161,7 +161,8 @@ def card(name: str, recipe: Recipe, found: Mapping[str, str], args: argparse.Nam
         f'`meta_l2c(pretrained="{name}", frozen=True)` takes it, for nodes whose model is `{recipe.hidden}`, or has '
         "layers of the same names whose filters have as many weights.",
         f"- Learned by `meta_l2c({given})` in {args.rounds} rounds on {recipe.what}.\n"
-        f"- Made by `python examples/pretrain_mixers.py {name}`, which also wrote this card.",
+        f"- Made by `python examples/pretrain_mixers.py {name}`, which also wrote this card.\n"
+        "- Below, all methods have these settings of training, and choose from no others.",
     ]
     parts += [f"## Tried on {target}\n\n```\n{told.strip()}\n```" for target, told in found.items()]
     return "\n\n".join(parts) + "\n"

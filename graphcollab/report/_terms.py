@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import combinations
+from statistics import mean
 
 from graphcollab.naming import few
 from graphcollab.report._past_best import past_best
 from graphcollab.report._text import number
 from graphcollab.train import Comparison, Trial
 
-__all__ = ["unequal_terms"]
+__all__ = ["steps_taken", "unequal_terms"]
 
 EXACT = 1 + 1e-9  # means over nodes are rounded
 
@@ -26,20 +29,25 @@ def unequal_terms(comparison: Comparison) -> list[str]:
 def _work(comparison: Comparison) -> str:
     """Say which two methods are furthest apart in local steps, of those that differ by more than half a round of each.
 
-    It is the first seed that counts, as it does where `compare` makes work equal: rounds are the same on others, and of
-    other samples they may take a few steps more or less.
+    It is the first seed that decides, as it does where `compare` makes work equal: rounds are the same on others, and
+    of other samples they may take a few steps more or less. What is said are the means over seeds, as in tables.
     """
     first = {name: trials[0] for name, trials in comparison.chosen.items() if trials}
-
-    def apart(pair: tuple[str, str]) -> float:
-        return abs(first[pair[0]].local_steps - first[pair[1]].local_steps)
-
     pairs = [pair for pair in combinations(first, 2) if _did_other_work(first[pair[0]], first[pair[1]])]
     if not pairs:
         return ""
-    (one, steps), (other, more) = ((name, first[name].local_steps) for name in max(pairs, key=apart))
-    done = [number(value, 0 if value.is_integer() else 1) for value in (steps, more)]
-    return f"not the same work: {one} took {done[0]} local steps a node, {other} {done[1]}"
+    steps = {name: steps_taken(trials) for name, trials in comparison.chosen.items()}
+    one, other = max(pairs, key=lambda pair: abs(steps[pair[0]] - steps[pair[1]]))
+    done = [number(steps[name], 0 if steps[name].is_integer() else 1) for name in (one, other)]
+    early = any(len({trial.rounds for trial in comparison.chosen[name] if not trial.failure}) > 1 for name in first)
+    why = ", since runs stopped early" * early
+    return f"not the same work: {one} took {done[0]} local steps a node, {other} {done[1]}{why}"
+
+
+def steps_taken(trials: Sequence[Trial]) -> float:
+    """Return how many local steps a node took, in the mean over the seeds of which that is known; else NaN."""
+    known = [trial.local_steps for trial in trials if not math.isnan(trial.local_steps)]
+    return mean(known) if known else math.nan
 
 
 def _did_other_work(one: Trial, other: Trial) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from graphcollab.naming import few
-from graphcollab.report._terms import unequal_terms
+from graphcollab.report._terms import steps_taken, unequal_terms
 from graphcollab.report._text import number
 from graphcollab.train import Comparison, Result
 
@@ -43,7 +43,7 @@ def _tuned(comparison: Comparison, reference: str | None) -> str:
     name = reference if reference is not None else next(iter(comparison.chosen))
     trials = comparison.chosen[name]
     tried = {repr(dict(trial.setting)) for trial in comparison.trials if trial.method == name}
-    steps = trials[0].local_steps
+    steps = steps_taken(trials)
     work = f"{name} took {number(steps, 0)} local steps per node" if steps == steps else ""
     if len(tried) > 1:
         often = Counter(", ".join(f"{key}={value}" for key, value in t.setting.items()) for t in trials)
