@@ -100,7 +100,8 @@ def parkinsons(root: str | None) -> Recipe:
         return tasks.select(order.chunk(2)[part].sort().values)
 
     return Recipe(
-        "UCI Parkinsons Telemonitoring, 21 of 42 patients, 8 recordings each, in units by which all 42 were standardised",
+        "UCI Parkinsons Telemonitoring, 21 of 42 patients, 8 recordings each, in units by which all 42 were "
+        "standardised",
         deal(SEED, 0),
         {"the other 21 patients": lambda seed: deal(seed, 1)},
         lambda tasks: build_model("mlp", tasks.input_shape, 1, hidden=32),
