@@ -20,8 +20,9 @@ ONE = "One round was recorded; with callbacks=[RecordGraph()] a run keeps all, a
 SAID = (
     "A line goes from a node that is listened to (sender) to the one that listens (receiver, at the arrow's head); the "
     "thicker, the larger the weight. Colours are groups whose nodes listen to each other more than to others, in the "
-    "last round drawn. Type a name to see whom that node listens to, and who listens to it."
+    "last round drawn."
 )
+HANDLED = "Type a name to see whom that node listens to, and who listens to it."
 
 
 def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
@@ -33,7 +34,7 @@ def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     charts: list[Chart] = []
     for name, one in found.items():
         charts.append(graph_chart(one, f"graph-{len(charts)}", _caption(name, one), _table(name, one)))
-    yield Section("graph", "Who listens to whom", [SAID], charts)
+    yield Section("graph", "Who listens to whom", [SAID], charts, handled=HANDLED)
 
 
 def _caption(name: str, one: Listening) -> str:
