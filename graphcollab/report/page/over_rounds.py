@@ -41,8 +41,8 @@ def _kept(comparison: Comparison, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say what the models reach that are kept, as the table of methods does, and whether these are the last ones."""
     (scale, digits, _), told, stopped = shown_in(comparison.share, 2), [], False
     for name in dict.fromkeys(row["method"] for row in rows):
-        mean = scale * torch.tensor(comparison.values(name), dtype=torch.float64).mean()
-        told.append(f"{name} {failures(comparison, name) or number(float(mean), digits)}")
+        values = scale * torch.tensor(comparison.values(name), dtype=torch.float64)
+        told.append(f"{name} {failures(comparison, name) or number(float(values.mean()), digits)}")
         stopped |= any(_stopped(trial) for trial in comparison.chosen[name] if not trial.failure)
     return f"The models that are kept, as in the tables: {', '.join(told)}{STOPPED * stopped}"
 
