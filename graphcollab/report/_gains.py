@@ -14,6 +14,7 @@ __all__ = [
     "CONSTANT",
     "bounded",
     "by_whom",
+    "claim",
     "mark",
     "mean_of",
     "models",
@@ -71,6 +72,14 @@ def bounded(gain: float, scale: float, digits: int | None) -> str:
     """Write a gain; of thousands no decimals."""
     value = scale * gain
     return number(value, 0 if digits is not None and abs(value) >= THOUSAND else digits, signed=True)
+
+
+def claim(benefit: Benefit, gain: Gain) -> str:
+    """Write what there is evidence of at a single site, as a sentence."""
+    scale, digits, _ = scale_of(benefit)
+    by = by_whom(gain.by) if gain.by in benefit.arms else by_whom(site_of(benefit, gain.by))
+    line = f"{site_of(benefit, gain.site)} {gain.verdict} {by}: {told(gain, scale, digits)}."
+    return line[0].upper() + line[1:] if line.startswith("site ") else line
 
 
 def site_of(benefit: Benefit, name: str) -> str:

@@ -12,6 +12,7 @@ from graphcollab.report._gains import (
     CONSTANT,
     bounded,
     by_whom,
+    claim,
     mark,
     mean_of,
     models,
@@ -142,14 +143,10 @@ def _best_group(benefit: Benefit) -> Gain | None:
 
 def _single(benefit: Benefit) -> list[str]:
     """Tell what there is evidence of at single sites."""
-    scale, digits, _ = scale_of(benefit)
     lines = []
     for verdict in CLAIMED:
         some = [gain for gain in benefit.found if gain.site in benefit.names and gain.verdict == verdict]
-        for gain in some[:SHOWN]:
-            by = by_whom(gain.by) if gain.by in benefit.arms else by_whom(site_of(benefit, gain.by))
-            line = f"{site_of(benefit, gain.site)} {verdict} {by}: {told(gain, scale, digits)}."
-            lines.append(line[0].upper() + line[1:] if line.startswith("site ") else line)
+        lines += [claim(benefit, gain) for gain in some[:SHOWN]]
         if (left := len(some) - SHOWN) > 0:
             lines.append(f"The same holds for {left} more comparison{'s' * (left > 1)}, which Benefit.found lists.")
     return lines

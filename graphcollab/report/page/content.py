@@ -73,6 +73,7 @@ class Section:
         tables: Tables.
         folded: All settings, which are seen when they are asked for.
         code: Lines to type.
+        handled: How what stands there is handled on a screen; below the sentences, and not on paper.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Section:
     tables: Sequence[Table] = ()
     folded: str = ""
     code: str = ""
+    handled: str = ""
 
 
 @dataclass(frozen=True)

@@ -158,6 +158,4 @@ def _left_out(count: int, drawn: int, rounds: Sequence[int], kept: Sequence[int]
         said.append(f"Of {len(rounds)} recorded rounds {len(kept)} are drawn, evenly spread.")
     if each < drawn - 1:
         said.append(f"Of what a node listens to the {each} largest weight{'s are' * (each > 1) or ' is'} drawn.")
-    if len(rounds) == 1:
-        said.append("One round was recorded; with callbacks=[RecordGraph()] a run keeps all, and a slider moves here.")
     return said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from typing import Any
 
@@ -21,10 +22,10 @@ COLOURED = len(METHODS) - 1  # groups with a colour of their own; the last one i
 ASIDE = 4  # pixels that lines are beside the straight one between two nodes, so that both directions are seen
 BEFORE = 13  # pixels that arrows' heads are before the receiver
 SIZES = {True: (420, 170), False: (320, 90)}  # of points that are searched for, and of others; with names or without
-HIT = "search != '' && indexof(lower(datum.node), lower(search)) >= 0"
-TOUCHED = "(indexof(lower(datum.from), lower(search)) >= 0 || indexof(lower(datum.to), lower(search)) >= 0)"
-OTHER = "search != '' && indexof(lower(datum.{}), lower(search)) < 0"
-SHOWN = f"(search == '' ? datum.w >= least : {TOUCHED})"
+MEANT = "(whole ? lower(datum.{0}) === lower(search) : indexof(lower(datum.{0}), lower(search)) >= 0)"
+HIT = f"search != '' && {MEANT.format('node')}"
+OTHER = f"search != '' && !{MEANT}"
+SHOWN = f"(search == '' ? datum.w >= least : {MEANT.format('from')} || {MEANT.format('to')})"
 ACROSS, DOWN = "width / 2 + {} * (width / 2 - 70)", "height / 2 - {} * (height / 2 - 30)"  # pixels of a place
 OUTSIDE = "datum.py + (datum.y < -0.01 ? 20 : -17)"  # where a name stands: above the middle above, below it below
 
@@ -33,6 +34,8 @@ def graph_chart(found: Listening, name: str, caption: str, table: Table) -> Char
     """Draw nodes, and of every round who listens to whom."""
     alt = altair()
     params = [alt.param(name="search", value="", bind=alt.binding(input="search", placeholder="a name", name="find "))]
+    names = json.dumps([name.lower() for name in found.names])
+    params.append(alt.param(name="whole", expr=f"indexof({names}, lower(search)) >= 0"))  # a name, and no part of one
     first, last = found.rounds[0], found.rounds[-1]
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined
     params.append(alt.param(name="at", value=last, bind=slider))

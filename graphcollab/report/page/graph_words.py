@@ -16,11 +16,13 @@ __all__ = ["graph_section"]
 
 TOLD = 12  # nodes up to which the words name every group's
 CLEAR = 0.3  # modularity from which on groups are clear (Newman and Girvan, 2004)
+ONE = "One round was recorded; with callbacks=[RecordGraph()] a run keeps all, and a slider moves here."
 SAID = (
     "A line goes from a node that is listened to (sender) to the one that listens (receiver, at the arrow's head); the "
     "thicker, the larger the weight. Colours are groups whose nodes listen to each other more than to others, in the "
-    "last round drawn. Type a name to see whom that node listens to, and who listens to it."
+    "last round drawn."
 )
+HANDLED = "Type a name to see whom that node listens to, and who listens to it."
 
 
 def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
@@ -32,16 +34,18 @@ def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     charts: list[Chart] = []
     for name, one in found.items():
         charts.append(graph_chart(one, f"graph-{len(charts)}", _caption(name, one), _table(name, one)))
-    yield Section("graph", "Who listens to whom", [SAID], charts)
+    yield Section("graph", "Who listens to whom", [SAID], charts, handled=HANDLED)
 
 
 def _caption(name: str, one: Listening) -> str:
     """Say what is drawn, and whether groups are clear."""
     when = f"rounds {one.rounds[0]} to {one.rounds[-1]}" if len(one.rounds) > 1 else f"round {one.rounds[0]}"
-    most = f"The largest weight is {number(max(line.weight for line in one.lines), None)}."
+    drawn = " drawn" * bool(one.left_out)
+    most = f"The largest weight{drawn} is {number(max(line.weight for line in one.lines), None)}."
     least = first_shown(one)
     at_first = [f"At first weights from {number(least, None)} on are drawn."] * (least > 0)
-    return " ".join([f"{name}: who listens to whom, {when}.", most, _of_groups(one), *at_first, *one.left_out])
+    alone = [ONE] * (len(one.rounds) == 1)
+    return " ".join([f"{name}: who listens to whom, {when}.", most, _of_groups(one), *at_first, *one.left_out, *alone])
 
 
 def _of_groups(one: Listening) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphcollab.gains import Benefit, Gain
-from graphcollab.report._gains import of_metric, scale_of, told
+from graphcollab.report._gains import CLAIMED, by_whom, claim, of_metric, scale_of, told
 from graphcollab.report._text import MISSING, Cells
 from graphcollab.report.benefit_answer import benefit_answer
 from graphcollab.report.benefit_table import benefit_cells, benefit_notes
@@ -40,11 +40,49 @@ def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) ->
 
 
 def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
-    """Return of the answer whether it helps, by how much in the mean by what gains most, and what to do."""
+    """Return of the answer whether it helps, the gains that this is said of, in every metric, and what to do."""
     headlines = " ".join(lines[1 : 2 + len(benefit.also)])
     means = [line for line in lines if line.startswith("In the mean over sites, by ")]
-    gains = [gain.gain if gain.gain == gain.gain else -math.inf for gain in benefit.overall]
-    return list(dict.fromkeys([headlines, means[gains.index(max(gains))], lines[-1]]))
+    numbers = [_numbers(benefit, dict(zip(benefit.arms, means, strict=True)))]
+    for one in benefit.also.values():
+        scale, digits, _ = scale_of(one)
+        where = f"In {of_metric(one)}{', % of the error' * one.relative}"
+        of_arms = {
+            gain.by: f"in the mean over sites, {by_whom(gain.by)}: {told(gain, scale, digits)}." for gain in one.overall
+        }
+        numbers.append(f"{where}: {found}" if (found := _numbers(one, of_arms)) else "")
+    to_do = lines[-1] if lines[-1].startswith(("So ", "But ")) else ""
+    return [said for said in (headlines, *numbers, to_do) if said]
+
+
+def _numbers(benefit: Benefit, means: Mapping[str, str]) -> str:
+    """Return the gains that a headline is of; without evidence that by all together, and what has a better mean.
+
+    Args:
+        benefit: What was found in one metric.
+        means: What is said of the gain in the mean over sites, by arm.
+    """
+    overall = {gain.by: gain for gain in benefit.overall}
+    helped, harmed = ([means[by] for by, gain in overall.items() if gain.verdict == kind] for kind in CLAIMED)
+    groups = [] if helped else [gain for gain in benefit.group_gains if gain.verdict == "gains"]
+    said = [*helped, *(_of_group(benefit, gain) for gain in groups), *harmed]
+    known = {by: gain.gain for by, gain in overall.items() if not math.isnan(gain.gain)}
+    if not said and known:
+        best = max(known, key=lambda by: known[by])
+        better = best if known[best] > known.get("together", -math.inf) else "together"
+        said = [means[by] for by in dict.fromkeys(("together", better))]
+    if known and not (helped or groups):
+        of_sites = {gain.verdict: gain for gain in reversed(benefit.found) if gain.site in benefit.names}
+        kind = "gains" if "gains" in of_sites else "loses"
+        if kind in of_sites and not (kind == "loses" and harmed):
+            said.append(claim(benefit, of_sites[kind]))
+    return " ".join(said)
+
+
+def _of_group(benefit: Benefit, gain: Gain) -> str:
+    """Write what all but one gain, of which there is evidence."""
+    scale, digits, _ = scale_of(benefit)
+    return f"In the mean over {gain.site}, together: {told(gain, scale, digits)} (p = {gain.p_value:.2g})."
 
 
 def _tables(every: Sequence[Benefit]) -> list[Table]:

@@ -80,8 +80,8 @@ def _sites(sites: SiteScores) -> Section:
         )
         for m in every
     ]
-    said = ["Press a column's title to sort by it; of many nodes, type a name to find one."]
-    return Section("nodes", "Node by node", said, tables=tables)
+    handled = "Press a column's title to sort by it; of many nodes, type a name to find one."
+    return Section("nodes", "Node by node", tables=tables, handled=handled)
 
 
 def _chosen(comparison: Comparison) -> Table:

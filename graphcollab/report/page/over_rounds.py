@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from graphcollab.report._text import Cells, mean_spread, number, shown_in
+from graphcollab.report._text import Cells, failures, mean_spread, number, shown_in
 from graphcollab.report.page.cells import table_of
 from graphcollab.report.page.content import Section, Table
 from graphcollab.report.page.line_charts import curve_chart
-from graphcollab.train import Comparison
+from graphcollab.train import Comparison, Trial
 
 __all__ = ["curve_rows", "curve_section"]
 
 MOST_POINTS = 200  # of a curve
+STOPPED = "; with early stopping the models after the best evaluation are kept, so curves may end elsewhere"
 
 
 def curve_section(comparison: Comparison) -> Iterator[Section]:
@@ -23,18 +25,32 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
     rows, over = curve_rows(comparison)
     if not rows:
         return
-    _, digits, unit = shown_in(comparison.share, 2)
+    unit = shown_in(comparison.share, 2)[2]
     what = f"mean test {comparison.metric}{unit}"
-    ends = {row["method"]: number(row["mean"], digits) for row in rows}
     seeds = max(map(len, comparison.chosen.values()))
     band = (
         f" Bands are one standard deviation over {seeds} seeds up and down; of several methods, that of the one chosen."
     )
-    told = ", ".join(f"{name} {end}" for name, end in ends.items())
-    caption = f"{what[0].upper()}{what[1:]} over {over}. At the end: {told}.{band * (seeds > 1)}"
+    caption = f"{what[0].upper()}{what[1:]} over {over}. {_kept(comparison, rows)}.{band * (seeds > 1)}"
     chart = curve_chart(rows, over, what, "accuracy", caption, _table(rows, over, what))
     title = f"Test {comparison.metric} over {'rounds' if over == 'round' else 'local steps'}"
     yield Section("curves", title, charts=[chart])
+
+
+def _kept(comparison: Comparison, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say what the models reach that are kept, as the table of methods does, and whether these are the last ones."""
+    (scale, digits, _), told, stopped = shown_in(comparison.share, 2), [], False
+    for name in dict.fromkeys(row["method"] for row in rows):
+        values = scale * torch.tensor(comparison.values(name), dtype=torch.float64)
+        told.append(f"{name} {failures(comparison, name) or number(float(values.mean()), digits)}")
+        stopped |= any(_stopped(trial) for trial in comparison.chosen[name] if not trial.failure)
+    return f"The models that are kept, as in the tables: {', '.join(told)}{STOPPED * stopped}"
+
+
+def _stopped(trial: Trial) -> bool:
+    """Tell whether the models that are kept are other than the last."""
+    ends = [*trial.curve[1][-1:], trial.summary["mean"]]
+    return all(map(math.isfinite, ends)) and not math.isclose(ends[0], ends[-1])
 
 
 def _table(rows: Sequence[Mapping[str, Any]], over: str, what: str) -> Table:

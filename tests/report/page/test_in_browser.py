@@ -12,7 +12,7 @@ import pytest
 
 from graphcollab import report
 from graphcollab.gains import Benefit
-from tests.report.page.found import compared
+from tests.report.page.found import HOSTILE, compared
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +25,12 @@ CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), sh
 ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
 LINES = ".mark-rule.role-mark line"
 DRAWN = "const d = document.documentElement.dataset; return d.drawn === 'yes' && d.sorted === 'yes'"
+
+SHADOWS = (  # of everything that scrolls sideways, how many gradients it has
+    "return [...document.querySelectorAll('.wide, .wide div')].filter(x => x.scrollWidth > x.clientWidth && "
+    "getComputedStyle(x).overflowX === 'auto')"
+    ".map(x => getComputedStyle(x).backgroundImage.split('linear-gradient').length - 1)"
+)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +108,21 @@ def test_a_search_shows_a_node(opened: Any) -> None:
     WebDriverWait(opened, 10).until(lambda b: b.execute_script(sizes) != before)
 
 
+def test_a_whole_name_is_found_alone(browser: Any, tmp_path: Path) -> None:
+    """Of twelve nodes three have "node 1" in their names; HTML in a name does no harm."""
+    names = [HOSTILE, *(f"Node {k}" for k in range(1, 12))]
+    _open(browser, report.page(compared(names, rounds=2, seeds=1), tmp_path / "p.html"))
+    field = browser.find_element(By.CSS_SELECTOR, "#controls-graph-0 input[type=search]")
+    large = (
+        "const s = [...document.querySelectorAll('#chart-graph-0 .mark-symbol path')]"
+        ".filter(x => x.__data__?.datum?.node !== undefined);"
+        "return s.filter(x => x.__data__.size > 170).map(x => x.__data__.datum.node).sort()"
+    )
+    for typed, found in {"node 1": ["Node 1"], "de 1": ["Node 1", "Node 10", "Node 11"], HOSTILE: [HOSTILE]}.items():
+        _set(browser, field, typed)
+        WebDriverWait(browser, 10).until(lambda b, found=found: b.execute_script(large) == found)
+
+
 def test_tables_sort_by_number(opened: Any) -> None:
     table = opened.find_element(By.CSS_SELECTOR, "#nodes table.searched")
     title = table.find_elements(By.CSS_SELECTOR, "thead th")[2]
@@ -138,6 +159,29 @@ def test_the_page_fits_its_width(opened: Any, width: int) -> None:
         assert opened.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_names_do_not_break_within_a_word(browser: Any, tmp_path: Path) -> None:
+    names = ["switzerland", "hungary", "long beach", "a" * 60]
+    _open(browser, report.page(compared(names, rounds=2, seeds=1), tmp_path / "p.html"))
+    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    lines = (
+        "const found = {}; for (const x of document.querySelectorAll('#nodes tbody th')) {"
+        "const r = document.createRange(); r.selectNodeContents(x);"
+        "found[x.textContent] = [r.getClientRects().length, x.offsetWidth]; } return found"
+    )
+    try:
+        found = browser.execute_script(lines)
+        assert (found["switzerland"][0], found["hungary"][0]) == (1, 1)
+        assert found["long beach"][0] <= 2
+        shadows = browser.execute_script(SHADOWS)
+        assert shadows
+        assert {*shadows} == {2}  # where a table goes on; and what covers it at its end
+        assert found["a" * 60][1] <= 195  # the column leaves half of the width to numbers
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_charts_have_words_for_who_does_not_see_them(opened: Any) -> None:
@@ -178,6 +222,8 @@ def test_on_paper_nothing_is_cut_or_hidden(browser: Any, tmp_path: Path) -> None
         assert all(width <= 720 for width in browser.execute_script(wide))
         seen = "return [...document.querySelectorAll('input, select, nav, button')].filter(x => x.offsetParent).length"
         assert browser.execute_script(seen) == 0
+        handled = "return [...document.querySelectorAll('.handled')].map(x => x.offsetParent === null)"
+        assert browser.execute_script(handled) == [True, True]
         browser.execute_script("dispatchEvent(new Event('afterprint'))")
         WebDriverWait(browser, 10).until(lambda b: b.execute_script(rows) == 25)
     finally:
