@@ -18,9 +18,9 @@ def past_best(comparison: Comparison) -> str:
     """Say whose mean test metric was better at an earlier evaluation than at the end; nothing where nobody's was.
 
     On each of three seeds or more, the evaluation to hold against the last one is the best in the mean over the other
-    seeds. It must be better with evidence (p below 0.01 to that side, as the choice still flatters it: of curves of mere
-    noise 1 to 5 % are found), and by more than one standard deviation over seeds. Methods that stopped early
-    returned their best models already.
+    seeds. It must be better with evidence (p below 0.01 to that side, as the choice still flatters it: of curves of
+    mere noise some in a hundred are found), and by more than one standard deviation over seeds. Methods that stopped
+    early returned their best models already.
     """
     said = []
     for name, trials in comparison.chosen.items():
