@@ -14,9 +14,9 @@ from typing import Any
 import click
 import torch
 from torch_geometric.data import Data
-from tqdm import tqdm
 
 from graphcollab import report
+from graphcollab.bars import bar
 from graphcollab.checks import warn
 from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_option, points_of
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
@@ -147,11 +147,11 @@ def _compare(
     """Compare, with a bar of trials over that of rounds; where there are several processes, the former alone."""
     shown = not asked["quiet"] and sys.stderr.isatty()
     total = len(settings["seeds"]) * sum(_tries(name, points) for name in makers)
-    with tqdm(total=total, unit="trial", disable=not shown or settings["jobs"] > 1, file=sys.stderr) as bar:
+    with bar(total, unit="trial", disable=not shown or settings["jobs"] > 1) as trials:
 
         def on_trial(trial: Any, *_: Any) -> None:
-            bar.set_postfix_str(f"{trial.method} on seed {trial.seed}")
-            bar.update(1)
+            trials.set_postfix_str(f"{trial.method} on seed {trial.seed}")
+            trials.update(1)
 
         return compare(
             makers,
