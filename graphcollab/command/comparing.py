@@ -22,7 +22,8 @@ from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_o
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
 from graphcollab.command.dealing import DEALING
 from graphcollab.command.declared import Setting, settings_of
-from graphcollab.command.folder import CHECKPOINTS, OUT, folder_of, write_page
+from graphcollab.command.folder import CHECKPOINTS, folder_of, out_for, write_page
+from graphcollab.command.settings_file import RUN
 from graphcollab.command.work import Work, note
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
@@ -205,7 +206,7 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
 
 def _say(paths: list[Path], found: Any, out: Path, asked: Mapping[str, Any]) -> None:
     page = write_page(found, out, "benefit" if isinstance(found, Benefit) else "compare")
-    for path in [*paths, *([] if page is None else [page])]:
+    for path in [*paths, *([] if page is None else [page]), out / RUN]:
         note(f"wrote {path}", asked["quiet"])
 
 
@@ -243,7 +244,10 @@ COMPARE = Work(
         *MODEL,
         GRAPHS,
         OWN,
-        OUT,
+        out_for(
+            "results, tables, pictures and checkpoints; the same command goes on where it was stopped, also with more "
+            "rounds, seeds or methods"
+        ),
         SAVE,
     ],
     play_compare,
@@ -260,7 +264,7 @@ BENEFIT = Work(
         *OF_BENEFIT,
         *MODEL,
         OWN,
-        OUT,
+        out_for("the answer, its numbers, a picture and a page; a run that was stopped begins again"),
     ],
     play_benefit,
     "Find out which sites gain by collaborating, by whom, and by how much.",
