@@ -19,7 +19,7 @@ INSTEAD = {
     r" or None\b": " or none",
     r"\bNone\b": "none",
 }
-VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+−-](?:[\w.+−-]*\w)?)?"
+VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\.{3}|[\w+−-](?:[\w.+−-]*\w)?)?"
 
 
 def on_the_line(text: str, names: Collection[str]) -> str:
@@ -34,6 +34,8 @@ def on_the_line(text: str, names: Collection[str]) -> str:
         'give --loss mse, or name it in --leave-out age'
         >>> on_the_line("the run has rounds=7; say by target= which", ["rounds", "target"])
         'the run has --rounds 7; say by --target which'
+        >>> on_the_line("try more of them, repeats=...", ["repeats"])
+        'try more of them, --repeats'
     """
     for words, instead in INSTEAD.items():
         text = re.sub(words, instead, text)

@@ -222,7 +222,7 @@ def play_benefit(asked: dict[str, Any]) -> None:
     tasks, model = tasks_for(asked["data"], asked), model_for(asked["hidden"])
     with folder_of(asked["out"], "benefit", _told(asked, points)) as out:
         found = benefit(tasks, model, methods=made, progress=shown, **settings)
-        text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
+        text = on_the_line(f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}", BENEFIT.settings)
         click.echo(text)
         if out is not None:
             _write_benefit(found, out, text, asked)

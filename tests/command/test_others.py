@@ -7,14 +7,14 @@ import warnings
 
 import click
 
-from graphcollab import load, methods
+from graphcollab import load, methods, report
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
 from graphcollab_command.main import main
 
 
-def test_benefit(call, patients, about, tmp_path):
+def test_benefit(call, patients, about, tmp_path, monkeypatch):
     line = ["benefit", patients, *about, "--methods", "l2c", "--repeats", "3", "--rounds", "1", "--lrs", "0.1"]
     done = call(*line, "--hidden", "4", "--set", "l2c.mixer_lr=0.2", "--metrics", "brier", "--out", "answer")
     assert done.exit_code == 0, done.output
@@ -27,6 +27,8 @@ def test_benefit(call, patients, about, tmp_path):
     assert "wrote answer/run.toml" in done.stderr
     said = call("predict", "answer", patients).stderr
     assert "answer has no saved models: graphcollab benefit keeps none, graphcollab compare with --save does" in said
+    monkeypatch.setattr(report, "benefit_answer", lambda _: "try more, repeats=..., or metrics='log_loss'")
+    assert call(*line).stdout.startswith("try more, --repeats, or --metrics log_loss\n")
     several = call(*line, "--set", "l2c.mixer_lr=0.2,0.3")
     assert several.exit_code == 2
     assert "l2c.mixer_lr must have one value here" in several.stderr
