@@ -11,11 +11,15 @@ INSTEAD = {
     r"\bpaired_table\b": "the table of differences",
     r"\bresume=False\b": "remove it",
     r", or read it into a frame and give that\b": " (in Excel: CSV UTF-8)",
+    r", a function or\b": " or",
+    r", 'isolate' or an Isolate\b": " or 'isolate'",
+    r" \(unless pooled=\"per_site\"\)": " (not with --pooled per_site)",
+    r"; graphcollab\.tasks\.told_by_site lists them\b": "",
     r"\bTrue or False\b": "true or false",
     r" or None\b": " or none",
     r"\bNone\b": "none",
 }
-VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|[\w+−-](?:[\w.+−-]*\w)?)?"
+VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\.{3}|[\w+−-](?:[\w.+−-]*\w)?)?"
 
 
 def on_the_line(text: str, names: Collection[str]) -> str:
@@ -30,6 +34,8 @@ def on_the_line(text: str, names: Collection[str]) -> str:
         'give --loss mse, or name it in --leave-out age'
         >>> on_the_line("the run has rounds=7; say by target= which", ["rounds", "target"])
         'the run has --rounds 7; say by --target which'
+        >>> on_the_line("try more of them, repeats=...", ["repeats"])
+        'try more of them, --repeats'
     """
     for words, instead in INSTEAD.items():
         text = re.sub(words, instead, text)

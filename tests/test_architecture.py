@@ -19,6 +19,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     (
         "typing",
         "settings",
+        "bars",
         "checks",
         "device",
         "extras",

@@ -14,15 +14,16 @@ from typing import Any
 import click
 import torch
 from torch_geometric.data import Data
-from tqdm import tqdm
 
 from graphcollab import report
+from graphcollab.bars import bar
 from graphcollab.checks import warn
 from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_option, points_of
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
 from graphcollab.command.dealing import DEALING
 from graphcollab.command.declared import Setting, settings_of
-from graphcollab.command.folder import CHECKPOINTS, OUT, folder_of, write_page
+from graphcollab.command.folder import CHECKPOINTS, folder_of, out_for, write_page
+from graphcollab.command.settings_file import RUN
 from graphcollab.command.work import Work, note
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
@@ -147,11 +148,11 @@ def _compare(
     """Compare, with a bar of trials over that of rounds; where there are several processes, the former alone."""
     shown = not asked["quiet"] and sys.stderr.isatty()
     total = len(settings["seeds"]) * sum(_tries(name, points) for name in makers)
-    with tqdm(total=total, unit="trial", disable=not shown or settings["jobs"] > 1, file=sys.stderr) as bar:
+    with bar(total, unit="trial", disable=not shown or settings["jobs"] > 1) as trials:
 
         def on_trial(trial: Any, *_: Any) -> None:
-            bar.set_postfix_str(f"{trial.method} on seed {trial.seed}")
-            bar.update(1)
+            trials.set_postfix_str(f"{trial.method} on seed {trial.seed}")
+            trials.update(1)
 
         return compare(
             makers,
@@ -205,7 +206,7 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
 
 def _say(paths: list[Path], found: Any, out: Path, asked: Mapping[str, Any]) -> None:
     page = write_page(found, out, "benefit" if isinstance(found, Benefit) else "compare")
-    for path in [*paths, *([] if page is None else [page])]:
+    for path in [*paths, *([] if page is None else [page]), out / RUN]:
         note(f"wrote {path}", asked["quiet"])
 
 
@@ -221,7 +222,7 @@ def play_benefit(asked: dict[str, Any]) -> None:
     tasks, model = tasks_for(asked["data"], asked), model_for(asked["hidden"])
     with folder_of(asked["out"], "benefit", _told(asked, points)) as out:
         found = benefit(tasks, model, methods=made, progress=shown, **settings)
-        text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
+        text = on_the_line(f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}", BENEFIT.settings)
         click.echo(text)
         if out is not None:
             _write_benefit(found, out, text, asked)
@@ -243,7 +244,10 @@ COMPARE = Work(
         *MODEL,
         GRAPHS,
         OWN,
-        OUT,
+        out_for(
+            "results, tables, pictures and checkpoints; the same command goes on where it was stopped, also with more "
+            "rounds, seeds or methods"
+        ),
         SAVE,
     ],
     play_compare,
@@ -260,7 +264,7 @@ BENEFIT = Work(
         *OF_BENEFIT,
         *MODEL,
         OWN,
-        OUT,
+        out_for("the answer, its numbers, a picture and a page; a run that was stopped begins again"),
     ],
     play_benefit,
     "Find out which sites gain by collaborating, by whom, and by how much.",

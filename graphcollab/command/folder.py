@@ -16,19 +16,17 @@ from graphcollab.files import write_whole
 from graphcollab.naming import few
 from graphcollab_command.ending import about, keep_traceback
 
-__all__ = ["CHECKPOINTS", "OUT", "folder_of", "write_page"]
+__all__ = ["CHECKPOINTS", "folder_of", "out_for", "write_page"]
 
 CHECKPOINTS = "checkpoints"
 PAGE = "report.html"
 HOW = ("jobs", "device", "threads", "save", "out")
 """Settings that may differ where a run goes on: they say how it is computed, or where things lie."""
 
-OUT = Setting(
-    "out",
-    str | None,
-    text="Folder for results, tables, pictures and checkpoints; the same command goes on where it was stopped, "
-    "also with more rounds, seeds or methods. Default: nothing is written.",
-)
+
+def out_for(what: str) -> Setting:
+    """Return the setting of the folder, by what a command writes there and whether it goes on."""
+    return Setting("out", str | None, text=f"Folder for {what}. Default: nothing is written.")
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import numpy as np
 
 from graphcollab.command.data import require_data
 from graphcollab.command.declared import Setting
-from graphcollab.command.settings_file import RUN
+from graphcollab.command.settings_file import COMMAND, RUN
 from graphcollab.command.work import Work, note
 from graphcollab.files import write_csv
 from graphcollab.naming import close, few
@@ -32,17 +34,30 @@ SETTINGS = [
 
 
 def saved_models(folder: str) -> Models:
-    """Load saved models; of a comparison's folder those of its only method."""
+    """Load saved models; of a comparison's folder those of its only method, of a site's its own."""
     path = Path(folder)
-    inside = sorted(one for one in (path / MODELS).iterdir() if one.is_dir()) if (path / MODELS).is_dir() else []
+    there = (path / MODELS).is_dir()
+    inside = sorted(one for one in (path / MODELS).iterdir() if one.is_dir()) if there else []
+    inside = inside or [path / MODELS] * there
     if len(inside) > 1:
         raise ValueError(f"{folder} has the models of several methods: name one, {few([*map(str, inside)], ' or ')}")
     if not inside and (path / RUN).is_file():
-        raise ValueError(f"{folder} has no saved models: repeat its command with --save, which goes on there")
+        raise ValueError(f"{folder} has no saved models: {_advice(path / RUN)}")
     if not inside and not path.exists():
         near = close(path.name, [one.name for one in path.parent.iterdir()], 1) if path.parent.is_dir() else ""
         raise ValueError(f"there is no folder {folder}; {near}graphcollab compare --save writes models".rstrip("; "))
     return load(inside[0] if inside else path)
+
+
+def _advice(run: Path) -> str:
+    """Say how there come to be models, by the file of settings of a run that has none."""
+    with suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
+        command = tomllib.loads(run.read_text(encoding="utf-8")).get(COMMAND)
+        if command == "benefit":
+            return "graphcollab benefit keeps none, graphcollab compare with --save does"
+        if command == "site":
+            return "repeat its command, which goes on there and writes them at the end"
+    return "repeat its command with --save, which goes on there"
 
 
 def play_predict(asked: dict[str, Any]) -> None:

@@ -13,7 +13,8 @@ from graphcollab.command.chosen import OWN, chosen, fixed, method_option, points
 from graphcollab.command.comparing import device_of
 from graphcollab.command.data import MODEL, OF_TABLE, model_for, require_data
 from graphcollab.command.declared import Setting, settings_of
-from graphcollab.command.folder import CHECKPOINTS, OUT, folder_of
+from graphcollab.command.folder import CHECKPOINTS, folder_of, out_for
+from graphcollab.command.settings_file import RUN
 from graphcollab.command.work import Work, note
 from graphcollab.report import site_table
 from graphcollab.settings import look_up
@@ -22,6 +23,7 @@ from graphcollab.sites.gathering import CONNECTION
 from graphcollab.sites.leaving import Leaving
 from graphcollab.sites.refused import ONE_RUN
 from graphcollab.train import Result, run
+from graphcollab_command.wording import on_the_line
 
 __all__ = ["SITE"]
 
@@ -40,6 +42,10 @@ OF_RUN = [one for one in settings_of(run, "run") if one.name not in (*ONE_RUN, "
 ROUNDS = [one for one in settings_of(run, "run") if one.name == "rounds"]
 METHOD = Setting(
     "method", str, None, "The method, the same at all sites.", words=method_option("").words, required=True
+)
+OUT = out_for(
+    "the site's models, their history and checkpoints; the same command goes on where it was stopped, also with more "
+    "rounds"
 )
 
 
@@ -68,15 +74,15 @@ def play_site(asked: dict[str, Any]) -> None:
     with folder_of(folder, "site", told) as out:
         place = None if out is None else out / CHECKPOINTS
         found = here.run(method, model_for(asked["hidden"]), seed=asked["seed"], checkpoint=place, **settings)
-        click.echo(str(found if isinstance(found, Leaving) else site_table(found)))
+        click.echo(on_the_line(str(found), SITE.settings) if isinstance(found, Leaving) else str(site_table(found)))
         if isinstance(found, Result) and out is not None:
             _write(found, out, asked["quiet"])
 
 
 def _write(found: Result, out: Path, quiet: bool) -> None:
-    note(f"wrote {found.save(out / 'models')}", quiet)
     found.history.to_json(out / "history.json")
-    note(f"wrote {out / 'history.json'}", quiet)
+    for path in (found.save(out / "models"), out / "history.json", out / RUN):
+        note(f"wrote {path}", quiet)
 
 
 SITE = Work(

@@ -13,11 +13,12 @@ import tomli_w
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.settings import look_up
 
-__all__ = ["PATHS", "RUN", "as_text", "read_settings"]
+__all__ = ["COMMAND", "PATHS", "RUN", "as_text", "read_settings"]
 
 RUN = "run.toml"
 """The file in which a run writes what it was asked for."""
 COMMAND = "command"
+"""The setting in it that says of which command it is."""
 PATHS = ("data", "saved", "out")
 """Settings that are paths; in a file they are relative to its folder."""
 

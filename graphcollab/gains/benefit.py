@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
+from graphcollab.bars import bar
 from graphcollab.checks import warn
 from graphcollab.distributed import agreed, speaks
 from graphcollab.gains.arms import Measured
@@ -145,8 +145,8 @@ def benefit(
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
     experiment = Experiment(layout, model, methods, work, lrs, measured, settings)
     each = len(lrs) * (1 + len(methods))
-    with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as bar:
-        played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, bar, each))
+    with bar(repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as shown:
+        played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]
     usual = {"splits": (repeats, REPEATS), "rounds": (rounds, ROUNDS)}
@@ -187,15 +187,15 @@ def _same_rows(one: Tasks, other: Tasks) -> bool:
 
 
 def _play(
-    experiment: Experiment, given: Sequence[tuple[Tasks, int]], jobs: int, bar: Any, each: int
+    experiment: Experiment, given: Sequence[tuple[Tasks, int]], jobs: int, shown: Any, each: int
 ) -> Iterator[Played]:
     """Play all splits, in this process or in several."""
     if jobs == 1:
-        yield from (experiment.play(one, bar.update) for one in given)
+        yield from (experiment.play(one, shown.update) for one in given)
         return
     with closing(map_in_processes(experiment.play, given, jobs)) as playing:
         for one in playing:
-            bar.update(each)
+            shown.update(each)
             yield one
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from tqdm import tqdm
 
+from graphcollab.bars import bar
 from graphcollab.engine import Rows
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import as_metric, score_rows
@@ -102,7 +101,7 @@ class Progress(Callback):
         self.bar: Any = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        self.bar = tqdm(total=rounds, initial=data.round, desc=self.label, unit="round", file=sys.stderr, leave=False)
+        self.bar = bar(rounds, initial=data.round, desc=self.label, unit="round", leave=False)
 
     def on_round(self, data: Data, history: History) -> None:
         self.bar.update(1)

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import joblib
 import torch
 from torch_geometric.data import Data
-from tqdm import tqdm
 
+from graphcollab.bars import bar
 from graphcollab.checks import own_filter, warn
 from graphcollab.distributed import launched
 from graphcollab.threads import threads_here
@@ -142,16 +142,16 @@ def _progress(done: Path, total: int, shown: bool) -> Iterator[None]:
         yield
         return
     over = threading.Event()
-    with tqdm(total=total, unit="trial") as bar:
+    with bar(total, unit="trial") as trials:
 
         def look() -> None:
-            bar.update((done.stat().st_size if done.exists() else 0) - bar.n)
+            trials.update((done.stat().st_size if done.exists() else 0) - trials.n)
 
         def watch() -> None:
             while not over.wait(SECONDS):
                 look()
                 if sys.stderr.isatty():
-                    bar.refresh()  # the time goes on
+                    trials.refresh()  # the time goes on
 
         watching = threading.Thread(target=watch, daemon=True)
         watching.start()

@@ -50,7 +50,8 @@ def test_says_what_python_says(call, line, patients, tmp_path):
     assert done.stdout.startswith("method ")
     assert (tmp_path / "report" / "results.txt").read_text() == done.stdout
     assert (tmp_path / "report" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
-    assert "wrote" in done.stderr
+    wrote = {text.removeprefix("wrote report/") for text in done.stderr.splitlines() if text.startswith("wrote ")}
+    assert wrote == {one.name for one in (tmp_path / "report").iterdir()} - {"checkpoints"}
 
 
 def test_what_a_run_writes_repeats_it(call, line, tmp_path):

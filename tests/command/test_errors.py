@@ -41,7 +41,8 @@ def one_line(done, code, *words):
         (["--methods", "cobo", "--set", "l2c.own=x"], ["unknown method 'l2c'", "those that are asked for"]),
         (["--methods", "cobo", "--set", "cobo"], ["METHOD.SETTING=VALUE"]),
         (["--methods", "local", "--target", "diseas"], ["there is no column 'diseas'", "did you mean 'disease'?"]),
-        (["--methods", "local", "--metric", "acuracy"], ["did you mean 'accuracy'?"]),
+        (["--methods", "local", "--metric", "acuracy"], ["did you mean 'accuracy'?", "'rmse' or none, got"]),
+        (["--methods", "local", "--on-nonfinite", "halt"], ["on_nonfinite must be 'stop' or 'isolate', got 'halt'"]),
     ],
 )
 def test_wrong_usage(call, patients, about, tmp_path, more, words):

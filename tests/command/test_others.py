@@ -7,14 +7,14 @@ import warnings
 
 import click
 
-from graphcollab import load, methods
+from graphcollab import load, methods, report
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
 from graphcollab_command.main import main
 
 
-def test_benefit(call, patients, about, tmp_path):
+def test_benefit(call, patients, about, tmp_path, monkeypatch):
     line = ["benefit", patients, *about, "--methods", "l2c", "--repeats", "3", "--rounds", "1", "--lrs", "0.1"]
     done = call(*line, "--hidden", "4", "--set", "l2c.mixer_lr=0.2", "--metrics", "brier", "--out", "answer")
     assert done.exit_code == 0, done.output
@@ -24,6 +24,11 @@ def test_benefit(call, patients, about, tmp_path):
     assert "gain by l2c" in done.stdout
     assert (tmp_path / "answer" / "results.txt").read_text() == done.stdout
     assert (tmp_path / "answer" / "benefit.png").is_file()
+    assert "wrote answer/run.toml" in done.stderr
+    said = call("predict", "answer", patients).stderr
+    assert "answer has no saved models: graphcollab benefit keeps none, graphcollab compare with --save does" in said
+    monkeypatch.setattr(report, "benefit_answer", lambda _: "try more, repeats=..., or metrics='log_loss'")
+    assert call(*line).stdout.startswith("try more, --repeats, or --metrics log_loss\n")
     several = call(*line, "--set", "l2c.mixer_lr=0.2,0.3")
     assert several.exit_code == 2
     assert "l2c.mixer_lr must have one value here" in several.stderr
@@ -34,13 +39,15 @@ def test_rehearsal_of_a_site(call, patients, tmp_path):
     done = call(*line, "--rounds", "1", "--hidden", "4", "--dry-run", "--others", "Genf", "Basel", "--out", "bern")
     assert done.exit_code == 0, done.output
     assert "What would leave Bern in 1 rounds of fedavg among 3 sites" in done.stdout
+    assert "(not with --pooled per_site)" in done.stdout
+    assert "graphcollab.tasks" not in done.stdout
     assert not (tmp_path / "bern").exists()
     alone = call(*line)
     assert alone.exit_code == 2
     assert "Bern is not connected to other sites: rehearse it by --dry-run" in alone.stderr
 
 
-def test_sites_that_meet_in_a_job(tmp_path, patients, capsys):
+def test_sites_that_meet_in_a_job(call, tmp_path, patients):
     rows = patients.read_text().splitlines()
     for name in ("north", "south"):
         own = [rows[0], *(row for row in rows if row.startswith(name))]
@@ -60,6 +67,7 @@ def test_sites_that_meet_in_a_job(tmp_path, patients, capsys):
         assert load(tmp_path / name / "models").names == (name,)
         assert json.loads((tmp_path / name / "history.json").read_text())["rounds"] == [1, 2]
         assert (tmp_path / name / "run.toml").is_file()
+        assert f"sites: {name}" in call("show", name).stdout
 
 
 def test_lists(call):
