@@ -75,8 +75,15 @@ class Transport:
     def commit(self) -> None:
         """Agree that the round has been played by all."""
 
-    def begin(self, round_: int, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        """Let those that have played fewer rounds than others learn what they have missed."""
+    def begin(
+        self,
+        round_: int,
+        evaluated: bool,
+        forget: Callable[[], None],
+        snapshot: Callable[[], bytes],
+        restore: Callable[[bytes], None],
+    ) -> None:
+        """Let all go on from one place, whatever round each has played last, and whether it has evaluated that."""
 
     def everyone(self, value: Any) -> list[Any]:
         """Return the values that all processes have to tell, plain ones that JSON can hold, the first process's first.

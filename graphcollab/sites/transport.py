@@ -259,11 +259,23 @@ class Sites(SharedTransport):
         if self.connection.resting:
             self._hand_over(snapshot, restore)
 
-    def begin(self, round_: int, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+    def begin(
+        self,
+        round_: int,
+        evaluated: bool,
+        forget: Callable[[], None],
+        snapshot: Callable[[], bytes],
+        restore: Callable[[bytes], None],
+    ) -> None:
         """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
+
+        A job may end while the last round is evaluated, so that some sites have saved what has come of that and others
+        have not. Then all make it again, since they have to take the same steps.
 
         Args:
             round_: Rounds that this site has played.
+            evaluated: Whether it has evaluated the last of them.
+            forget: Forgets that evaluation.
             snapshot: Returns what everybody may know of the run.
             restore: Takes it over.
         """
@@ -272,7 +284,9 @@ class Sites(SharedTransport):
         if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
             here.past.recall(None)
             return
-        here.tell("rounds that were played", round_, round=round_)
+        told, _ = here.tell("rounds that were played", [round_, evaluated], round=round_)
+        if not all(has for played, has in told.values() if played == max(told.values())[0]):
+            forget()
         if here.name in here.resting:
             warn(
                 f"{here.name} has played {round_} rounds, as its checkpoints say, and others have played more: it goes "

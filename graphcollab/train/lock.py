@@ -17,6 +17,7 @@ __all__ = ["LOCK", "FolderInUseError", "hold_folder"]
 LOCK = ".lock"
 UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
 PAUSE = 0.02  # seconds between two tries
+TRIES = 100  # how often a folder that goes away is made again
 
 _OPEN: set[int] = set()  # locks' files of this process, which children that it forks shall not keep open
 
@@ -46,7 +47,6 @@ def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0)
             raise ValueError(f"{name}={str(folder)!r} must be a folder, and {place} is not one: name another")
         missing.append(place)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         descriptor = _own(folder, time.monotonic() + wait)
     except OSError as error:
         raise ValueError(f"{name}={str(folder)!r} cannot be written to ({error}): name another folder") from error
@@ -63,8 +63,16 @@ def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0)
 
 def _own(folder: Path, deadline: float) -> int:
     """Return the lock's file, opened, locked, and with the number of this process in it."""
+    gone = 0
     while True:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except FileNotFoundError:  # who let the folder go has removed it, or it is none that files can be made in
+            gone += 1
+            if gone == TRIES:
+                raise
+            continue
         try:
             _lock(descriptor, folder)
         except FolderInUseError:

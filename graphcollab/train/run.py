@@ -64,6 +64,7 @@ BETWEEN_PARTIES = {
 """Settings that cannot be given where nodes are of parties that keep their data, and why."""
 
 OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "microbatch", "threads", "tuned"}
+ENDING = 60.0  # seconds in which a site's last job, which was aborted, may let its folder go
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
 AMethod = Annotated[Method | Phases, "a method, such as fedavg()"]
@@ -198,7 +199,7 @@ def run(
                 told = {name: value for name, value in told.items() if name not in OF_ONE_SITE}
             require_alike(told, plane)
         if checkpoint is not None and plane.speaks:
-            held.enter_context(hold_folder(checkpoint))
+            held.enter_context(hold_folder(checkpoint, wait=ENDING if plane.private else 0.0))
         if not plane.speaks:
             held.enter_context(own_filter("ignore"))  # what there is to say, the first process says
         device = check_device(device)

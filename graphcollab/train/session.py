@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ class Session:
                 looks = any(not isinstance(callback, Progress) for callback in self.callbacks)
                 self._looked_at = looks if plane.private else any(plane.everyone(looks))
                 with plane.agreed():
-                    plane.begin(self.data.round, self._told_to_others, self._take_over)
+                    self._begin()
                     for callback in self.callbacks:
                         callback.on_start(self.seen, self.history, self.rounds)
                 self._play(self._close_round, again=True)
@@ -87,6 +88,13 @@ class Session:
                     callback.on_end(self.data, self.history)
         env = self.env._replace(observers=())
         return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, self.asked)
+
+    def _begin(self) -> None:
+        """Go on with all others from one place."""
+        round_ = self.data.round
+        evaluated = self.history.rounds[-1:] == [round_]
+        forget = partial(self.history.forget, round_)
+        self.env.plane.begin(round_, evaluated, forget, self._told_to_others, self._take_over)
 
     def _play(self, act: Callable[[], None], again: bool = False) -> None:
         """Do something in all processes, again where one was lost in the middle of it."""

@@ -225,6 +225,10 @@ def deployment(sites: Sequence[str], start: bool = True, **options) -> Iterator[
             if start:
                 deployed.start()
             yield deployed
+        except BaseException:
+            for participant in deployed.everyone.values():  # pytest shows it below the error
+                print(f"==== {participant.name} ====\n{participant.output.read_text()[-4000:]}")
+            raise
         finally:
             deployed.close()
     finally:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import errno
+import re
 import shutil
+import sys
+import threading
+import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +19,10 @@ from torch_geometric.data import Data
 
 from graphcollab import methods, run
 from graphcollab.control import Attendance
+from graphcollab.sites import SiteLostError
 from graphcollab.sites.hall import Hall
-from graphcollab.train import Callback, Result
+from graphcollab.train import Callback, History, Result, load_checkpoint
+from graphcollab.train.lock import hold_folder
 from graphcollab.train.saver import Saver
 from graphcollab.typing import Env
 from tests.sites.in_threads import NAMES, meet, small, together
@@ -38,6 +45,22 @@ class Stops(Callback):
     def before_mixing(self, data: Data, env: Env) -> None:
         if data.round == self.round:
             raise PowerCut
+
+
+@dataclass(frozen=True)
+class Aborted(Callback):
+    """Ends a site's job before or after a round's evaluation is in its history, as when an admin aborts it."""
+
+    round: int
+    evaluates: bool
+
+    def before_mixing(self, data: Data, env: Env) -> None:
+        if data.round == self.round:
+            raise PowerCut
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        if history.rounds[-1] == self.round and not self.evaluates:
+            raise SiteLostError("the job was aborted")
 
 
 @dataclass
@@ -119,6 +142,26 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
         assert torch.equal(again[name].stacks.row(NAMES.index(name))[1], found[name].stacks.row(NAMES.index(name))[1])
 
 
+@pytest.mark.parametrize("evaluated", [["cleveland"], ["hungarian", "switzerland", "va"]])
+def test_a_job_that_was_aborted_when_some_had_evaluated_the_last_round(evaluated, tmp_path):
+    """What not all have is made again by all, so they go on in step, and as if nothing had happened."""
+    method, kept = methods.l2c(epochs=1), {"rounds": ROUNDS, "checkpoint_every": 1}
+
+    def act(here):
+        ends = [Aborted(STOPPED, here.name in evaluated)]
+        return here.run(method, small, checkpoint=tmp_path / here.name, callbacks=ends, **kept)
+
+    assert all(isinstance(one, BaseException) for one in meet(act).values())
+    last = {name: load_checkpoint(max((tmp_path / name).glob("round-*"))) for name in NAMES}
+    assert {data.round for data, *_ in last.values()} == {STOPPED}
+    assert [name for name in NAMES if last[name][1].rounds[-1] == STOPPED] == evaluated
+    found, alone = resumed(method, tmp_path), run(method, together(), small, rounds=ROUNDS)
+    require_models(alone, found)
+    for one in found.values():
+        assert one.history.rounds == alone.history.rounds
+        torch.testing.assert_close(one.history.table("test_metric"), alone.history.table("test_metric"))
+
+
 def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(tmp_path):
     method = methods.fedavg(epochs=1)
 
@@ -133,6 +176,29 @@ def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(
     shutil.rmtree(tmp_path / "va")
     found = meet(act)
     require_models(run(method, together(), small, rounds=4, seed=1, attend=Away(rounds=(2,))), found)
+
+
+def test_a_site_waits_until_its_last_job_lets_its_folder_go(tmp_path):
+    """That job was aborted, and its process has not come to its end yet."""
+    with ExitStack() as last:
+        last.enter_context(hold_folder(tmp_path / "va"))
+        ends = threading.Timer(1.0, last.pop_all().close)
+        ends.start()
+        begun = time.monotonic()
+        found = resumed(methods.fedavg(epochs=1), tmp_path)
+        ends.join()
+    require_models(run(methods.fedavg(epochs=1), together(), small, rounds=ROUNDS), found)
+    assert time.monotonic() - begun > 1.0
+
+
+def test_a_site_whose_last_job_does_not_end_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["graphcollab.train.run"], "ENDING", 0.1)
+    with hold_folder(tmp_path / "va"):
+        found = resumed(methods.fedavg(epochs=1), tmp_path)
+    assert re.search(r"another run is under way in .*va \(process \d+\): wait for its end", str(found.pop("va")))
+    for name, one in found.items():
+        assert "va has failed with a FolderInUseError" in str(one), name
+        assert str(tmp_path) not in str(one), name
 
 
 @pytest.mark.parametrize("lost", ["removed", "newest damaged"])

@@ -101,7 +101,7 @@ class Small:
         self.data, self.history = take_over(content, self.data, self.fields)
 
     def play(self) -> Small:
-        self.sites.begin(self.data.round, self.snapshot, self.restore)
+        self.sites.begin(self.data.round, True, lambda: None, self.snapshot, self.restore)
         while self.data.round < self.rounds:
             try:
                 self.sites.play(self.once, self.snapshot, self.restore)

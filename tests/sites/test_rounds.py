@@ -82,7 +82,7 @@ class Small:
 
     def play(self) -> Small:
         """Play all rounds."""
-        self.sites.begin(self.round, self.snapshot, self.restore)
+        self.sites.begin(self.round, True, lambda: None, self.snapshot, self.restore)
         while self.round < self.rounds:
             self.sites.play(self.once, self.snapshot, self.restore)
             self.sites.play(self.look, self.snapshot, self.restore, again=True)
