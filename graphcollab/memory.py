@@ -15,7 +15,7 @@ __all__ = ["let_go", "new_rows"]
 
 LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
 PAGE = 2**21  # bytes of a large page: sizes are multiples of it
-KEPT = 2  # free blocks of a size: what a round needs beside the models that it has begun with
+KEPT = 6  # free blocks of a size: as many as a round of meta-L2C, the most of all methods, needs beside the models
 TURNS = 64  # so many blocks are taken before free ones of a size that is not asked for are let go
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import resource
 import threading
 
+import pytest
 import torch
 
-from graphcollab import Tasks, dpsgd, memory, run
+from graphcollab import Tasks, dpsgd, memory, methods, run
 from graphcollab.memory import LEAST, let_go, new_rows
+from graphcollab.testing import Scene
+from tests.methods.quick import early
 
 LIKE = torch.zeros(1)
 ROWS = 64, LEAST // 64  # four times the least that is kept
@@ -54,6 +58,16 @@ def test_in_a_graph_of_gradients():
     y.backward()
 
 
+class Counted(memory._Free):
+    """Counts the blocks that are made."""
+
+    made = 0
+
+    def take(self, size: int) -> mmap.mmap:
+        self.made += not self.blocks.get(size)
+        return super().take(size)
+
+
 def free() -> int:
     return sum(map(len, memory._FREE.blocks.values()))
 
@@ -68,6 +82,22 @@ def test_a_size_that_is_not_asked_for_takes_no_room():
     assert free() == 0
     del kept
     assert free() == memory.KEPT
+
+
+@pytest.mark.parametrize("name", methods.__all__)
+def test_a_round_takes_the_rows_of_rounds_before(name, monkeypatch):
+    """Once rounds have had what they need, none makes new ones."""
+    counted = Counted()
+    method = early(name)
+    data, env = Scene.small(embeds=method.embeds).begin(method)
+    monkeypatch.setattr(memory, "LEAST", data.x.tensors[0].nbytes // 2)  # of a part, too
+    monkeypatch.setattr(memory, "_FREE", counted)
+    for _ in range(5):
+        data = method.play(data, env)
+    counted.made = 0
+    for _ in range(3):
+        data = method.play(data, env)
+    assert counted.made == 0
 
 
 def test_a_run_leaves_none():

@@ -22,7 +22,7 @@ class Mix(MessagePassing):
     `graphcollab.ops.mix`.
 
     Args:
-        kernel: ``"dense"`` or ``"csr"``. Default: by density.
+        kernel: ``"compiled"``, ``"dense"`` or ``"csr"``, see `graphcollab.ops.mix`. Default: by the rows and density.
 
     Shapes:
         - x: [K, P], or a pair (x_src [S, P], x_dst) where only the number of receivers of x_dst is used.

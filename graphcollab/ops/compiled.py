@@ -24,7 +24,7 @@ try:
 except ImportError:
     _rows = None
 
-__all__ = ["INSTRUCTIONS", "fits", "inner_products", "weighted_sums"]
+__all__ = ["INSTRUCTIONS", "fits", "inner_products", "require_one_type", "weighted_sums"]
 
 INSTRUCTIONS: list[str] = _rows.instructions() if _rows else []
 """The sets of instructions that this machine has, the best one last; none without compiled kernels."""
@@ -43,6 +43,13 @@ def fits(*rows: Tensor) -> bool:
     return bool(INSTRUCTIONS) and all(one.device.type == "cpu" and one.dtype in KINDS for one in rows)
 
 
+def require_one_type(*rows: Tensor) -> None:
+    """Check that rows have one number type: the kernels would read one as the other."""
+    kinds = dict.fromkeys(one.dtype for one in rows)
+    if len(kinds) > 1:
+        raise ValueError(f"rows must be of one number type, got {' and '.join(map(str, kinds))}: convert them first")
+
+
 def weighted_sums(
     structure: Structure,
     weight: Tensor,
@@ -53,6 +60,9 @@ def weighted_sums(
 ) -> Tensor:
     """Return y_i = b_i + Σ_j w_ij (x_j − a_i), [D, P], of x [S, P], as b_i − (Σ_j w_ij) a_i + Σ_j w_ij x_j.
 
+    Half precision is summed in single precision, with weights in single precision. A ValueError says which rows the
+    kernels do not know, or do not fit together.
+
     Args:
         structure: The edges.
         weight: w in the structure's order, [E].
@@ -61,11 +71,14 @@ def weighted_sums(
         against: a, [D, P]. Default: 0.
         instructions: One of `INSTRUCTIONS`. Default: the last.
     """
+    _require_rows(structure, x=x, base=base, against=against)
+    if len(weight) != structure.num_edges:
+        raise ValueError(f"{structure.num_edges} edges need as many weights, got {[*weight.shape]}")
     x = _side_by_side(x)
     base, against = (None if one is None else _side_by_side(one) for one in (base, against))
     w = weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous()
     total = None if against is None else _totals(structure, w)
-    dense = _tiles(structure, w) if structure.density >= DENSE_DENSITY else None
+    dense = _tiles(structure, w) if structure.density >= DENSE_DENSITY and not structure.repeats else None
     y = new_rows(x, structure.num_receivers, x.shape[1])
     name, kind = instructions or INSTRUCTIONS[-1], KINDS[x.dtype]
 
@@ -88,6 +101,7 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str
     Numbers are multiplied in single precision at least. Columns are cut into the same blocks, and these into the same
     parts, whatever the number of threads.
     """
+    _require_rows(structure, b=b, a=a)
     a, b = _side_by_side(a), _side_by_side(b)
     name, kind = instructions or INSTRUCTIONS[-1], KINDS[a.dtype]
     blocks = list(_columns(a, len(a) + len(b)))
@@ -104,6 +118,18 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str
     else:
         share(act, range(len(total)))
     return total.sum(0)
+
+
+def _require_rows(structure: Structure, **rows: Tensor | None) -> None:
+    """Check that rows are alike, those called b or x as many as there are senders, others as there are receivers."""
+    given = {name: one for name, one in rows.items() if one is not None}
+    require_one_type(*given.values())
+    width = next(iter(given.values())).shape[-1]
+    counts = {name: structure.num_senders if name in "bx" else structure.num_receivers for name in given}
+    if any(one.shape != (counts[name], width) for name, one in given.items()):
+        wanted = ", ".join(f"{name} [{counts[name]}, {width}]" for name in given)
+        got = ", ".join(f"{name} {[*one.shape]}" for name, one in given.items())
+        raise ValueError(f"rows must be {wanted}, got {got}")
 
 
 def _side_by_side(rows: Tensor) -> Tensor:

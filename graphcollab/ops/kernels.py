@@ -12,7 +12,7 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.device import beside
 from graphcollab.memory import new_rows
-from graphcollab.ops.compiled import INSTRUCTIONS, fits, inner_products, weighted_sums
+from graphcollab.ops.compiled import INSTRUCTIONS, fits, inner_products, require_one_type, weighted_sums
 from graphcollab.threads import share
 
 __all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
@@ -47,14 +47,27 @@ class Structure:
     num_senders: int
     _copies: dict[torch.device, Structure] = field(default_factory=dict, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        """Refuse what the compiled kernels would read as something else."""
+        both = self.ptr, self.sender
+        if not all(one.dtype == torch.int64 and one.is_contiguous() for one in both):
+            kinds = " and ".join(str(one.dtype) for one in both)
+            raise ValueError(f"ptr and sender must be torch.int64 without gaps, got {kinds}: use Structure.from_edges")
+
     @classmethod
     def from_edges(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
         """Sort edges [2, E], sender j in row 0 and receiver i in row 1, among S senders and D receivers (``size``).
 
-        A ValueError says where an edge names a node outside the sizes.
+        A ValueError says where an edge names a node outside the sizes, or that these are no edges.
         """
         senders, receivers = size
         edge_index = edge_index.as_subclass(Tensor)
+        if edge_index.dim() != 2 or len(edge_index) != 2:
+            raise ValueError(f"edge_index must have shape [2, E], got {[*edge_index.shape]}")
+        kind = edge_index.dtype
+        if edge_index.numel() and (kind.is_floating_point or kind.is_complex or kind == torch.bool):
+            raise ValueError(f"edge_index must hold whole numbers, got {kind}")
+        edge_index = edge_index.long()
         if edge_index.numel():
             most = edge_index.amax(1).tolist()
             if int(edge_index.min()) < 0 or most[0] >= senders or most[1] >= receivers:
@@ -72,12 +85,13 @@ class Structure:
 
     @classmethod
     def between(cls, a: Tensor, b: Tensor, edges: Tensor | Structure) -> Structure:
-        """Return edges from senders with vectors b [S, P] to receivers with a [D, P]; else a ValueError."""
+        """Return edges from senders with vectors b [S, P] to receivers with a [D, P], alike; else a ValueError."""
         if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
             raise ValueError(
                 f"vectors of receivers and senders do not fit together: they must be [D, P] and [S, P], got "
                 f"{tuple(a.shape)} and {tuple(b.shape)}"
             )
+        require_one_type(a, b)
         structure = edges if isinstance(edges, Structure) else cls.from_edges(edges, (len(b), len(a)))
         if (structure.num_receivers, structure.num_senders) != (len(a), len(b)):
             raise ValueError(
@@ -115,6 +129,11 @@ class Structure:
     def receiver(self) -> Tensor:
         """Receiver of every edge, [E], ascending."""
         return torch.repeat_interleave(torch.arange(self.num_receivers, device=self.ptr.device), self.ptr.diff())
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether there is an edge twice."""
+        return bool(((self.sender.diff() == 0) & (self.receiver.diff() == 0)).any())
 
     @cached_property
     def transposed(self) -> Structure:
@@ -157,6 +176,7 @@ def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
     Numbers that are not finite reach only those with an edge to them, as in the other kernels, although 0 · ∞ is NaN.
     """
+    weight = weight.to(x.dtype)
     matrix = beside(_dense(structure, weight), x)
     if x.device.type != "cpu":  # whether there are such numbers is not asked, as that would wait: whole rows are lost
         lost = ~x.isfinite().all(1, keepdim=True)

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
-from graphcollab.ops.compiled import weighted_sums
+from graphcollab.ops.compiled import require_one_type, weighted_sums
 from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
 
 __all__ = ["edge_products", "mix"]
@@ -75,7 +75,7 @@ def mix(
 
     Args:
         x: What senders send, [S, P].
-        weight: What every receiver gives every sender it hears, [E].
+        weight: What every receiver gives every sender it hears, [E]; in single precision where rows have half of it.
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
         kernel: ``"dense"``, ``"csr"`` or, where the package was built with a compiler, ``"compiled"``. Default: see
@@ -87,14 +87,15 @@ def mix(
         [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only where they are needed.
 
     Raises:
-        ValueError: If an edge is out of range, shapes do not fit, or the kernel is unknown.
+        ValueError: If an edge is out of range, shapes do not fit, rows have different number types or no floating-point
+            numbers, or the kernel is unknown.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 1], [0, 0, 1]])
         >>> mix(torch.tensor([[2.0], [4.0]]), torch.tensor([0.5, 0.5, 1.0]), edge_index).tolist()
         [[3.0], [4.0]]
     """
-    size = len(x), num_receivers or len(x)
+    size = len(x), len(x) if num_receivers is None else num_receivers
     structure = edges if isinstance(edges, Structure) else Structure.from_edges(edges, size)
     if kernel is not None and kernel not in PRODUCTS:
         raise ValueError(f"unknown kernel {kernel!r}: use one of {sorted(PRODUCTS)}")
@@ -106,7 +107,10 @@ def mix(
         if rows is not None and rows.shape != (structure.num_receivers, x.shape[1]):
             wanted = [structure.num_receivers, x.shape[1]]
             raise ValueError(f"{name} must have shape {wanted}, got {tuple(rows.shape)}")
-    weight = weight.to(x.dtype)
+    if not (x.is_floating_point() or x.is_complex()):
+        raise ValueError(f"x must hold floating-point numbers, got {x.dtype}: weights would be rounded to whole ones")
+    require_one_type(*(one for one in (x, base, against) if one is not None))
+    weight = weight.to(torch.promote_types(x.dtype, torch.float32))
     given = [one for one in (x, weight, base, against) if one is not None]
     alone = not (torch.is_grad_enabled() and any(one.requires_grad for one in given))
     if len(given) > 2 and alone and (kernel or choose_product(structure, x)) == "compiled":
@@ -114,14 +118,15 @@ def mix(
     mixed: Tensor = _Mix.apply(x, weight, structure, kernel)
     if against is not None:
         total = scatter(structure.sort(weight), beside(structure.receiver, weight), dim_size=structure.num_receivers)
-        mixed = torch.addcmul(mixed, against, beside(total[:, None], mixed), value=-1)
+        mixed = torch.addcmul(mixed, against, beside(total[:, None].to(mixed.dtype), mixed), value=-1)
     return mixed if base is None else mixed + base
 
 
 def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
     r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E] on the CPU, without gathering [E, P].
 
-    There is one vector a per receiver, [D, P], and one b per sender, [S, P]; ``edges`` are as for `mix`.
+    There is one vector a per receiver, [D, P], and one b per sender, [S, P], of one number type; ``edges`` are as for
+    `mix`.
 
     Example:
         >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])

@@ -175,6 +175,7 @@ def build_graph(
         raise ValueError(f"the graph has {data.num_nodes} nodes, the tasks have {count}")
     data.node_id = tasks.ids
     check_edges(data)
+    data.edge_index = data.edge_index.long()  # whoever makes numbers of pairs needs 64 bits
     check_no_duplicates(data)
     data = sort_edges(data)
     if graph is not None:

@@ -9,6 +9,7 @@ import torch
 
 from graphcollab.ops import Structure, compiled, mix
 from graphcollab.ops.compiled import INSTRUCTIONS, inner_products, weighted_sums
+from graphcollab.ops.kernels import PRODUCTS
 from graphcollab.threads import same_threads
 
 pytestmark = pytest.mark.skipif(not INSTRUCTIONS, reason="this machine had no compiler when the package was built")
@@ -113,6 +114,21 @@ def test_neither_threads_nor_instructions_change_a_digit(dtype, density, monkeyp
         assert torch.equal(products, found[0][1])
 
 
+@pytest.mark.parametrize("dtype", ROUNDING, ids=str)
+def test_edges_that_are_there_twice_are_added_one_after_the_other(dtype):
+    """Tiles would add their weights first, and where tiles end depends on the instructions."""
+    every = torch.cartesian_prod(torch.arange(9), torch.arange(8)).T
+    structure = Structure.from_edges(torch.cat([every, every], 1), (9, 8))
+    x, weight = normal(9, 71, seed=1, dtype=dtype), normal(structure.num_edges, seed=2, dtype=dtype)
+    found = [weighted_sums(structure, weight, x, instructions=one) for one in INSTRUCTIONS[1:] or INSTRUCTIONS]
+    for other in found[1:]:
+        assert torch.equal(other, found[0])
+    alone = Structure.from_edges(
+        torch.stack([structure.sender, structure.receiver])[:, structure.receiver == 0], (9, 1)
+    )
+    assert torch.equal(weighted_sums(alone, weight[structure.receiver == 0], x), found[0][:1])
+
+
 @pytest.mark.parametrize("instructions", INSTRUCTIONS)
 @pytest.mark.parametrize("receivers", [1, 4], ids=["one by one", "in tiles"])
 def test_long_sums_lose_few_digits(instructions, receivers):
@@ -161,5 +177,42 @@ def test_halves_are_rounded_to_the_nearest():
 
 
 def test_other_numbers_are_refused():
-    with pytest.raises(ValueError, match=r"compiled kernels are for float32, .* on the CPU, got torch.int64"):
-        mix(torch.ones(2, 2, dtype=torch.int64), torch.ones(1), torch.tensor([[0], [1]]), kernel="compiled")
+    with pytest.raises(ValueError, match=r"compiled kernels are for float32, .* on the CPU, got torch.float16"):
+        mix(torch.ones(2, 2, dtype=torch.float16), torch.ones(1), torch.tensor([[0], [1]]), kernel="compiled")
+
+
+def test_rows_of_unlike_types_are_refused():
+    """The kernels would read one as the other."""
+    structure = skewed(6, 6)
+    x, weight = torch.ones(6, 5), torch.ones(structure.num_edges)
+    told = "rows must be of one number type, got torch.float32 and torch.float64"
+    for terms in ({"base": x.double()}, {"against": x.double()}):
+        with pytest.raises(ValueError, match=told):
+            weighted_sums(structure, weight, x, **terms)
+    with pytest.raises(ValueError, match=told):
+        inner_products(structure, x.double(), x)
+
+
+def test_rows_that_do_not_fit_the_edges_are_refused():
+    structure = skewed(6, 8)
+    x, weight = torch.ones(6, 5), torch.ones(structure.num_edges)
+    with pytest.raises(ValueError, match=r"must be x \[6, 5\], base \[8, 5\], got x \[7, 5\], base \[8, 5\]"):
+        weighted_sums(structure, weight, torch.ones(7, 5), torch.ones(8, 5))
+    with pytest.raises(ValueError, match=r"must be x \[6, 5\], against \[8, 5\], got x \[6, 5\], against \[8, 4\]"):
+        weighted_sums(structure, weight, x, against=torch.ones(8, 4))
+    with pytest.raises(ValueError, match=r"must be b \[6, 5\], a \[8, 5\], got b \[6, 5\], a \[7, 5\]"):
+        inner_products(structure, torch.ones(7, 5), x)
+    with pytest.raises(ValueError, match=rf"{structure.num_edges} edges need as many weights, got \[3\]"):
+        weighted_sums(structure, torch.ones(3), x)
+
+
+def test_weights_of_halves_are_not_rounded():
+    """They are as precise as the sums: 1/49 in bfloat16 would lose a thousandth of every mean."""
+    every = torch.cartesian_prod(torch.arange(49), torch.arange(49)).T
+    x = torch.full((49, 10), 3.0, dtype=torch.bfloat16)
+    for kernel in PRODUCTS:
+        for weight in (torch.full((49 * 49,), 1 / 49), torch.full((49 * 49,), 1 / 49, dtype=torch.float64)):
+            found = mix(x, weight, every, kernel=kernel)
+            assert found.dtype == torch.bfloat16
+            if kernel != "dense":  # which is a product of bfloat16
+                assert torch.equal(found, x), kernel

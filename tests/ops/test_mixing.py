@@ -158,3 +158,41 @@ def test_numbers_that_are_not_finite_reach_only_those_who_hear_them(kernel, bad)
     assert not found[:2, 1].isfinite().any()
     assert torch.equal(found[2:], fine[2:])
     assert torch.equal(found[:2, [0, 2]], fine[:2, [0, 2]])
+
+
+@pytest.mark.parametrize("kernel", [None, *KERNELS])
+def test_edges_of_32_bits_are_edges(kernel):
+    edges, x, weight = torch.tensor([[0, 2, 1], [1, 1, 0]]), normal(3, 200), normal(3, seed=1)
+    expected = mix(x, weight, edges, kernel=kernel)
+    assert torch.equal(mix(x, weight, edges.int(), kernel=kernel), expected)
+    assert torch.equal(edge_products(x, x, edges.int()), edge_products(x, x, edges))
+
+
+def test_rows_that_cannot_be_mixed_are_refused():
+    edges, x, weight = torch.tensor([[0], [1]]), torch.ones(2, 3), torch.ones(1)
+    for grad in (False, True):
+        for terms in ({"base": x.double()}, {"against": x.bfloat16()}):
+            with pytest.raises(ValueError, match=r"rows must be of one number type, got torch\.float32 and torch"):
+                mix(x.clone().requires_grad_(grad), weight, edges, **terms)
+    with pytest.raises(ValueError, match=r"rows must be of one number type, got torch\.float64 and torch\.float32"):
+        edge_products(x.double(), x, edges)
+    with pytest.raises(ValueError, match=r"x must hold floating-point numbers, got torch\.int64"):
+        mix(x.long(), weight, edges)
+
+
+def test_nobody_may_be_there_to_receive():
+    assert mix(torch.ones(4, 3), torch.empty(0), torch.empty(2, 0, dtype=torch.int64), num_receivers=0).shape == (0, 3)
+
+
+@pytest.mark.parametrize("kernel", [None, *KERNELS])
+def test_gradients_of_halves(kernel):
+    """Weights in single precision get gradients in it, and rows of half precision in theirs."""
+    edges = torch.tensor([[0, 1, 1], [0, 0, 1]])
+    x = normal(2, 3, dtype=torch.bfloat16).requires_grad_()
+    base, against = normal(2, 3, seed=2, dtype=torch.bfloat16), normal(2, 3, seed=3, dtype=torch.bfloat16)
+    weight = normal(3, seed=1).requires_grad_()
+    mixed = mix(x, weight, edges, kernel=kernel, base=base, against=against)
+    mixed.sum().backward()
+    assert (mixed.dtype, x.grad.dtype, weight.grad.dtype) == (torch.bfloat16, torch.bfloat16, torch.float32)
+    exact = x.detach().double().sum(1)[edges[0]] - against.double().sum(1)[edges[1]]
+    torch.testing.assert_close(weight.grad.double(), exact, rtol=2e-2, atol=2e-2)

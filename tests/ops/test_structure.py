@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,3 +34,35 @@ def test_sorted_edges_are_not_sorted_again():
     structure = Structure.from_edges(torch.tensor([[0, 1, 0], [0, 0, 1]]), (2, 2))
     assert structure.order is None
     assert (structure.num_senders, structure.num_receivers, structure.num_edges, structure.density) == (2, 2, 3, 0.75)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int16, torch.uint8])
+def test_whole_numbers_of_any_type_are_edges(dtype):
+    edges = torch.tensor([[0, 2, 1, 0], [1, 0, 0, 1]])
+    few = Structure.from_edges(edges.to(dtype), (3, 2))
+    for name in ("ptr", "sender", "order"):
+        assert getattr(few, name).dtype == torch.int64, name
+        assert torch.equal(getattr(few, name), getattr(Structure.from_edges(edges, (3, 2)), name)), name
+
+
+def test_what_no_edges_are_is_refused():
+    for edges in (torch.tensor([[0.0], [0.5]]), torch.tensor([[True], [False]])):
+        with pytest.raises(ValueError, match=r"edge_index must hold whole numbers, got torch\.(float32|bool)"):
+            Structure.from_edges(edges, (2, 2))
+    for edges in (torch.zeros(3, dtype=torch.int64), torch.zeros(3, 2, dtype=torch.int64)):
+        with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\], got"):
+            Structure.from_edges(edges, (4, 4))
+    assert Structure.from_edges(torch.empty(2, 0), (2, 2)).num_edges == 0
+    with pytest.raises(
+        ValueError, match=r"ptr and sender must be torch\.int64 without gaps, got torch.int64 and torch.int32"
+    ):
+        Structure(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), None, 1)
+    with pytest.raises(ValueError, match=r"ptr and sender must be"):
+        Structure(torch.arange(4)[::2], torch.tensor([0]), None, 1)
+
+
+def test_edges_that_are_there_twice_are_known():
+    edges = torch.tensor([[0, 1, 0], [0, 0, 1]])
+    assert not Structure.from_edges(edges, (2, 2)).repeats
+    assert Structure.from_edges(torch.cat([edges, edges[:, :1]], 1), (2, 2)).repeats
+    assert not Structure.from_edges(edges[:, :0], (2, 2)).repeats

@@ -66,6 +66,14 @@ def test_all_mean_the_same(graph):
     assert edges(graph) == EDGES
 
 
+@pytest.mark.parametrize("graph", [INDEX.int(), Data(edge_index=INDEX.int(), num_nodes=3)], ids=["tensor", "Data"])
+def test_edges_of_32_bits_are_edges(graph):
+    assert build_graph(tasks(), [nn.Linear(2, 2)], graph).edge_index.dtype == torch.int64
+    model = nn.Linear(2, 2)
+    one, other = (run(l2c(epochs=1), tasks(), model, each, rounds=2) for each in (graph, INDEX))
+    assert torch.equal(one.stacks.tensors[0], other.stacks.tensors[0])
+
+
 def test_undirected_and_missing_nodes():
     assert edges(networkx.Graph([("ada", "bob")])) == [(1, 0), (0, 1)]
     assert edges(networkx.MultiGraph([("ada", "bob"), ("bob", "ada")])) == [(1, 0), (0, 1)]
