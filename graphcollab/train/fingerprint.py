@@ -36,6 +36,7 @@ PLACES = frozenset(
     {"_name_or_path", "base_model_name_or_path", "name_or_path"}
 )  # where models of these were loaded from
 LIBRARIES = MODELS | {"numpy", "torch", "torch_geometric"}  # their versions say what their code does
+OWN = "graphcollab"  # and so does this package's; what its objects keep to themselves is read all the same
 RUNNING = frozenset(  # what their objects hold is of the program that runs, and another time something else
     {"_contextvars", "_io", "_random", "_thread", "_weakref", "asyncio", "concurrent", "contextvars", "io", "logging"}
     | {"multiprocessing", "os", "queue", "random", "selectors", "socket", "subprocess", "tempfile", "threading"}
@@ -48,8 +49,8 @@ def fingerprint(value: object) -> str:
 
     A function's defaults, the variables it closes over, and what it uses by name are part of it; variables that it sets
     itself, comments, and places in files and memory are not. Objects are what they hold, containers in them and slots
-    included, and the code of their class. Of the code of the standard library and of `LIBRARIES` only names are: their
-    versions say the rest. What a function reaches through a module (``mine.loss``) is not followed, nor are random
+    included, and the code of their class. Of the code of the standard library, of `LIBRARIES` and of this package only
+    names are: their versions say the rest. What a function reaches through a module (``mine.loss``) is not followed, nor are random
     generators, threads, locks, files and loggers.
     """
     reader = Reader()
@@ -190,7 +191,7 @@ class Reader:
         return ", ".join(f"{name}={self.text(fields[name])}" for name in sorted(fields))
 
     def _function(self, function: types.FunctionType) -> str:
-        if _known(function):
+        if _versioned(function):
             return f"{function.__module__}.{function.__qualname__}"
         code = function.__code__
         parts = [_code(code, function.__doc__), self.text([function.__defaults__, function.__kwdefaults__])]
@@ -208,7 +209,7 @@ class Reader:
         """Return the code of a class and of those it inherits from, but for what a library's version says."""
         if kind in self._classes:
             return self._classes[kind]
-        own = [one for one in kind.__mro__ if not _known(one)]
+        own = [one for one in kind.__mro__ if not _versioned(one)]
         self._classes[kind] = f" code of {kind.__qualname__}"  # while it is read: it may use itself
         parts = []
         for one in own:
@@ -288,6 +289,11 @@ def _root(value: object) -> str:
 def _known(value: object) -> bool:
     """Tell whether a function or class is of a library whose version says what it does."""
     return _root(value) in LIBRARIES or _standard(_root(value))
+
+
+def _versioned(value: object) -> bool:
+    """Tell whether a version that every run notes says what a function or class does."""
+    return _known(value) or _root(value) == OWN
 
 
 def _is_running(kind: type) -> bool:

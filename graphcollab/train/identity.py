@@ -97,7 +97,9 @@ def describe_run(
     for number, rows in enumerate(data.x.tensors):
         about[f"{INITIAL} of architecture {number}"] = checksum(rows[:1])
     for number, module in enumerate(modules):
-        about |= {f"layer {path or 'model'!r} of architecture {number}": text for path, text in layers(module).items()}
+        for path, text in layers(module).items():
+            what = f"layer {path!r}" if path else "the module itself"
+            about[f"{what} of architecture {number}"] = text
     for what, value in {"loss": tasks.loss, "metric": tasks.metric, "method": method, "attendance": attend}.items():
         about |= found_in(value, f"the {what}")
     return about | _describe_samples(tasks, plane or Plane(tasks.num_nodes))

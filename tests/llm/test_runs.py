@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 
-from graphcollab import cobo, fedavg, local, meta_l2c, methods, run
+from graphcollab import cobo, compare, fedavg, local, meta_l2c, methods, run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, text_classification_tasks, text_tasks
 from graphcollab.nn.filters import layers_of
 from graphcollab.param_spec import ParamSpec
+from graphcollab.report import results_table
 from graphcollab.train.fingerprint import fingerprint
+from graphcollab.train.identity import layers
 from tests.llm.tiny import CAUSAL, SIZE, TEXTS, bert, gpt, words
 from tests.methods.quick import early, settings_of
 
@@ -144,6 +147,32 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
     run(method, TASKS, model(checkpointing=True), rounds=1, checkpoint=tmp_path / "run")
     resumed = run(method, TASKS, model(checkpointing=True), rounds=3, checkpoint=tmp_path / "run")
     assert torch.equal(whole.stacks.part("lora"), resumed.stacks.part("lora"))
+
+
+def test_a_model_is_the_same_whatever_was_done_before():
+    """What the package remembers, such as checksums of bases, is no part of a model."""
+    one = model()
+    fresh = layers(one)
+    one.parts_over()
+    assert layers(one) == fresh
+    run(fedavg(part="lora", epochs=1), TASKS, model(gpt(5)), rounds=1)
+    assert layers(one) == fresh
+
+
+def test_methods_are_compared_over_the_same_models():
+    both = {"local": partial(local, epochs=1), "fedavg": partial(fedavg, part="lora", epochs=1)}
+    found = compare(both, lambda seed: TASKS, model, [0], budget=1, progress=False)
+    assert "not the same models" not in results_table(found, reference="local")
+
+
+@pytest.mark.parametrize(("share", "padding"), [("A", 0), ("both", 1)])
+def test_another_module_over_the_same_weights_is_refused(share, padding, tmp_path):
+    """The model itself holds what is shared, and transformers' module inside, which is called model too."""
+    method, base, other = fedavg(part="lora", epochs=1), gpt(), gpt()
+    other.config.graphcollab_padding = padding
+    run(method, TASKS, model(base), rounds=1, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="differs in"):
+        run(method, TASKS, model(other, share=share), rounds=2, checkpoint=tmp_path)
 
 
 SCRIPT = "from tests.llm.test_runs import *; print(fingerprint(model(bert(2))), fingerprint(model()))"

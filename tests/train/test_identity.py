@@ -10,6 +10,7 @@ from torch import nn
 
 from graphcollab import ifca, l2c, local, meta_l2c, run
 from graphcollab.engine import SGD, Loss, Views
+from graphcollab.engine.randomness import own_randomness
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
@@ -119,6 +120,19 @@ def regular(objective):
     return Method("own", local=Fit(batch_size=4, objective=Loss(objective)))
 
 
+class Times(nn.Module):
+    """Holds a layer under the name that it is given."""
+
+    def __init__(self, name, factor):
+        super().__init__()
+        with own_randomness(0):
+            self.add_module(name, nn.Linear(4, 3))
+        self.name, self.factor = name, factor
+
+    def forward(self, x):
+        return self.factor * getattr(self, self.name)(x)
+
+
 SILENT = {  # runs of which only what is computed differs: (settings there, settings here, message)
     "activation": (
         {"model": layers(nn.ReLU())},
@@ -134,6 +148,16 @@ SILENT = {  # runs of which only what is computed differs: (settings there, sett
         {"model": layers(nn.BatchNorm1d(6)), "method": local(batch_size=64)},
         {"model": layers(nn.BatchNorm1d(6, momentum=0.3)), "method": local(batch_size=64)},
         r"layer '1' of architecture 0 .*momentum=0\.1.* there, .*momentum=0\.3.* here",
+    ),
+    "the module itself": (
+        {"model": lambda: Times("body", 1.0)},
+        {"model": lambda: Times("body", 9.0)},
+        r"differs in the module itself of architecture 0 \(Times\(factor=1\.0, .*factor=9\.0",
+    ),
+    "the module itself, around one called model": (
+        {"model": lambda: Times("model", 1.0)},
+        {"model": lambda: Times("model", 9.0)},
+        r"differs in the module itself of architecture 0 \(Times\(factor=1\.0, .*factor=9\.0",
     ),
     "layers that are missing": (
         {"model": layers(nn.Identity(), nn.Identity(), nn.ReLU())},
