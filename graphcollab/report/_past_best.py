@@ -1,38 +1,115 @@
-"""A line below tables that says whose models had been better before the end, which may be all that others gain."""
+"""Whose models had been better before the end, which may be all that others gain: lines below tables, and evidence."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from statistics import mean, stdev
+from typing import NamedTuple
 
-from graphcollab.metrics import paired_difference
+from graphcollab.metrics import PairedDifference, paired_difference
 from graphcollab.naming import few
 from graphcollab.report._text import number, shown_in
 from graphcollab.train import Comparison, Trial
+from graphcollab.train.shared_samples import Over
 
-__all__ = ["past_best"]
+__all__ = ["better_at_the_end_only", "past_best", "stopped_in_time", "sure_p_value"]
+
+
+class Stopped(NamedTuple):
+    """What a method would have had if it had stopped at its best evaluation.
+
+    Args:
+        rounds: Rounds up to that with the best mean over seeds.
+        values: Of every seed, the mean test metric at the evaluation that is best in the mean over the other seeds.
+    """
+
+    rounds: int
+    values: list[float]
 
 
 def past_best(comparison: Comparison) -> str:
     """Say whose mean test metric was better at an earlier evaluation than at the end; nothing where nobody's was.
 
-    On each of three seeds or more, the evaluation to hold against the last one is the best in the mean over the other
-    seeds. It must be better with evidence (p below 0.01 to that side, as the choice still flatters it: of curves of
-    mere noise some in a hundred are found), and by more than one standard deviation over seeds. Methods that stopped
-    early returned their best models already.
+    It must be better with evidence (p below 0.01 to that side, as the choice of the evaluation still flatters it: of
+    curves of mere noise some in a hundred are found), and by more than one standard deviation over seeds.
     """
-    said = []
-    for name, trials in comparison.chosen.items():
-        if len(trials) < 3 or not all(_ended(trial) for trial in trials) or len({trial.rounds for trial in trials}) > 1:
-            continue
-        sign = 1 if comparison.higher_is_better else -1
-        curves = [[sign * value for value in trial.curve[1]] for trial in trials]
-        if len({len(curve) for curve in curves}) == 1 and _was_better(curves):
-            said.append(_in_words(name, trials, curves, comparison))
+    said = [
+        _in_words(name, stopped, comparison)
+        for name in comparison.chosen
+        if (stopped := stopped_in_time(comparison, name)) and _was_better(stopped, comparison, name)
+    ]
     if not said:
         return ""
     return f"trained past the best: {few(said)}; gains over that may be nothing else: stop in time, by patience=20"
+
+
+def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
+    """Return what a method would have had at its best evaluation, chosen for each seed on the others.
+
+    None where it was best at the end, or returned its best models already, and with fewer than three seeds.
+    """
+    trials, sign = comparison.chosen[name], 1 if comparison.higher_is_better else -1
+    if len(trials) < 3 or not all(_ended(trial) for trial in trials) or len({trial.rounds for trial in trials}) > 1:
+        return None
+    curves = [[sign * value for value in trial.curve[1]] for trial in trials]
+    if len({len(curve) for curve in curves}) > 1 or (best := _best(curves)) == len(curves[0]) - 1:
+        return None
+    others = [[one for j, one in enumerate(curves) if j != k] for k in range(len(curves))]
+    return Stopped(
+        trials[0].curve[0][best], [sign * curve[_best(rest)] for curve, rest in zip(curves, others, strict=True)]
+    )
+
+
+def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over = None) -> float:
+    """Return the p-value by which there is evidence that a method is better or worse than a reference.
+
+    What looks like a gain over a reference that was trained past its best may be nothing else, and so may the loss of a
+    method that was. So the one that does worse must do worse at its best evaluation, too: the larger of the two
+    p-values counts, which needs no correction. It is 1 where it does better then.
+    """
+    found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
+    if safe is None:
+        return found.p_value
+    return max(found.p_value, safe.p_value) if found.mean * safe.mean > 0 else 1.0
+
+
+def better_at_the_end_only(
+    comparison: Comparison, reference: str, others: Sequence[str], level: float, over: Over = None
+) -> str:
+    """Say which methods are better than a reference at the end, by p-values up to a level, and not if it had stopped.
+
+    Nothing where there are none.
+    """
+    sign, said = 1 if comparison.higher_is_better else -1, []
+    if (stopped := stopped_in_time(comparison, reference)) is None:
+        return ""
+    scale, digits, unit = shown_in(comparison.share, 2)
+    for name in others:
+        found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
+        if safe and sign * found.mean > 0 and found.p_value <= level < sure_p_value(comparison, name, reference, over):
+            gain, low, high = (number(scale * end, digits, signed=True) for end in (safe.mean, safe.low, safe.high))
+            said.append(f"{name} ({gain}: {low} … {high})")
+    if not said:
+        return ""
+    then = number(scale * mean(stopped.values), digits)
+    return (
+        f"no evidence of a gain over {reference} had it stopped at its best, after {stopped.rounds} rounds "
+        f"({comparison.metric}{unit} {then}, chosen on the other seeds): {few(said)}"
+    )
+
+
+def _in_time(comparison: Comparison, name: str, reference: str, over: Over = None) -> PairedDifference | None:
+    """Return the difference of a method and a reference where the one that does worse had stopped in time.
+
+    None where that was best at the end.
+    """
+    gains = (comparison.paired(name, reference).mean > 0) == comparison.higher_is_better
+    if (stopped := stopped_in_time(comparison, reference if gains else name)) is None:
+        return None
+    values, base = comparison.values(name), comparison.values(reference)
+    both = (values, stopped.values) if gains else (stopped.values, base)
+    return paired_difference(*both, ratio=comparison.correction(over)[0])
 
 
 def _ended(trial: Trial) -> bool:
@@ -41,14 +118,12 @@ def _ended(trial: Trial) -> bool:
     return bool(values) and all(map(math.isfinite, values)) and math.isclose(values[-1], trial.summary["mean"])
 
 
-def _was_better(curves: Sequence[Sequence[float]]) -> bool:
-    """Tell whether larger values are found before the end, at evaluations chosen on other seeds."""
-    ends, earlier = [curve[-1] for curve in curves], []
-    for k, curve in enumerate(curves):
-        others = [one for j, one in enumerate(curves) if j != k]
-        earlier.append(curve[_best(others)])
-    found = paired_difference(earlier, ends, confidence=0.98)
-    return found.low > 0 and found.mean > stdev(ends)
+def _was_better(stopped: Stopped, comparison: Comparison, name: str) -> bool:
+    """Tell whether values are better before the end, with evidence and by enough."""
+    ends = comparison.values(name)
+    found, sign = paired_difference(stopped.values, ends, 0.98), 1 if comparison.higher_is_better else -1
+    least = found.low if sign > 0 else -found.high
+    return least > 0 and sign * found.mean > stdev(ends)
 
 
 def _best(curves: Sequence[Sequence[float]]) -> int:
@@ -57,9 +132,10 @@ def _best(curves: Sequence[Sequence[float]]) -> int:
     return max(range(len(means)), key=lambda t: (means[t], t))
 
 
-def _in_words(name: str, trials: Sequence[Trial], curves: Sequence[Sequence[float]], comparison: Comparison) -> str:
-    best, (rounds, _) = _best(curves), trials[0].curve
-    then, now = (mean(trial.curve[1][t] for trial in trials) for t in (best, -1))
+def _in_words(name: str, stopped: Stopped, comparison: Comparison) -> str:
+    trials = comparison.chosen[name]
+    rounds = trials[0].curve[0]
+    then, now = (mean(trial.curve[1][t] for trial in trials) for t in ([*rounds].index(stopped.rounds), -1))
     scale, digits, unit = shown_in(comparison.share, 2)
     what = [number(scale * value, digits) for value in (then, now)]
-    return f"{name} ({comparison.metric}{unit} {what[0]} after {rounds[best]} rounds, {what[1]} after {rounds[-1]})"
+    return f"{name} ({comparison.metric}{unit} {what[0]} after {stopped.rounds} rounds, {what[1]} after {rounds[-1]})"

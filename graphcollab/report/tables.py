@@ -12,6 +12,7 @@ from typing import Annotated
 
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import few
+from graphcollab.report._past_best import better_at_the_end_only
 from graphcollab.report._terms import unequal_terms
 from graphcollab.report._text import (
     MISSING,
@@ -216,9 +217,12 @@ def paired_cells(
     same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
     units = _of_tasks(comparison)
     of = comparison.metric if column in METRIC_COLUMNS[:3] else column
+    told = [row[0] for row in rows if len(row) == len(header) and row[3] != MISSING]
+    late = better_at_the_end_only(comparison, reference, told, 1 - confidence, over) if column == "mean" else ""
     notes = (
         f"of {of} less is better, so − is an improvement on {reference}" * (sign < 0),
         *unequal_terms(comparison),
+        *([late] if late else []),
         *units,
         same * bool(alike),
         about,

@@ -50,8 +50,8 @@ def fingerprint(value: object) -> str:
     A function's defaults, the variables it closes over, and what it uses by name are part of it; variables that it sets
     itself, comments, and places in files and memory are not. Objects are what they hold, containers in them and slots
     included, and the code of their class. Of the code of the standard library, of `LIBRARIES` and of this package only
-    names are: their versions say the rest. What a function reaches through a module (``mine.loss``) is not followed, nor are random
-    generators, threads, locks, files and loggers.
+    names are: their versions say the rest. What a function reaches through a module (``mine.loss``) is not followed.
+    Neither are random generators, threads, locks, files and loggers.
     """
     reader = Reader()
     return reader.finish(reader.text(value))

@@ -1,18 +1,29 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 import torch
 
+from graphcollab.metrics import paired_difference
 from graphcollab.report import paired_table
-from graphcollab.report._past_best import _was_better, past_best
+from graphcollab.report._past_best import better_at_the_end_only, past_best, stopped_in_time, sure_p_value
+from graphcollab.report.page.comparison_answer import answer
 from graphcollab.train import Comparison, Trial
 
 UP_AND_DOWN = ([0.5, 0.8, 0.60], [0.5, 0.8, 0.62], [0.4, 0.8, 0.61])
 
 
-def made(*curves: list[float], better: bool = True, ends: float | None = None, metric: str = "accuracy") -> Comparison:
+def made(
+    *curves: list[float],
+    better: bool = True,
+    ends: float | None = None,
+    metric: str = "accuracy",
+    rounds: Sequence[int] = (5, 10, 15),
+) -> Comparison:
     trials = [
-        Trial("local", seed, {}, 0.0, {"mean": values[-1] if ends is None else ends}, ([5, 10, 15], values))
+        Trial("local", seed, {}, 0.0, {"mean": values[-1] if ends is None else ends}, ([*rounds], values))
         for seed, values in enumerate(curves)
     ]
     return Comparison(trials, {"local": trials}, better, {}, metric)
@@ -59,5 +70,62 @@ def test_tables_say_it():
 
 def test_noise_is_hardly_ever_taken_for_a_fall():
     drawn = torch.Generator().manual_seed(0)
-    found = [_was_better(torch.randn(5, 60, generator=drawn).tolist()) for _ in range(300)]
+    many = (torch.randn(5, 60, generator=drawn).double().tolist() for _ in range(300))
+    found = [bool(past_best(made(*curves, rounds=range(1, 61)))) for curves in many]
     assert sum(found) / 300 < 0.05  # of 400 others 2 %
+
+
+def against(*curves: list[float], better: bool = True, reference=UP_AND_DOWN) -> Comparison:
+    one, other = made(*reference, better=better), made(*curves, better=better)
+    trials = {
+        "local": one.chosen["local"],
+        "other": [replace(trial, method="other") for trial in other.chosen["local"]],
+    }
+    return Comparison([*trials["local"], *trials["other"]], trials, better, {}, "accuracy")
+
+
+def test_a_gain_over_what_was_trained_for_too_long_is_no_evidence():
+    # at the end + 0.10, 0.11, 0.10, but 0.80 had local after 10 rounds, on every seed: - 0.10, - 0.07, - 0.09
+    both = against([0.5, 0.6, 0.70], [0.5, 0.6, 0.73], [0.5, 0.6, 0.71])
+    assert stopped_in_time(both, "local") == (10, [0.8, 0.8, 0.8])
+    assert both.paired("other", "local").p_value < 0.01
+    assert sure_p_value(both, "other", "local") == 1.0
+    told = (
+        "no evidence of a gain over local had it stopped at its best, after 10 rounds (accuracy (%) 80.00, chosen on "
+        "the other seeds): other (-8.67: -12.46 … -4.87)"
+    )
+    # t of 2 degrees is 4.303, and the differences' standard deviation 0.01528: 4.303 * 0.01528 / sqrt(3) = 0.03795
+    assert better_at_the_end_only(both, "local", ["other"], 0.05).replace("−", "-") == told
+    assert told in paired_table(both, "local").replace("−", "-")
+    verdict, *_ = answer(both, "local", None)
+    assert verdict.startswith("There is no evidence that any method does better than local in the mean over nodes: no ")
+    assert told in verdict.replace("−", "-")
+
+
+def test_a_gain_over_the_best_is_evidence():
+    both = against([0.5, 0.8, 0.90], [0.5, 0.8, 0.93], [0.5, 0.8, 0.91])
+    assert sure_p_value(both, "other", "local") == pytest.approx(
+        paired_difference([0.90, 0.93, 0.91], [0.8] * 3).p_value
+    )
+    assert better_at_the_end_only(both, "local", ["other"], 0.05) == ""
+    assert (
+        answer(both, "local", None)[0] == "There is evidence that other does better than local in the mean over nodes."
+    )
+
+
+def test_a_loss_of_what_was_trained_for_too_long_is_no_evidence():
+    level = ([0.5, 0.70, 0.75], [0.5, 0.70, 0.78], [0.5, 0.70, 0.76])
+    both = against(*UP_AND_DOWN, reference=level)
+    assert both.paired("other", "local").p_value < 0.01
+    assert sure_p_value(both, "other", "local") == 1.0
+    assert "worse" not in answer(both, "local", None)[0]
+
+
+def test_errors_are_better_the_smaller():
+    falling = [[1 - value for value in values] for values in UP_AND_DOWN]
+    other = [[1 - value for value in values] for values in ([0.5, 0.6, 0.70], [0.5, 0.6, 0.73], [0.5, 0.6, 0.71])]
+    both = against(*other, better=False, reference=falling)
+    assert sure_p_value(both, "other", "local") == 1.0
+    assert (
+        "no evidence of a gain over local had it stopped at its best, after 10 rounds" in answer(both, "local", None)[0]
+    )

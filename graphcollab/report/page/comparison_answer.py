@@ -7,6 +7,7 @@ import math
 import torch
 
 from graphcollab.naming import few
+from graphcollab.report._past_best import better_at_the_end_only, sure_p_value
 from graphcollab.report._text import failures, mean_spread, shown_in
 from graphcollab.report.site_table import SiteScores
 from graphcollab.report.tables import FEW_SEEDS, paired_cells
@@ -33,7 +34,10 @@ def answer(comparison: Comparison, reference: str | None, sites: SiteScores | No
         return [f"{_of_mean(comparison, ranked[0])}.", f"There is no mean of {reference} to compare it with."]
     better, worse = _sure(comparison, reference, others)
     against = next(iter(better), against)
-    told = [_verdict(comparison, reference, better, worse), _of_difference(comparison, ranked[0], against, reference)]
+    told = [
+        _verdict(comparison, reference, others, better, worse),
+        _of_difference(comparison, ranked[0], against, reference),
+    ]
     return [one for one in (*told, _of_sites(sites, against)) if one]
 
 
@@ -56,17 +60,18 @@ def _of_mean(comparison: Comparison, best: str) -> str:
 def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
     """Return methods of which there is evidence that they are better than the reference, and that they are worse.
 
-    p-values are corrected by Bonferroni, for as many comparisons as there are methods.
+    p-values are corrected by Bonferroni, for as many comparisons as there are methods. Who does worse must do worse at
+    its best evaluation, too (`sure_p_value`).
     """
     if len(comparison.chosen[reference]) in FEW_SEEDS:
         return [], []
     sign = 1 if comparison.higher_is_better else -1
-    found = {name: comparison.paired(name, reference) for name in others}
-    sure = {name: sign * one.mean for name, one in found.items() if _corrected(comparison, one.p_value) <= LEVEL}
+    known = [n for n in others if _corrected(comparison, sure_p_value(comparison, n, reference)) <= LEVEL]
+    sure = {name: sign * comparison.paired(name, reference).mean for name in known}
     return [name for name, gain in sure.items() if gain > 0], [name for name, gain in sure.items() if gain < 0]
 
 
-def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> str:
+def _verdict(comparison: Comparison, reference: str, others: list[str], better: list[str], worse: list[str]) -> str:
     """Say of what there is evidence."""
     seeds = len(comparison.chosen[reference])
     if seeds in FEW_SEEDS:
@@ -76,7 +81,8 @@ def _verdict(comparison: Comparison, reference: str, better: list[str], worse: l
     lost = f", and there is some that {few(worse)} {_do(worse)} worse" if worse else ""
     if better:
         return f"There is evidence that {few(better)} {_do(better)} {than}{lost}."
-    return f"There is no evidence that any method does {than}{lost}."
+    late = better_at_the_end_only(comparison, reference, others, LEVEL / (len(comparison.chosen) - 1))
+    return f"There is no evidence that any method does {than}{lost}{f': {late}' if late else ''}."
 
 
 def _do(names: list[str]) -> str:
