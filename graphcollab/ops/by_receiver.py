@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-__all__ = ["blocks", "by_receiver", "first_ones", "receives", "shares", "turns"]
+__all__ = ["among_first", "blocks", "by_receiver", "first_ones", "receives", "shares", "turns"]
 
 
 def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
@@ -37,6 +38,29 @@ def first_ones(receiver: Tensor, key: Tensor, count: int) -> Tensor:
     table = torch.full(there.shape, -1, device=receiver.device).masked_scatter(there, order)
     table = table.gather(1, _spread(key, table, there).topk(count, dim=1, largest=False).indices)
     return table.masked_select(table >= 0)
+
+
+def among_first(receiver: Tensor, count: int, *keys: Tensor) -> Tensor:
+    """Tell which edges are among so many first ones of their receiver, in the order of `by_receiver`, a mask [E].
+
+    On the CPU. By one key edges are not sorted, which takes a twentieth of the time: of a receiver those are first that
+    are below its ``count``-th smallest key, and then those that have it.
+    """
+    order, there = _table(receiver)
+    first = torch.ones_like(receiver, dtype=torch.bool)
+    if there.shape[1] <= count:
+        return first
+    if order is None or len(keys) != 1 or bool(keys[0].isnan().any()):
+        order = by_receiver(receiver, *keys)
+        late = turns(receiver.index_select(0, order), int(receiver.max()) + 1) >= count
+        return first.index_fill_(0, order[late], False)
+    key = keys[0].index_select(0, order)
+    last = torch.inf if key.is_floating_point() else torch.iinfo(key.dtype).max
+    table = key.new_full(there.shape, last).masked_scatter(there, key)
+    least = torch.from_numpy(np.partition(table.numpy(), count - 1, axis=1)[:, count - 1 : count])
+    below, same = table < least, table == least
+    below |= same & (same.cumsum(1) <= count - below.sum(1, keepdim=True))
+    return first.index_copy_(0, order, below.masked_select(there))
 
 
 def _table(receiver: Tensor) -> tuple[Tensor | None, Tensor]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from graphcollab.ops.by_receiver import blocks, by_receiver, turns
+from graphcollab.ops.by_receiver import among_first, blocks, turns
 from graphcollab.relation import Relation
 
 __all__ = ["shared_entries", "update_memory"]
@@ -145,11 +145,10 @@ def _first_entries(receiver: Tensor, candidates: Tensor, count: int | None, *key
     whose = receiver.index_select(0, some)
     crowded = torch.bincount(whose, minlength=many) > count
     some = some[crowded.index_select(0, whose)]
+    if not len(some):
+        return candidates
     whose, *own = (values.index_select(0, some) for values in (receiver, *keys))
-    order = by_receiver(whose, *own)
-    late = turns(whose.index_select(0, order), many) >= count
-    late = some.index_select(0, order[late])
-    return candidates.index_fill(0, late, False)
+    return candidates.index_fill(0, some[~among_first(whose, count, *own)], False)
 
 
 def _begins(relation: Relation, many: int) -> Tensor:

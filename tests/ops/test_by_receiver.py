@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import torch
 
-from graphcollab.ops.by_receiver import blocks, by_receiver, first_ones
+from graphcollab.ops.by_receiver import among_first, blocks, by_receiver, first_ones, turns
 
 
 @pytest.mark.parametrize("crowd", [0, 400], ids=["alike", "one has far more than others"])
@@ -40,6 +40,26 @@ def test_first_ones_are_those_of_sorting(crowd, count):
     assert receiver[found].tolist() == receiver[expected].tolist()
 
 
+@pytest.mark.parametrize("crowd", [0, 400], ids=["alike", "one has far more than others"])
+@pytest.mark.parametrize("count", [1, 4, 1000])
+@pytest.mark.parametrize("kind", ["numbers", "whole", "with NaN", "two keys"])
+def test_those_among_the_first_are_those_of_sorting(crowd, count, kind):
+    """Many keys are equal, the largest ones and those of no number among them; the first of equal ones count."""
+    draw = torch.Generator().manual_seed(crowd)
+    receiver = torch.cat([torch.randint(50, (300,), generator=draw), torch.full((crowd,), 7)])
+    receiver = receiver[torch.randperm(len(receiver), generator=draw)]
+    key = torch.randint(5, receiver.shape, generator=draw)
+    if kind != "whole":
+        key = key.double().masked_fill(key == 4, torch.inf)
+    if kind == "with NaN":
+        key[torch.rand(len(key), generator=draw) < 0.2] = torch.nan
+    keys = [key, torch.randint(3, receiver.shape, generator=draw)][: 1 + (kind == "two keys")]
+    order = by_receiver(receiver, *keys)
+    expected = torch.zeros(len(receiver), dtype=torch.bool)
+    expected[order[turns(receiver[order], 50) < count]] = True
+    assert torch.equal(among_first(receiver, count, *keys), expected)
+
+
 def test_what_is_no_number_comes_last():
     receiver, key = torch.tensor([0, 0, 1, 0]), torch.tensor([torch.nan, torch.inf, 2.0, 1.0])
     assert by_receiver(receiver, key, key).tolist() == [3, 1, 0, 2]
@@ -49,6 +69,7 @@ def test_without_edges_there_is_no_order():
     nothing = torch.empty(0, dtype=torch.int64)
     assert by_receiver(nothing, nothing).tolist() == []
     assert first_ones(nothing, nothing, 3).tolist() == []
+    assert among_first(nothing, 3, nothing).tolist() == []
 
 
 def test_blocks_by_hand():
