@@ -10,13 +10,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter, softmax
 
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.piece import Field, Weigher, WeighNew
 from graphcollab.typing import Env
 
 __all__ = ["LearnedLogits"]
+
+PART = 2**20  # edges that are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -67,23 +68,33 @@ class LearnedLogits(Weigher):
 
     def __call__(self, data: Data, env: Env) -> Data:
         data = copy.copy(data)
-        data.edge_weight = softmax(data.edge_logit, data.edge_index[1], num_nodes=data.num_nodes)
+        data.edge_weight = _softmax(data.edge_logit, data.edge_index[1], data.num_nodes)
         return data
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
-        (sender, receiver), weight = data.edge_index, data.edge_weight
-        mean = scatter(weight * gradient, receiver, dim_size=data.num_nodes)
-        logit, *moments = (data[name].clone() for name in self._names())
-        state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
-        self.optimizer.update([logit], [weight * (gradient - mean[receiver])], state, data.weigher_step)
-        learned = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
         before, data = data, copy.copy(data)
-        for name, value in zip(self._names(), (logit, *moments), strict=True):
-            data[name] = torch.where(learned, value, before[name])
+        weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
+        mean = gradient.new_zeros(many)
+        for part in _parts(receiver):
+            mean.scatter_add_(0, receiver[part], weight[part] * gradient[part])
+        for name in self._names():
+            data[name] = torch.empty_like(before[name])
+        for part in _parts(receiver):
+            i, j = receiver[part], data.edge_index[0, part]
+            logit, *moments = (before[name][part].clone() for name in self._names())
+            state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
+            slope = weight[part] * (gradient[part] - mean[i])
+            self.optimizer.update([logit], [slope], state, data.weigher_step)
+            learned = data.trains[i] & (data.serves[j] | (j == i))
+            for name, value in zip(self._names(), (logit, *moments), strict=True):
+                torch.where(learned, value, before[name][part], out=data[name][part])
         if self.own == "largest":
-            largest = scatter(data.edge_logit, receiver, dim_size=data.num_nodes, reduce="max")
-            data.edge_logit = torch.where(learned & (sender == receiver), largest[receiver], data.edge_logit)
+            largest = _largest(data.edge_logit, receiver, many)
+            for part in _parts(receiver):
+                i, logit = receiver[part], data.edge_logit[part]
+                own = (data.edge_index[0, part] == i) & data.trains[i]
+                torch.where(own, largest[i], logit, out=logit)
         data.weigher_step = data.weigher_step + 1
         return data
 
@@ -104,3 +115,27 @@ class LearnedLogits(Weigher):
 
     def _names(self) -> list[str]:
         return ["edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)]
+
+
+def _parts(edges: Tensor) -> list[slice]:
+    """Cut edges [E] into pieces: what is made of one lies in memory that the C library keeps for the next."""
+    return [slice(start, start + PART) for start in range(0, len(edges), PART)]
+
+
+def _largest(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
+    """Return the largest logit of every receiver's edges, [K]; -∞ where there are none."""
+    largest = logit.new_full((count,), -torch.inf)
+    for part in _parts(logit):
+        largest.scatter_reduce_(0, receiver[part], logit[part], "amax")
+    return largest
+
+
+def _softmax(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
+    """Return the softmax of logits over every receiver's edges, [E], as PyG's, without arrays of all edges between."""
+    largest, total, weight = _largest(logit, receiver, count), logit.new_zeros(count), torch.empty_like(logit)
+    for part in _parts(logit):
+        torch.exp(logit[part] - largest[receiver[part]], out=weight[part])
+        total.scatter_add_(0, receiver[part], weight[part])
+    for part in _parts(logit):
+        weight[part] /= total[receiver[part]]
+    return weight

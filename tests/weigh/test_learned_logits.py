@@ -8,10 +8,13 @@ import pytest
 import torch
 from torch_geometric.utils import softmax
 
+from graphcollab import l2c
+from graphcollab.control import Attendance
 from graphcollab.engine import SGD, Adam, AdamW
 from graphcollab.exchange import Exchange
+from graphcollab.testing import Scene
 from graphcollab.transforms import DropWeakest
-from graphcollab.weigh import LearnedLogits
+from graphcollab.weigh import LearnedLogits, learned_logits
 
 LN2 = math.log(2)
 START, LOCAL = torch.zeros(3, 2, dtype=torch.float64), [[-1.0, 0.0], [0.0, -1.0], [1.0, 0.0]]
@@ -223,3 +226,17 @@ def test_it_needs_validation_samples():
     assert LearnedLogits().own == "largest"
     with pytest.raises(ValueError, match="own must be 'largest' or 'softmax', got 'gate'"):
         LearnedLogits(own="gate")
+
+
+@pytest.mark.parametrize("own", ["largest", "softmax"])
+def test_pieces_of_edges_change_no_bit(own, monkeypatch):
+    """Many edges are worked on a piece at a time, whoever receives them."""
+    scene = Scene.small().replace(attend=Attendance(drop=0.3))
+    method = l2c(epochs=1, own=own, drop_round=None)
+    whole, _ = scene.play(method, rounds=3)
+    monkeypatch.setattr(learned_logits, "PART", 4)
+    pieces, _ = scene.play(method, rounds=3)
+    for name in ("edge_weight", "edge_logit", "edge_logit_exp_avg", "edge_logit_exp_avg_sq"):
+        assert torch.equal(pieces[name], whole[name]), name
+    expected = softmax(whole.edge_logit, whole.edge_index[1], num_nodes=6)
+    assert torch.equal(LearnedLogits()(whole, None).edge_weight, expected)
