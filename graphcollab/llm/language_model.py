@@ -171,7 +171,8 @@ def _trained_adapters(model: nn.Module) -> list[str]:
 
 def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
     """Return the names of every part's parameters, and freeze A where B alone is trained."""
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    every = model.named_parameters(remove_duplicate=False)  # by all names, where one is tied to itself
+    trained = {name: p for name, p in every if p.requires_grad}
     head = [name for name in trained if ".modules_to_save." in name]
     adapters = [name for name in trained if name not in head]
     if not adapters:

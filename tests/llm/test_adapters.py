@@ -247,3 +247,16 @@ def test_the_adapter_that_is_chosen_is_the_one_that_is_saved(tmp_path, choose):
     place = save_adapters(result, tmp_path / "adapters")["a/b"]
     loaded = peft().PeftModel.from_pretrained(llama(), place)
     torch.testing.assert_close(logits_of(loaded), logits_of(result.model("a/b").model), rtol=0, atol=0)
+
+
+def test_tokens_that_are_trained_come_back_though_embeddings_are_tied(tmp_path):
+    tasks = text_tasks(NODES, words(), context=4, val_fraction=0.0)
+    settings = {"target_modules": ["c_attn"], "fan_in_fan_out": True, "task_type": "CAUSAL_LM"}
+    model = peft().get_peft_model(gpt(), peft().LoraConfig(r=2, trainable_token_indices=[1, 3], **settings))
+    result = run(fedavg(part="lora", lr=0.5, epochs=1), tasks, LanguageModel(model), rounds=1)
+    rows = result.stacks.part("lora")
+    assert torch.equal(rows[0], rows[1])
+    loaded = peft().PeftModel.from_pretrained(gpt(), save_adapters(result, tmp_path / "adapters")["a/b"])
+    tokens = [m.trainable_tokens_delta["default"] for m in loaded.modules() if hasattr(m, "trainable_tokens_delta")]
+    assert not torch.equal(tokens[0], gpt().transformer.wte.weight[[1, 3]])
+    torch.testing.assert_close(logits_of(loaded), logits_of(result.model("a/b").model), rtol=0, atol=0)
