@@ -11,19 +11,18 @@ from torch.nn import functional as F
 from graphcollab.engine import keyed_checkpoint
 from graphcollab.engine.frozen import unwritten
 from graphcollab.llm.base import kind_of, require_causal, require_padding
+from graphcollab.llm.blocks import PADDING, require_tokens
 from graphcollab.param_spec import shared_tensors
 from graphcollab.settings import checked
+from graphcollab.tasks import Tasks
 from graphcollab.train.checksum import weights_checksum
 
-__all__ = ["PADDING", "LanguageModel", "Share", "adapter_of"]
+__all__ = ["LanguageModel", "Share", "adapter_of"]
 
 Share: TypeAlias = Literal["both", "A", "B"]
 """Which matrices of the adapters make up the part ``"lora"``."""
 
 SCALE = "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern"
-
-PADDING = -1
-"""What stands in the place of a token where there is none."""
 
 
 class LanguageModel(nn.Module):
@@ -96,9 +95,19 @@ class LanguageModel(nn.Module):
 
         That is a checksum of all frozen weights, A among them where B alone is trained, and how adapters are scaled.
         """
-        config = self.model.peft_config[adapter_of(self.model)].to_dict()  # type: ignore[union-attr, index, operator]
+        config = self.model.peft_config[adapter_of(self.model)].to_dict()  # type: ignore[union-attr, index]
         scale = {name: config.get(name) for name in SCALE}
         return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
+
+    def check_tasks(self, tasks: Tasks) -> None:
+        """Check, before a run, that blocks of next tokens are judged over tokens.
+
+        Raises:
+            ValueError: If the loss compares outputs with targets, blocks are padded otherwise than by -1 at the end, or
+                have unequal numbers of tokens and no weights.
+        """
+        if self.causal:
+            require_tokens(tasks)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the losses of blocks [m], or the logits of texts [m, C]."""
