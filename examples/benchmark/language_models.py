@@ -2,8 +2,9 @@
 
 All nodes have LoRA adapters over one base with random weights, in the shape of GPT-2 or Llama. The peer is one PEFT
 model with an adapter for every node, each with an AdamW of PyTorch's; nodes take their steps one after the other. Both
-get the same batches. First they take a step without dropout, after which their adapters must agree to 1e-4; then they
-are timed with the dropout of the paper, 0.1.
+get the same batches. First they take three steps without dropout, from adapters of noise that differ between nodes: of
+plain gradient descent, which shows how large gradients are, and of AdamW. Their adapters must agree to half a
+percent of how far they move. Then they are timed with the dropout of the paper, 0.1.
 """
 
 # ci: --models llama --nodes 2 --batch 2 --context 8 --repeats 1 --json $OUT/language_models.json
@@ -20,7 +21,8 @@ from _measure import arguments, interleave, machine, write  # type: ignore
 from torch.nn import functional as F
 
 from graphcollab import Tasks
-from graphcollab.engine import AdamW, Engine, LocalSteps, Rows
+from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Rows
+from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.llm import build_lora, perplexity, token_loss
 from graphcollab.llm._libraries import peft, transformers
@@ -31,6 +33,11 @@ from graphcollab.train import build_modules
 from graphcollab.train.run import choose_threads
 
 VOCABULARY, DROPOUT, LR = 2048, 0.1, 2e-3
+CHECKED, LIMIT = 3, 5e-3  # steps that must be alike, to this share of how far adapters move
+KINDS: dict[str, tuple[Any, Callable[[Any], torch.optim.Optimizer]]] = {
+    "sgd": (SGD(lr=0.01), lambda own: torch.optim.SGD(own, lr=0.01)),
+    "adamw": (AdamW(lr=LR, weight_decay=0.0), lambda own: torch.optim.AdamW(own, lr=LR, weight_decay=0.0)),
+}
 SHAPES: dict[str, dict[str, int]] = {
     "gpt2": {"n_embd": 192, "n_layer": 4, "n_head": 4},
     "llama": {"hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4},
@@ -54,36 +61,45 @@ def make_base(name: str, context: int) -> torch.nn.Module:
 
 def make_tasks(args: argparse.Namespace) -> Tasks:
     """Give every node random blocks of tokens, a batch for every step."""
-    count = args.nodes * args.steps * args.batch
+    steps = max(args.steps, CHECKED)
+    count = args.nodes * steps * args.batch
     blocks = torch.randint(VOCABULARY, (count, args.context + 1), generator=torch.Generator().manual_seed(0))
-    split = Split("all", torch.arange(count), torch.arange(0, count + 1, args.steps * args.batch))
+    split = Split("all", torch.arange(count), torch.arange(0, count + 1, steps * args.batch))
     pool = Pool(blocks, torch.zeros(count), torch.full((count,), float(args.context)).double())
     return Tasks({"all": pool}, {"train": split}, loss=token_loss, metric=perplexity).to(args.device)
 
 
-def ours(base: Any, tasks: Tasks, steps: LocalSteps, dropout: float, args: argparse.Namespace) -> tuple[Any, Any, int]:
-    """Return the local steps of all nodes, what they start from, and the threads that are chosen for them."""
+def begin(base: Any, dropout: float, noise: float, args: argparse.Namespace) -> tuple[Any, Stacks]:
+    """Return a model with adapters, and every node's: those that all begin with, and noise of its own."""
     module = build_modules(lambda: build_lora(base, dropout=dropout), 0)[0].to(args.device)
     spec = ParamSpec.from_module(module)
-    engine = Engine(tasks, [module], [spec], backend=args.backend)
-    models = Stacks.single(spec, spec.flatten(module).expand(args.nodes, -1))
+    draws = torch.randn(args.nodes, spec.num_columns, generator=torch.Generator().manual_seed(1)).to(args.device)
+    return module, Stacks.single(spec, spec.flatten(module) + noise * draws)
+
+
+def ours(tasks: Tasks, module: Any, models: Stacks, steps: LocalSteps, args: argparse.Namespace) -> tuple[Any, int]:
+    """Return the local steps of all nodes, and the threads that are chosen for them."""
+    engine = Engine(tasks, [module], models.specs, backend=args.backend)
     print(f"  {engine.plans[0]}")
     call = partial(engine.fit, Rows.own(models), steps, seed=0, round_=0)
-    return call, module, choose_threads([module], engine.plans)
+    return call, choose_threads([module], engine.plans)
 
 
-def theirs(base: Any, tasks: Tasks, module: Any, steps: LocalSteps, args: argparse.Namespace) -> Callable[[], Any]:
+def theirs(
+    base: Any, tasks: Tasks, module: Any, models: Stacks, steps: LocalSteps, kind: str, args: argparse.Namespace
+) -> Callable[[], Any]:
     """Return the same by one PEFT model with an adapter for every node, which returns the adapters."""
-    library, config = peft(), module.model.active_peft_config
+    library, config, filled = peft(), module.model.active_peft_config, copy_module(module)
     model = library.PeftModelForCausalLM(base, config, adapter_name="0")
-    for k in range(args.nodes):
+    for k, row in enumerate(models.tensors[0]):
         if k:
             model.add_adapter(str(k), config)
-        start = library.get_peft_model_state_dict(module.model)
+        models.specs[0].load_into(filled, row)
+        start = library.get_peft_model_state_dict(filled.model)
         library.set_peft_model_state_dict(model, start, adapter_name=str(k))
     named = list(model.named_parameters())
     own = [[p for name, p in named if "lora_" in name and name.endswith(f".{k}.weight")] for k in range(args.nodes)]
-    optimizers = [torch.optim.AdamW(p, lr=LR, weight_decay=0.0) for p in own]
+    optimizers = [KINDS[kind][1](p) for p in own]
     split, pool = tasks.splits["train"], tasks.pools["all"]
     schedule = make_schedule(split.sizes, tasks.ids, 0, 0, args.batch, steps=steps.steps)
 
@@ -102,22 +118,33 @@ def theirs(base: Any, tasks: Tasks, module: Any, steps: LocalSteps, args: argpar
     return play
 
 
+def check(base: Any, tasks: Tasks, args: argparse.Namespace) -> dict[str, float]:
+    """Check that both take the same steps; return how far apart adapters are, as a share of how far they move."""
+    module, models = begin(base, 0.0, 0.05, args)
+    apart = {}
+    for kind, (optimizer, _) in KINDS.items():
+        steps = LocalSteps(batch_size=args.batch, steps=CHECKED, optimizer=optimizer)
+        mine = ours(tasks, module, models, steps, args)[0]().models.tensors[0]
+        other = torch.stack(theirs(make_copy(base), tasks, module, models, steps, kind, args)())
+        moved = (mine - models.tensors[0]).norm(dim=1)
+        apart[kind] = float(((mine - other).norm(dim=1) / moved).max())
+        print(f"  after {CHECKED} steps of {kind} adapters are {apart[kind]:.1e} of how far they moved apart")
+        if not apart[kind] < LIMIT:
+            raise RuntimeError(f"the two take different steps of {kind}")
+    return apart
+
+
 def compare(name: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Check that both take the same step, and time them."""
+    """Check that both take the same steps, and time them."""
     with keyed_layers(0):
         tasks, base = make_tasks(args), make_base(name, args.context).to(args.device)
-    once = LocalSteps(batch_size=args.batch, steps=1, optimizer=AdamW(lr=LR, weight_decay=0.0))
-    call, module, _ = ours(base, tasks, once, 0.0, args)
-    mine, other = call().models.tensors[0], torch.stack(theirs(make_copy(base), tasks, module, once, args)())
-    apart = float((mine - other).abs().max())
-    print(f"  after a step adapters are {apart:.1e} apart")
-    if not apart < 1e-4:
-        raise RuntimeError("the two take different steps")
-    steps = LocalSteps(batch_size=args.batch, steps=args.steps, optimizer=AdamW(lr=LR, weight_decay=0.0))
-    call, module, threads = ours(base, tasks, steps, DROPOUT, args)
+    apart = check(base, tasks, args)
+    steps = LocalSteps(batch_size=args.batch, steps=args.steps, optimizer=KINDS["adamw"][0])
+    module, models = begin(base, DROPOUT, 0.0, args)
+    call, threads = ours(tasks, module, models, steps, args)
     with same_threads(args.threads or threads):
-        contenders = {"graphcollab": call, "set_adapter": theirs(make_copy(base), tasks, module, steps, args)}
-        timed = interleave(contenders, args.repeats, args.device)
+        other = theirs(make_copy(base), tasks, module, models, steps, "adamw", args)
+        timed = interleave({"graphcollab": call, "set_adapter": other}, args.repeats, args.device)
     ratio = timed["set_adapter"].over(timed["graphcollab"])
     print(f"  times as fast as set_adapter, {args.threads or threads} threads: {ratio}")
     return {"ratio": [round(part, 3) for part in ratio], "apart": apart, "threads": args.threads or threads}

@@ -26,6 +26,7 @@ class Loss(Objective):
             tensor, nodes are grouped by batch length, and samples cannot have weights.
         refuse: Raises if targets do not go with the outputs; called as `check` is. Default: labels that are no class
             of the outputs are refused where the function refuses them.
+        refuse_metric: Raises if a metric of this name says nothing of what the loss judges. Default: none is refused.
 
     Raises:
         TypeError: When called, if the function does not return that.
@@ -34,6 +35,7 @@ class Loss(Objective):
     function: Callable[[Tensor, Tensor], Any]
     per_sample: bool = False
     refuse: Callable[[Tensor, Tensor, str, str], None] | None = field(default=None, repr=False)
+    refuse_metric: Callable[[str], None] | None = field(default=None, repr=False)
 
     @property
     def reads(self) -> Reads:

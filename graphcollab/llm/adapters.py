@@ -20,7 +20,7 @@ from graphcollab.llm._libraries import peft
 from graphcollab.llm.base import DRAWN, shared_copy
 from graphcollab.llm.base_checksum import base_checksum
 from graphcollab.llm.build_lora import Base, read_base
-from graphcollab.llm.language_model import LanguageModel, Share
+from graphcollab.llm.language_model import LanguageModel, Share, adapter_of
 from graphcollab.settings import checked
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _write_all(part: Path, result: Result, stacks: Any, names: list[str]) -> Non
 
 def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
     """Write one node's folder."""
-    adapter = model.active_adapter
+    adapter = adapter_of(model)
     state = peft().get_peft_model_state_dict(model, adapter_name=adapter, save_embedding_layers=False)
     config = copy.copy(model.peft_config[adapter])
     config.inference_mode = True

@@ -1,4 +1,4 @@
-"""Streams of tokens, cut into blocks of one length."""
+"""Streams of tokens, cut into blocks of one length, and what blocks that were made elsewhere must be like."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphcollab.llm.language_model import PADDING
+from graphcollab.tasks import Tasks
 
-__all__ = ["blocks_of", "count_predicted"]
+__all__ = ["PADDING", "blocks_of", "count_predicted", "require_tokens"]
+
+PADDING = -1
+"""What stands in the place of a token where there is none."""
 
 
 def blocks_of(stream: Sequence[int], context: int) -> Tensor:
@@ -32,3 +35,39 @@ def blocks_of(stream: Sequence[int], context: int) -> Tensor:
 def count_predicted(blocks: Tensor) -> Tensor:
     """Return how many tokens of every block [n, L + 1] are predicted, [n], float64."""
     return (blocks[:, 1:] >= 0).sum(1).double()
+
+
+def require_tokens(tasks: Tasks) -> None:
+    """Check that tasks are of blocks of tokens, as `text_tasks` makes them.
+
+    Raises:
+        ValueError: If the loss compares outputs with targets, blocks are padded otherwise than by -1 at the end, or
+            have unequal numbers of predicted tokens and no weights; the message says what to give.
+    """
+    if isinstance(tasks.loss, str):
+        raise ValueError(
+            f"loss={tasks.loss!r} compares outputs with targets, and what a model for next tokens puts out are losses "
+            "of blocks: give loss=graphcollab.llm.token_loss and metric=graphcollab.llm.perplexity"
+        )
+    for name, split in tasks.splits.items():
+        pool = tasks.pools[split.pool]
+        blocks = pool.inputs[split.here.to(pool.inputs.device)]
+        if blocks.dim() != 2 or not len(blocks):
+            continue
+        if int(blocks.min()) < PADDING:
+            raise ValueError(
+                f"blocks of split {name!r} are padded with {int(blocks.min())}, and {PADDING} was expected: "
+                f"give x.masked_fill(x < 0, {PADDING})"
+            )
+        if bool(((blocks[:, :-1] < 0) & (blocks[:, 1:] >= 0)).any()):
+            raise ValueError(
+                f"in a block of split {name!r} a token follows padding, and {PADDING} is for the end of a block: move "
+                "the padding there"
+            )
+        counts = count_predicted(blocks)
+        if pool.weight is None and bool((counts != counts[0]).any()):
+            raise ValueError(
+                f"blocks of split {name!r} have {int(counts.min())} to {int(counts.max())} predicted tokens and no "
+                "weights, so losses would be means over blocks, not over tokens: give weight=(x[:, 1:] >= 0).sum(1), "
+                "or weight=torch.ones(len(x)) if that is meant"
+            )

@@ -11,19 +11,18 @@ from torch.nn import functional as F
 from graphcollab.engine import keyed_checkpoint
 from graphcollab.engine.frozen import unwritten
 from graphcollab.llm.base import kind_of, require_causal, require_padding
+from graphcollab.llm.blocks import PADDING, require_tokens
 from graphcollab.param_spec import shared_tensors
 from graphcollab.settings import checked
+from graphcollab.tasks import Tasks
 from graphcollab.train.checksum import weights_checksum
 
-__all__ = ["PADDING", "LanguageModel", "Share"]
+__all__ = ["LanguageModel", "Share", "adapter_of"]
 
 Share: TypeAlias = Literal["both", "A", "B"]
 """Which matrices of the adapters make up the part ``"lora"``."""
 
 SCALE = "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern"
-
-PADDING = -1
-"""What stands in the place of a token where there is none."""
 
 
 class LanguageModel(nn.Module):
@@ -61,9 +60,10 @@ class LanguageModel(nn.Module):
 
     Raises:
         TypeError: If the model is no ``PeftModel``, or its base of another kind.
-        ValueError: If no adapter is trainable, prompts are learned in place of layers, A or B is to be shared and the
-            adapters have other parameters, a model for next tokens sees them, or what a classifier says of a text
-            depends on the padding behind it; or a forward pass writes to the frozen weights.
+        ValueError: If no adapter is trainable, or several are active or trainable; prompts are learned in place of
+            layers, A or B is to be shared and the adapters have other parameters, a model for next tokens sees them, or
+            what a classifier says of a text depends on the padding behind it; or a forward pass writes to the frozen
+            weights.
     """
 
     @checked
@@ -95,9 +95,19 @@ class LanguageModel(nn.Module):
 
         That is a checksum of all frozen weights, A among them where B alone is trained, and how adapters are scaled.
         """
-        config = self.model.active_peft_config.to_dict()  # type: ignore[union-attr, operator]
+        config = self.model.peft_config[adapter_of(self.model)].to_dict()  # type: ignore[union-attr, index]
         scale = {name: config.get(name) for name in SCALE}
         return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
+
+    def check_tasks(self, tasks: Tasks) -> None:
+        """Check, before a run, that blocks of next tokens are judged over tokens.
+
+        Raises:
+            ValueError: If the loss compares outputs with targets, blocks are padded otherwise than by -1 at the end, or
+                have unequal numbers of tokens and no weights.
+        """
+        if self.causal:
+            require_tokens(tasks)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the losses of blocks [m], or the logits of texts [m, C]."""
@@ -141,12 +151,37 @@ def _base_of(model: Any) -> Any:
         )
     if config.is_prompt_learning:
         raise ValueError(f"{config.peft_type.value} learns prompts: take adapters in layers, such as LoRA")
+    if len(several := dict.fromkeys([*model.active_adapters, *_trained_adapters(model)])) > 1:
+        raise ValueError(
+            f"a node has one adapter, and {' and '.join(map(repr, several))} of the model are active or trainable: "
+            f"choose one by model.set_adapter({next(iter(several))!r}), or make one of them by "
+            "model.add_weighted_adapter"
+        )
     return model.get_base_model()
+
+
+def adapter_of(model: Any) -> str:
+    """Return the name of the adapter of a node's PEFT model."""
+    name: str = model.active_adapters[0]  # `active_adapter` does not follow model.base_model.set_adapter
+    return name
+
+
+def _trained_adapters(model: nn.Module) -> list[str]:
+    """Return the names of the adapters that have trainable parameters."""
+    found = []
+    for layer in model.modules():
+        for kind in (*getattr(layer, "adapter_layer_names", ()), "modules_to_save"):
+            held = getattr(layer, kind, None)
+            if isinstance(held, nn.ModuleDict | nn.ParameterDict):
+                own = {name.partition(".")[0] for name, p in held.named_parameters() if p.requires_grad}
+                found += [name for name in held if name in own]
+    return [*dict.fromkeys(found)]
 
 
 def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
     """Return the names of every part's parameters, and freeze A where B alone is trained."""
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    every = model.named_parameters(remove_duplicate=False)  # by all names, where one is tied to itself
+    trained = {name: p for name, p in every if p.requires_grad}
     head = [name for name in trained if ".modules_to_save." in name]
     adapters = [name for name in trained if name not in head]
     if not adapters:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
+from graphcollab.llm.blocks import PADDING
 from graphcollab.llm.documents import Documents, gather_documents, kinds_of
-from graphcollab.llm.language_model import PADDING
 from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
 from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tokenizer
 from graphcollab.settings import Count, Seed, checked

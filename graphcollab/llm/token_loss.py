@@ -30,7 +30,15 @@ def _refuse(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         )
 
 
-token_loss = Loss(_of_block, per_sample=True, refuse=_refuse)
+def _refuse_metric(name: str) -> None:
+    if name != "mae":  # which of targets that are zeros is the loss itself
+        raise ValueError(
+            f"metric={name!r} compares outputs with targets, and with token_loss outputs are losses of blocks: give "
+            "metric=graphcollab.llm.perplexity"
+        )
+
+
+token_loss = Loss(_of_block, per_sample=True, refuse=_refuse, refuse_metric=_refuse_metric)
 r"""Mean negative log-likelihood of the predicted tokens, in nats per token.
 
 A `LanguageModel` puts out the mean of every block, and blocks weigh what they have of predicted tokens, so that the

@@ -21,10 +21,13 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
 
     Args:
         metric: Its name.
-        loss: The tasks' loss; a function of the user's own may go with any metric, as far as targets allow it.
+        loss: The tasks' loss; a function of the user's own may go with any metric, as far as targets allow it, unless
+            it has a function ``refuse_metric``, which raises for others.
         targets: Targets of all samples, [N, ...].
         has: Which column has how many classes, in words. Default: that is not known.
     """
+    if (refuse := getattr(loss, "refuse_metric", None)) is not None:
+        refuse(metric)
     if metric in OF_VALUES and loss in ("cross_entropy", "bce"):
         raise ValueError(
             f"metric={metric!r} is of predicted amounts, and with loss={loss!r} classes are predicted: use "

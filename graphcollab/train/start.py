@@ -245,6 +245,8 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             "objective to the local update, Fit(objective=...)"
         )
     for module in modules:
+        if (check := getattr(module, "check_tasks", None)) is not None:
+            check(tasks)
         judged, kind = copy_module(module).eval(), type(module).__name__
         for name, split in tasks.splits.items():
             if len(split.index) == 0:

@@ -212,3 +212,51 @@ def test_b_is_shared_over_one_a_only():
     with pytest.raises(ValueError, match="stands on other frozen weights"):
         play([one, build_lora(gpt(), share="B")])
     play([one, copy.deepcopy(one)])
+
+
+def with_two(choose):
+    """A model of PEFT with the adapters 'default' and 'b', as a function leaves it."""
+    config = partial(peft().LoraConfig, r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
+    model = peft().get_peft_model(llama(), config())
+    model.add_adapter("b", config(r=3))
+    choose(model)
+    return model
+
+
+def trains_both(model):
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".lora_" in name)
+
+
+SEVERAL = {"active": lambda model: model.base_model.set_adapter(["default", "b"]), "trainable": trains_both}
+
+
+@pytest.mark.parametrize("choose", SEVERAL.values(), ids=SEVERAL)
+def test_of_several_adapters_none_is_lost(choose):
+    with pytest.raises(ValueError, match=r"one adapter, and 'default' and 'b' of the model are active or trainable"):
+        LanguageModel(with_two(choose))
+
+
+ONE = {"by the model": lambda model: model.set_adapter("b"), "inside": lambda model: model.base_model.set_adapter("b")}
+
+
+@pytest.mark.parametrize("choose", ONE.values(), ids=ONE)
+def test_the_adapter_that_is_chosen_is_the_one_that_is_saved(tmp_path, choose):
+    tasks = text_tasks(NODES, words(), context=4, val_fraction=0.0)
+    result = run(local(lr=0.5, epochs=1, batch_size=2), tasks, LanguageModel(with_two(choose)), rounds=1)
+    place = save_adapters(result, tmp_path / "adapters")["a/b"]
+    loaded = peft().PeftModel.from_pretrained(llama(), place)
+    torch.testing.assert_close(logits_of(loaded), logits_of(result.model("a/b").model), rtol=0, atol=0)
+
+
+def test_tokens_that_are_trained_come_back_though_embeddings_are_tied(tmp_path):
+    tasks = text_tasks(NODES, words(), context=4, val_fraction=0.0)
+    settings = {"target_modules": ["c_attn"], "fan_in_fan_out": True, "task_type": "CAUSAL_LM"}
+    model = peft().get_peft_model(gpt(), peft().LoraConfig(r=2, trainable_token_indices=[1, 3], **settings))
+    result = run(fedavg(part="lora", lr=0.5, epochs=1), tasks, LanguageModel(model), rounds=1)
+    rows = result.stacks.part("lora")
+    assert torch.equal(rows[0], rows[1])
+    loaded = peft().PeftModel.from_pretrained(gpt(), save_adapters(result, tmp_path / "adapters")["a/b"])
+    tokens = [m.trainable_tokens_delta["default"] for m in loaded.modules() if hasattr(m, "trainable_tokens_delta")]
+    assert not torch.equal(tokens[0], gpt().transformer.wte.weight[[1, 3]])
+    torch.testing.assert_close(logits_of(loaded), logits_of(result.model("a/b").model), rtol=0, atol=0)
