@@ -13,6 +13,7 @@ import numpy as np
 
 from graphcollab.command.data import require_data
 from graphcollab.command.declared import Setting
+from graphcollab.command.out_file import require_free
 from graphcollab.command.settings_file import COMMAND, RUN
 from graphcollab.command.work import Work, note
 from graphcollab.files import write_csv
@@ -29,7 +30,7 @@ ROWS = Setting("data", str, text="A CSV or Parquet file of rows, with the same c
 SETTINGS = [
     Setting("site", str | None, text="The site whose rows they are. Default: the table has the column of sites."),
     Setting("proba", bool, False, "Write the probability of every class, too."),
-    Setting("out", str | None, text="The CSV file to write. Default: standard output."),
+    Setting("out", str | None, text="CSV file to write; earlier predictions are replaced. Default: standard output."),
 ]
 
 
@@ -69,6 +70,10 @@ def play_predict(asked: dict[str, Any]) -> None:
         raise ValueError(f"the models in {asked['saved']} were not trained on a table: use them in Python")
     if asked["proba"] and not models.classes:
         raise ValueError("--proba is of classes, and these models predict amounts: leave it out")
+    header = ["row", prepared.node, prepared.target.name]
+    header += [f"{prepared.target.name} = {one}" for one in models.classes] if asked["proba"] else []
+    if asked["out"]:
+        require_free(asked["out"], asked["data"], asked["saved"], header)
     table = open_table(asked["data"])
     names, whose = _sites(table, asked["site"], prepared.node)
     columns = {name: table.column(name) for name in table.names if name != prepared.node}
@@ -81,8 +86,6 @@ def play_predict(asked: dict[str, Any]) -> None:
         answers = [one.tolist() for one in told]
         for n, row in enumerate(rows.tolist()):
             found[row] = [row, name, *(value for one in answers for value in one[n])]
-    header = ["row", prepared.node, prepared.target.name]
-    header += [f"{prepared.target.name} = {one}" for one in models.classes] if asked["proba"] else []
     _write(asked, header, [found[row] for row in sorted(found)])
 
 
