@@ -22,7 +22,7 @@ from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_o
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
 from graphcollab.command.dealing import DEALING
 from graphcollab.command.declared import Setting, settings_of
-from graphcollab.command.folder import CHECKPOINTS, folder_of, out_for, write_page
+from graphcollab.command.folder import CHECKPOINTS, RESULTS, folder_of, out_for, write_page
 from graphcollab.command.settings_file import RUN
 from graphcollab.command.work import Work, note
 from graphcollab.files import write_whole
@@ -194,7 +194,7 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
     weighed = [name for name, one in found.results.items() if any(w.numel() for _, w in one.history.graphs.values())]
     paths = [
         write_whole(out / "results.json", report.results_json(found, reference).encode()),
-        write_whole(out / "results.txt", (text + "\n").encode()),
+        write_whole(out / RESULTS, (text + "\n").encode()),
         Path(report.site_table(found, reference=_reference(found)).to_csv(out / "sites.csv") or out / "sites.csv"),
     ]
     for name, figure in report.comparison_figures(found, weighed).items():
@@ -229,7 +229,7 @@ def play_benefit(asked: dict[str, Any]) -> None:
 
 
 def _write_benefit(found: Benefit, out: Path, text: str, asked: Mapping[str, Any]) -> None:
-    paths = [found.save(out / "results.json"), write_whole(out / "results.txt", (text + "\n").encode())]
+    paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
     paths.append(report.save_figure(report.benefit_figure(found), out / "benefit.png"))
     _say(paths, found, out, asked)
 

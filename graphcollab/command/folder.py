@@ -16,10 +16,10 @@ from graphcollab.files import write_whole
 from graphcollab.naming import few
 from graphcollab_command.ending import about, keep_traceback
 
-__all__ = ["CHECKPOINTS", "folder_of", "out_for", "write_page"]
+__all__ = ["CHECKPOINTS", "RESULTS", "folder_of", "out_for", "write_page"]
 
 CHECKPOINTS = "checkpoints"
-PAGE = "report.html"
+PAGE, RESULTS = "report.html", "results.txt"
 HOW = ("jobs", "device", "threads", "save", "out")
 """Settings that may differ where a run goes on: they say how it is computed, or where things lie."""
 

@@ -14,7 +14,8 @@ import click
 from graphcollab import datasets, methods
 from graphcollab._wording import describe
 from graphcollab.command.declared import Setting, in_words
-from graphcollab.command.predicting import saved_models
+from graphcollab.command.folder import RESULTS
+from graphcollab.command.predicting import folders_of_models, saved_models
 from graphcollab.command.settings_file import RUN
 from graphcollab.command.work import Work
 from graphcollab.documentation import entries
@@ -87,13 +88,13 @@ def _method(name: str) -> str:
 
 
 def _folder(name: str) -> str:
-    """Return what a folder of saved models, or of a run, holds."""
-    told = (Path(name) / RUN).read_text(encoding="utf-8") if (Path(name) / RUN).is_file() else ""
-    if told and not (Path(name) / "models").is_dir():
-        answer = Path(name) / "results.txt"
-        return "\n\n".join(
-            [*([answer.read_text(encoding="utf-8").rstrip()] if answer.is_file() else []), told.rstrip()]
-        )
+    """Return what a folder of results holds, or one of saved models."""
+    run, answer, saved = Path(name) / RUN, Path(name) / RESULTS, folders_of_models(name)
+    if run.is_file() and (answer.is_file() or not saved):
+        parts = [one.read_text(encoding="utf-8").rstrip() for one in (answer, run) if one.is_file()]
+        if saved:
+            parts.append("\n".join(["Saved models, for graphcollab predict and show:", *(f"  {one}" for one in saved)]))
+        return "\n\n".join(parts)
     models = saved_models(name)
     about = [f"{key}: {value}" for key, value in models.about.items() if key != "values"]
     columns = [] if models.preparation is None else [f"features: {', '.join(models.preparation.features)}"]

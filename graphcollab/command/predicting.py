@@ -20,8 +20,9 @@ from graphcollab.files import write_csv
 from graphcollab.naming import close, few
 from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.train import Models, load
+from graphcollab.train.bundle import MANIFEST
 
-__all__ = ["PREDICT", "saved_models"]
+__all__ = ["PREDICT", "folders_of_models", "saved_models"]
 
 MODELS = "models"  # the folder in that of a comparison
 
@@ -36,18 +37,28 @@ SETTINGS = [
 
 def saved_models(folder: str) -> Models:
     """Load saved models; of a comparison's folder those of its only method, of a site's its own."""
-    path = Path(folder)
-    there = (path / MODELS).is_dir()
-    inside = sorted(one for one in (path / MODELS).iterdir() if one.is_dir()) if there else []
-    inside = inside or [path / MODELS] * there
-    if len(inside) > 1:
-        raise ValueError(f"{folder} has the models of several methods: name one, {few([*map(str, inside)], ' or ')}")
-    if not inside and (path / RUN).is_file():
+    path, found = Path(folder), folders_of_models(folder)
+    if len(found) > 1:
+        raise ValueError(f"{folder} has the models of several methods: name one, {few([*map(str, found)], ' or ')}")
+    if found:
+        return load(found[0])
+    if (path / RUN).is_file():
         raise ValueError(f"{folder} has no saved models: {_advice(path / RUN)}")
-    if not inside and not path.exists():
-        near = close(path.name, [one.name for one in path.parent.iterdir()], 1) if path.parent.is_dir() else ""
-        raise ValueError(f"there is no folder {folder}; {near}graphcollab compare --save writes models".rstrip("; "))
-    return load(inside[0] if inside else path)
+    if path.exists():
+        what = "holds no saved models" if path.is_dir() else "is a file"
+        raise ValueError(f"{folder} {what}: give a folder of graphcollab compare --save, such as OUT/models/ditto")
+    near = close(path.name, [one.name for one in path.parent.iterdir()], 1) if path.parent.is_dir() else ""
+    raise ValueError(f"there is no folder {folder}; {near}graphcollab compare --save writes models".rstrip("; "))
+
+
+def folders_of_models(folder: str) -> list[Path]:
+    """Return which folders hold saved models: one itself, or those in it of a site or of a comparison's methods."""
+    path = Path(folder)
+    for place in (path, path / MODELS):
+        if (place / MANIFEST).is_file():
+            return [place]
+    place = path if path.resolve().name == MODELS else path / MODELS
+    return sorted(one.parent for one in place.glob(f"*/{MANIFEST}"))
 
 
 def _advice(run: Path) -> str:

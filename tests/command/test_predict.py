@@ -44,3 +44,24 @@ def test_predictions_replace_nothing_but_earlier_ones(call, models, patients, tm
         done = call("predict", models, patients, *more, "--out", "told.csv")
         assert done.exit_code == 0, done.output
     assert (tmp_path / "told.csv").read_text().startswith("row,hospital,disease\n0,")
+
+
+def test_a_folder_of_results_shows_its_answer_and_names_its_models(call, models, tmp_path):
+    shown = call("show", "report")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith((tmp_path / "report" / "results.txt").read_text())
+    assert (tmp_path / "report" / "run.toml").read_text() in shown.stdout
+    assert shown.stdout.endswith("  report/models/fedavg\n  report/models/local\n")
+
+
+def test_wrong_folders_are_told_from_those_of_models(call, models, patients):
+    several = "has the models of several methods: name one, report/models/fedavg or report/models/local"
+    for folder, words in {
+        "report": several,
+        "report/models": several,
+        "report/checkpoints": "holds no saved models: give a folder of graphcollab compare --save",
+        "patients.csv": "is a file: give a folder of graphcollab compare --save, such as OUT/models/ditto",
+    }.items():
+        done = call("predict", folder, patients)
+        assert done.exit_code == 2
+        assert f"{folder} {words}" in done.stderr
