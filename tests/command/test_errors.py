@@ -50,6 +50,13 @@ def test_wrong_usage(call, patients, about, tmp_path, more, words):
     assert not (tmp_path / "report").exists()
 
 
+def test_a_target_that_is_the_same_everywhere(call, patients, about, tmp_path):
+    patients.write_text(patients.read_text().replace("well", "ill"))
+    line = [*about, "--methods", "local", "--out", "report"]
+    one_line(call("compare", patients, *line), 2, "'disease' has one class only, 'ill'", "another column by --target")
+    assert not (tmp_path / "report").exists()
+
+
 def test_models_are_saved_in_a_folder(call, patients, about):
     one_line(call("compare", patients, *about, "--methods", "local", "--save"), 2, "--save", "--out")
 
