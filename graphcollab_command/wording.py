@@ -15,6 +15,7 @@ INSTEAD = {
     r", 'isolate' or an Isolate\b": " or 'isolate'",
     r" \(unless pooled=\"per_site\"\)": " (not with --pooled per_site)",
     r"; graphcollab\.tasks\.told_by_site lists them\b": "",
+    r"\bwith callbacks=\[RecordGraph\(\)\] a run keeps all\b": "where models are evaluated more often, more are kept",
     r"\bTrue or False\b": "true or false",
     r" or None\b": " or none",
     r"\bNone\b": "none",

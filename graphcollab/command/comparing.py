@@ -205,7 +205,8 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
 
 
 def _say(paths: list[Path], found: Any, out: Path, asked: Mapping[str, Any]) -> None:
-    page = write_page(found, out, "benefit" if isinstance(found, Benefit) else "compare")
+    work = BENEFIT if isinstance(found, Benefit) else COMPARE
+    page = write_page(found, out, work.name, work.settings)
     for path in [*paths, *([] if page is None else [page]), out / RUN]:
         note(f"wrote {path}", asked["quiet"])
 
