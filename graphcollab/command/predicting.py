@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +13,8 @@ from graphcollab.command.data import require_data
 from graphcollab.command.declared import Setting
 from graphcollab.command.out_file import require_free
 from graphcollab.command.settings_file import COMMAND, RUN
-from graphcollab.command.work import Work, note
-from graphcollab.files import write_csv
+from graphcollab.command.work import Work, note, tell
+from graphcollab.files import csv_text, write_csv
 from graphcollab.naming import close, few
 from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.train import Models, load
@@ -116,9 +114,7 @@ def _write(asked: dict[str, Any], header: list[str], rows: list[list[Any]]) -> N
     if asked["out"]:
         note(f"wrote {write_csv(asked['out'], header, rows)}", asked["quiet"])
         return
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    tell(csv_text(header, rows).rstrip("\n"))
 
 
 PREDICT = Work(
