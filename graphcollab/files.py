@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["flush_folder", "own_name", "unwritten", "write_csv", "write_new", "write_whole"]
+__all__ = ["csv_text", "flush_folder", "own_name", "unwritten", "write_csv", "write_new", "write_whole"]
 
 PART = ".part"  # how names of what is being written end
 _WRITES = True
@@ -56,11 +56,16 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
             f"a file of text with commas is written, and {Path(path).name!r} is the name of a workbook: give a name "
             "that ends in .csv, which spreadsheets open, too"
         )
+    return write_whole(path, csv_text(header, rows).encode())
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as text with commas."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    return write_whole(path, text.getvalue().encode())
+    return text.getvalue()
 
 
 def own_name(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import errno
 import tempfile
 import traceback
 from pathlib import Path
@@ -15,6 +16,19 @@ INPUT = (ValueError, TypeError, LookupError, ImportError)
 """Errors by which the package says that what was given cannot be used."""
 FILES = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 TRACEBACK = "traceback.txt"
+AGAIN = "and repeat the command"
+MACHINE = {
+    errno.ENOSPC: f"the disk is full: free space, or name another --out, {AGAIN}",
+    errno.EDQUOT: f"the quota of the disk is used up: free space, or name another --out, {AGAIN}",
+    errno.EFBIG: f"files may not be so large here: raise the limit, or name another --out, {AGAIN}",
+    errno.EROFS: f"the disk can only be read: name another --out, {AGAIN}",
+    errno.EIO: f"the disk has failed: name another --out, {AGAIN}",
+    errno.ESTALE: f"the disk was mounted anew: open the folder again, {AGAIN}",
+    errno.EMFILE: f"too many files are open: allow more by ulimit -n, {AGAIN}",
+    errno.ENFILE: f"too many files are open on this machine: end other programs, {AGAIN}",
+    errno.ENOMEM: f"memory is used up: end other programs, {AGAIN}",
+}
+"""What is wrong with a machine, and no error of the package, by the operating system's number of it."""
 
 
 def on_purpose(error: BaseException) -> bool:
@@ -36,6 +50,9 @@ def about(error: Exception) -> tuple[int, str]:
     """Return the exit code of an error, and one sentence about it."""
     said = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     text = " ".join(said.split()) or type(error).__name__
+    if isinstance(error, OSError) and error.errno in MACHINE:
+        place = "" if error.filename is None else f"{error.filename}: "
+        return FAILED, f"{place}{MACHINE[error.errno]}"
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
         return (WRONG if isinstance(error, FILES) else FAILED), text

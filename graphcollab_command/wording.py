@@ -15,6 +15,10 @@ INSTEAD = {
     r", 'isolate' or an Isolate\b": " or 'isolate'",
     r" \(unless pooled=\"per_site\"\)": " (not with --pooled per_site)",
     r"; graphcollab\.tasks\.told_by_site lists them\b": "",
+    r"\bwith callbacks=\[RecordGraph\(\)\] a run keeps all\b": "where models are evaluated more often, more are kept",
+    r"\bgive Tasks\(\.\.\., cluster=\.\.\.\), which is not possible between sites": "leave the method out, or compare "
+    "methods on a dataset dealt out by --partition groups",
+    r"\bgive root=FOLDER or set\b": "set",
     r"\bTrue or False\b": "true or false",
     r" or None\b": " or none",
     r"\bNone\b": "none",

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import click
 import torch
 from torch_geometric.data import Data
 
@@ -22,9 +21,9 @@ from graphcollab.command.chosen import ALL, OWN, Points, chosen, fixed, method_o
 from graphcollab.command.data import DATA, MODEL, OF_TABLE, model_for, require_data, tasks_for
 from graphcollab.command.dealing import DEALING
 from graphcollab.command.declared import Setting, settings_of
-from graphcollab.command.folder import CHECKPOINTS, folder_of, out_for, write_page
+from graphcollab.command.folder import CHECKPOINTS, RESULTS, folder_of, out_for, write_page
 from graphcollab.command.settings_file import RUN
-from graphcollab.command.work import Work, note
+from graphcollab.command.work import Work, note, tell
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
 from graphcollab.gains.benefit import OF_RUN
@@ -137,7 +136,7 @@ def play_compare(asked: dict[str, Any]) -> None:
         if next(iter(found.results.values())).tasks.num_nodes == 1:
             warn("there is one site, so there is nobody to learn from: --node names the column of sites", UserWarning)
         text = on_the_line(_answer(found), OF_LINE)
-        click.echo(text)
+        tell(text)
         if out is not None:
             _write_comparison(found, out, text, asked)
 
@@ -182,6 +181,8 @@ def _answer(found: Comparison) -> str:
     sites = next(iter(found.results.values())).tasks.num_nodes
     if sites <= FEW_SITES:
         parts.append(str(report.site_table(found, reference=_reference(found))))
+    if LOCAL not in found.chosen:
+        parts.append(f"Whether any of this is better than training alone nothing here says: add {LOCAL} to --methods.")
     return "\n\n".join(part.rstrip() for part in parts)
 
 
@@ -194,7 +195,7 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
     weighed = [name for name, one in found.results.items() if any(w.numel() for _, w in one.history.graphs.values())]
     paths = [
         write_whole(out / "results.json", report.results_json(found, reference).encode()),
-        write_whole(out / "results.txt", (text + "\n").encode()),
+        write_whole(out / RESULTS, (text + "\n").encode()),
         Path(report.site_table(found, reference=_reference(found)).to_csv(out / "sites.csv") or out / "sites.csv"),
     ]
     for name, figure in report.comparison_figures(found, weighed).items():
@@ -205,7 +206,8 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
 
 
 def _say(paths: list[Path], found: Any, out: Path, asked: Mapping[str, Any]) -> None:
-    page = write_page(found, out, "benefit" if isinstance(found, Benefit) else "compare")
+    work = BENEFIT if isinstance(found, Benefit) else COMPARE
+    page = write_page(found, out, work.name, work.settings)
     for path in [*paths, *([] if page is None else [page]), out / RUN]:
         note(f"wrote {path}", asked["quiet"])
 
@@ -223,13 +225,13 @@ def play_benefit(asked: dict[str, Any]) -> None:
     with folder_of(asked["out"], "benefit", _told(asked, points)) as out:
         found = benefit(tasks, model, methods=made, progress=shown, **settings)
         text = on_the_line(f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}", BENEFIT.settings)
-        click.echo(text)
+        tell(text)
         if out is not None:
             _write_benefit(found, out, text, asked)
 
 
 def _write_benefit(found: Benefit, out: Path, text: str, asked: Mapping[str, Any]) -> None:
-    paths = [found.save(out / "results.json"), write_whole(out / "results.txt", (text + "\n").encode())]
+    paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
     paths.append(report.save_figure(report.benefit_figure(found), out / "benefit.png"))
     _say(paths, found, out, asked)
 

@@ -135,6 +135,6 @@ def in_words(text: str) -> str:
         >>> in_words("``'sgd'``, or\nsee `Setting`.")
         "'sgd', or see Setting."
     """
-    text = re.sub(r":\w+:`([^`]*)`", r"\1", text)
+    text = re.sub(r"\*\*(\w+)\*\*", r"\1", re.sub(r":\w+:`([^`]*)`", r"\1", text))
     text = re.sub(r"`([^`<]+?)\s+(<[^>]*>)`_", r"\1 \2", text)
     return re.sub(r"\s+", " ", re.sub(r"``(.*?)``", r"\1", text, flags=re.DOTALL).replace("`", "")).strip()

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from graphcollab import report
 from graphcollab.checks import warn
 from graphcollab.command.declared import Setting
 from graphcollab.command.settings_file import RUN, as_text
 from graphcollab.files import write_whole
 from graphcollab.naming import few
+from graphcollab.report.page.page import page_in_words
 from graphcollab_command.ending import about, keep_traceback
+from graphcollab_command.wording import on_the_line
 
-__all__ = ["CHECKPOINTS", "folder_of", "out_for", "write_page"]
+__all__ = ["CHECKPOINTS", "RESULTS", "folder_of", "out_for", "write_page"]
 
 CHECKPOINTS = "checkpoints"
-PAGE = "report.html"
+PAGE, RESULTS = "report.html", "results.txt"
 HOW = ("jobs", "device", "threads", "save", "out")
 """Settings that may differ where a run goes on: they say how it is computed, or where things lie."""
 
@@ -108,12 +109,15 @@ def _goes_on(name: str, told: Mapping[str, Any], asked: Mapping[str, Any]) -> bo
     return False
 
 
-def write_page(found: Any, out: Path, command: str) -> Path | None:
-    """Write the report as a page, with the settings that repeat it; without a library for it a warning says which."""
+def write_page(found: Any, out: Path, command: str, names: Collection[str]) -> Path | None:
+    """Write the report as a page, in the words of a command that has settings of these names, and how to repeat it.
+
+    Without a library for it a warning says which.
+    """
     told = (out / RUN).read_text(encoding="utf-8").splitlines() if (out / RUN).is_file() else []
     again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *told]
     try:
-        return report.page(found, out / PAGE, commands=again)
+        return page_in_words(found, out / PAGE, commands=again, words=lambda text: on_the_line(text, names))
     except ModuleNotFoundError as error:
         warn(f"no {PAGE} was written: {error}", UserWarning)
         return None

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import textwrap
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from graphcollab import datasets, methods
 from graphcollab._wording import describe
 from graphcollab.command.declared import Setting, in_words
-from graphcollab.command.predicting import saved_models
+from graphcollab.command.folder import RESULTS
+from graphcollab.command.predicting import folders_of_models, saved_models
 from graphcollab.command.settings_file import RUN
-from graphcollab.command.work import Work
+from graphcollab.command.text_values import as_words, plain, writable
+from graphcollab.command.wording import OF_METHODS
+from graphcollab.command.work import Work, tell
 from graphcollab.documentation import entries
 from graphcollab.methods import get_method
 from graphcollab.naming import close
+from graphcollab_command.wording import on_the_line
 
 __all__ = ["DATASETS", "METHODS", "SHOW"]
 
 WIDTH = 100
+ROOT = "GRAPHCOLLAB_DATA"
+INSIDE = ("values", "higher_is_better")  # of what is known of saved models, what says nothing here
 LOADERS: Mapping[str, Callable[..., Any]] = {**datasets.TABLES, **datasets.DATASETS}
 
 
@@ -42,24 +48,25 @@ def list_datasets(_: dict[str, Any]) -> None:
     """List the datasets."""
     tables = [(name, _first_line(load)) for name, load in datasets.TABLES.items()]
     others = [(name, _first_line(load)) for name, load in datasets.DATASETS.items()]
-    click.echo(f"Tables, which have sites of their own:\n{_listed(tables)}\n")
-    click.echo(f"Others, which are dealt out to sites (--partition):\n{_listed(others)}")
+    tell(f"Tables, which have sites of their own:\n{_listed(tables)}\n")
+    tell(f"Others, which are dealt out to sites (--partition):\n{_listed(others)}\n")
+    tell(f"Files are looked for in the folder that the environment variable {ROOT} names.")
 
 
 def list_methods(_: dict[str, Any]) -> None:
     """List the methods."""
-    click.echo(_listed((name, _first_line(get_method(name))) for name in methods.__all__))
+    tell(_listed((name, _first_line(get_method(name))) for name in methods.__all__))
 
 
 def show(asked: dict[str, Any]) -> None:
     """Show what is known by a name."""
     name = asked["name"]
     if name in methods.__all__:
-        click.echo(_method(name))
+        tell(_method(name))
     elif name in LOADERS:
-        click.echo(_about(LOADERS[name]))
+        tell(re.sub(r"\broot\b", ROOT, _about(LOADERS[name])))
     elif Path(name).is_dir():
-        click.echo(_folder(name))
+        tell(_folder(name))
     else:
         known = [*methods.__all__, *LOADERS]
         raise ValueError(
@@ -81,21 +88,36 @@ def _method(name: str) -> str:
     hints, said = typing.get_type_hints(make, include_extras=True), entries(make)
     lines = [_about(make), "", f"Settings, as in --set {name}.SETTING=VALUE:"]
     for key, one in inspect.signature(make).parameters.items():
-        lines.append(f"\n  {key} = {one.default}    ({describe(hints[key])})")
-        lines.append(textwrap.fill(in_words(said.get(key, "")), WIDTH, initial_indent="    ", subsequent_indent="    "))
+        if not writable(hints[key]):
+            continue
+        lines.append(f"\n  {key} = {as_words(one.default)}    ({on_the_line(describe(plain(hints[key])), ())})")
+        text = OF_METHODS.get(key) or in_words(said.get(key, ""))
+        lines.append(textwrap.fill(on_the_line(text, ()), WIDTH, initial_indent="    ", subsequent_indent="    "))
     return "\n".join(lines)
 
 
+def _in_short(key: str, value: Any) -> str:
+    """Return what is known of saved models; of a method its name and the settings that are plain values."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    named = re.match(r"Method\(name='(\w+)'", str(value))
+    if key != "method" or named is None:
+        return as_words(value)
+    settings = re.findall(r"\b(\w+)=('[^']*'|[\d.e+-]+|True|False)", str(value)[named.end() :])
+    told = ", ".join(f"{name} {as_words(ast.literal_eval(one))}" for name, one in settings)
+    return f"{named[1]} ({told})" if told else named[1]
+
+
 def _folder(name: str) -> str:
-    """Return what a folder of saved models, or of a run, holds."""
-    told = (Path(name) / RUN).read_text(encoding="utf-8") if (Path(name) / RUN).is_file() else ""
-    if told and not (Path(name) / "models").is_dir():
-        answer = Path(name) / "results.txt"
-        return "\n\n".join(
-            [*([answer.read_text(encoding="utf-8").rstrip()] if answer.is_file() else []), told.rstrip()]
-        )
+    """Return what a folder of results holds, or one of saved models."""
+    run, answer, saved = Path(name) / RUN, Path(name) / RESULTS, folders_of_models(name)
+    if run.is_file() and (answer.is_file() or not saved):
+        parts = [one.read_text(encoding="utf-8").rstrip() for one in (answer, run) if one.is_file()]
+        if saved:
+            parts.append("\n".join(["Saved models, for graphcollab predict and show:", *(f"  {one}" for one in saved)]))
+        return "\n\n".join(parts)
     models = saved_models(name)
-    about = [f"{key}: {value}" for key, value in models.about.items() if key != "values"]
+    about = [f"{key}: {_in_short(key, value)}" for key, value in models.about.items() if key not in INSIDE]
     columns = [] if models.preparation is None else [f"features: {', '.join(models.preparation.features)}"]
     classes = [f"classes: {', '.join(map(str, models.classes))}"] if models.classes else []
     return "\n".join([f"sites: {', '.join(models.names)}", *classes, *columns, *about])

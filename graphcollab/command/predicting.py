@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -13,14 +11,16 @@ import numpy as np
 
 from graphcollab.command.data import require_data
 from graphcollab.command.declared import Setting
+from graphcollab.command.out_file import require_free
 from graphcollab.command.settings_file import COMMAND, RUN
-from graphcollab.command.work import Work, note
-from graphcollab.files import write_csv
+from graphcollab.command.work import Work, note, tell
+from graphcollab.files import csv_text, write_csv
 from graphcollab.naming import close, few
 from graphcollab.tasks._columns import Table, factorised, open_table
 from graphcollab.train import Models, load
+from graphcollab.train.bundle import MANIFEST
 
-__all__ = ["PREDICT", "saved_models"]
+__all__ = ["PREDICT", "folders_of_models", "saved_models"]
 
 MODELS = "models"  # the folder in that of a comparison
 
@@ -29,24 +29,34 @@ ROWS = Setting("data", str, text="A CSV or Parquet file of rows, with the same c
 SETTINGS = [
     Setting("site", str | None, text="The site whose rows they are. Default: the table has the column of sites."),
     Setting("proba", bool, False, "Write the probability of every class, too."),
-    Setting("out", str | None, text="The CSV file to write. Default: standard output."),
+    Setting("out", str | None, text="CSV file to write; earlier predictions are replaced. Default: standard output."),
 ]
 
 
 def saved_models(folder: str) -> Models:
     """Load saved models; of a comparison's folder those of its only method, of a site's its own."""
-    path = Path(folder)
-    there = (path / MODELS).is_dir()
-    inside = sorted(one for one in (path / MODELS).iterdir() if one.is_dir()) if there else []
-    inside = inside or [path / MODELS] * there
-    if len(inside) > 1:
-        raise ValueError(f"{folder} has the models of several methods: name one, {few([*map(str, inside)], ' or ')}")
-    if not inside and (path / RUN).is_file():
+    path, found = Path(folder), folders_of_models(folder)
+    if len(found) > 1:
+        raise ValueError(f"{folder} has the models of several methods: name one, {few([*map(str, found)], ' or ')}")
+    if found:
+        return load(found[0])
+    if (path / RUN).is_file():
         raise ValueError(f"{folder} has no saved models: {_advice(path / RUN)}")
-    if not inside and not path.exists():
-        near = close(path.name, [one.name for one in path.parent.iterdir()], 1) if path.parent.is_dir() else ""
-        raise ValueError(f"there is no folder {folder}; {near}graphcollab compare --save writes models".rstrip("; "))
-    return load(inside[0] if inside else path)
+    if path.exists():
+        what = "holds no saved models" if path.is_dir() else "is a file"
+        raise ValueError(f"{folder} {what}: give a folder of graphcollab compare --save, such as OUT/models/ditto")
+    near = close(path.name, [one.name for one in path.parent.iterdir()], 1) if path.parent.is_dir() else ""
+    raise ValueError(f"there is no folder {folder}; {near}graphcollab compare --save writes models".rstrip("; "))
+
+
+def folders_of_models(folder: str) -> list[Path]:
+    """Return which folders hold saved models: one itself, or those in it of a site or of a comparison's methods."""
+    path = Path(folder)
+    for place in (path, path / MODELS):
+        if (place / MANIFEST).is_file():
+            return [place]
+    place = path if path.resolve().name == MODELS else path / MODELS
+    return sorted(one.parent for one in place.glob(f"*/{MANIFEST}"))
 
 
 def _advice(run: Path) -> str:
@@ -69,6 +79,10 @@ def play_predict(asked: dict[str, Any]) -> None:
         raise ValueError(f"the models in {asked['saved']} were not trained on a table: use them in Python")
     if asked["proba"] and not models.classes:
         raise ValueError("--proba is of classes, and these models predict amounts: leave it out")
+    header = ["row", prepared.node, prepared.target.name]
+    header += [f"{prepared.target.name} = {one}" for one in models.classes] if asked["proba"] else []
+    if asked["out"]:
+        require_free(asked["out"], asked["data"], asked["saved"], header)
     table = open_table(asked["data"])
     names, whose = _sites(table, asked["site"], prepared.node)
     columns = {name: table.column(name) for name in table.names if name != prepared.node}
@@ -81,8 +95,6 @@ def play_predict(asked: dict[str, Any]) -> None:
         answers = [one.tolist() for one in told]
         for n, row in enumerate(rows.tolist()):
             found[row] = [row, name, *(value for one in answers for value in one[n])]
-    header = ["row", prepared.node, prepared.target.name]
-    header += [f"{prepared.target.name} = {one}" for one in models.classes] if asked["proba"] else []
     _write(asked, header, [found[row] for row in sorted(found)])
 
 
@@ -102,9 +114,7 @@ def _write(asked: dict[str, Any], header: list[str], rows: list[list[Any]]) -> N
     if asked["out"]:
         note(f"wrote {write_csv(asked['out'], header, rows)}", asked["quiet"])
         return
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    tell(csv_text(header, rows).rstrip("\n"))
 
 
 PREDICT = Work(

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
 from graphcollab.command.chosen import OWN, chosen, fixed, method_option, points_of
 from graphcollab.command.comparing import device_of
 from graphcollab.command.data import MODEL, OF_TABLE, model_for, require_data
 from graphcollab.command.declared import Setting, settings_of
 from graphcollab.command.folder import CHECKPOINTS, folder_of, out_for
 from graphcollab.command.settings_file import RUN
-from graphcollab.command.work import Work, note
+from graphcollab.command.work import Work, note, tell
 from graphcollab.report import site_table
 from graphcollab.settings import look_up
 from graphcollab.sites import site
@@ -74,7 +72,7 @@ def play_site(asked: dict[str, Any]) -> None:
     with folder_of(folder, "site", told) as out:
         place = None if out is None else out / CHECKPOINTS
         found = here.run(method, model_for(asked["hidden"]), seed=asked["seed"], checkpoint=place, **settings)
-        click.echo(on_the_line(str(found), SITE.settings) if isinstance(found, Leaving) else str(site_table(found)))
+        tell(on_the_line(str(found), SITE.settings) if isinstance(found, Leaving) else str(site_table(found)))
         if isinstance(found, Result) and out is not None:
             _write(found, out, asked["quiet"])
 

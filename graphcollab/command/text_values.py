@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from graphcollab.settings import SettingError, check_setting
 
-__all__ = ["check_value", "choices", "element", "parse", "parse_several", "writable"]
+__all__ = ["as_words", "check_value", "choices", "element", "parse", "parse_several", "plain", "writable"]
 
 NONE = "none"
 TRUTHS = {"true": True, "false": False}
@@ -59,6 +59,24 @@ def element(annotation: Any) -> Any:
 def writable(annotation: Any) -> bool:
     """Tell whether values can be written as words."""
     return element(annotation) is not None or any(map(_is_plain, _kinds(annotation)))
+
+
+def plain(annotation: Any) -> Any:
+    """Return an annotation without what cannot be written as words."""
+    kept = [kind for kind in _kinds(annotation) if kind is type(None) or _is_plain(kind) or element(kind) is not None]
+    return typing.Union[tuple(kept)] if len(kept) < len(_kinds(annotation)) else annotation  # noqa: UP007 # of a list
+
+
+def as_words(value: Any) -> str:
+    """Return a value as it is written on a line.
+
+    Example:
+        >>> as_words(None), as_words(True), as_words((32, 16)), as_words("sgd")
+        ('none', 'true', '32,16', 'sgd')
+    """
+    if isinstance(value, tuple | list):
+        return _COMMA.join(map(as_words, value)) or NONE
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def choices(annotation: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GROUPS", "PLAIN", "group_of"]
+__all__ = ["GROUPS", "OF_METHODS", "PLAIN", "group_of"]
 
 DATA, METHODS, TRAINING, JUDGING, COMPUTING, OUTPUT = GROUPS = (
     "Data",
@@ -70,6 +70,10 @@ PLAIN = {
     "limit": "Sites up to which all pairs are tried; of more, as many are drawn.",
 }
 """What is said of a setting, by name, where its docstring speaks of what only Python has, or at length."""
+
+
+OF_METHODS = {"optimizer": "How a step follows from a gradient. Its state starts afresh in every round."}
+"""What is said of a setting of methods where its docstring speaks of what only Python has."""
 
 
 def group_of(name: str) -> str:

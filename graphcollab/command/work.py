@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from graphcollab.command.settings_file import PATHS, read_settings
 from graphcollab.command.wording import GROUPS
 from graphcollab_command.wording import on_the_line
 
-__all__ = ["Work", "note"]
+__all__ = ["Work", "note", "tell"]
 
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, FutureWarning)  # of libraries
 
@@ -85,6 +86,16 @@ def _table(name: str, said: Any) -> Mapping[str, Any]:
     if not isinstance(said, Mapping):
         raise ValueError(f"{name} must be tables, headed by [{name}], got {said!r}")
     return said
+
+
+def tell(text: str) -> None:
+    """Print the answer; where nobody reads on, as behind ``| head``, the command goes on without a word."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def note(text: str, quiet: bool = False) -> None:

@@ -100,7 +100,7 @@ def heart_disease() -> SiteTable:
 def parkinsons(
     root: str | os.PathLike[str], target: Literal["motor_UPDRS", "total_UPDRS"] = "motor_UPDRS"
 ) -> SiteTable:
-    """Load the recordings of 42 patients: how severe is their Parkinson's disease? From ``tabular`` in ``root``.
+    """Load the recordings of 42 patients: how severe is their Parkinson's disease? From ``tabular``.
 
     `UCI Parkinsons Telemonitoring <https://doi.org/10.24432/C5ZS3N>`_ (Tsanas, Little, 2009; CC BY 4.0): 5,875
     recordings with age, sex, time of the test and 16 measures of the voice, never the score that is no ``target``.

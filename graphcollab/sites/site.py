@@ -172,7 +172,7 @@ class Site:
                 pass  # it can be written to
         try:  # what is wrong with the own samples, before others get copies of them
             with own_filter("ignore"):  # the rehearsal warns
-                tasks_of_site(_Alone(), self.name, self.data, **{"seed": 0, **self.settings})
+                tasks_of_site(_Alone(), self.name, self.data, rehearsed=True, **{"seed": 0, **self.settings})
         except ValueError as told:
             raise told.__cause__ or told from None
         return leaving(self, play, method, rounds)
@@ -189,7 +189,7 @@ class Site:
     def _tasks(self, connection: Connection, seed: int) -> Tasks:
         connection.listeners = self.listeners
         own = {"seed": seed, **self.settings}
-        return tasks_of_site(Gathering(connection), self.name, self.data, **own)
+        return tasks_of_site(Gathering(connection), self.name, self.data, rehearsed=bool(self.dry_run), **own)
 
     def _meet(self, act: Callable[[Connection], T]) -> T:
         """Do something with the other sites; what fails here fails at all of them."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from graphcollab.checks import warn
 from graphcollab.naming import few
 from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._fit import Fit, Seen
@@ -79,7 +78,7 @@ def tasks_of_table(
         place = how.places(sites.names)[sites.owner.numpy()]
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     loss, metric = default[0] if loss is None else loss, default[1] if metric is None else metric
-    _require_classes(aim, loss, metric)
+    _require_fit(aim, loss, metric)
     if different:
         warn_of_many(rows.target, max(different, len(aim.categories or ())))
     with others.telling():
@@ -103,10 +102,8 @@ def tasks_of_table(
     encoded_inputs = encoded([(one, readable[one.name]) for one in how.columns], place)
     warn_of_repeats(sites, how.columns, encoded_inputs, targets, splits)
     if len(how.classes) == 1:
-        warn(
-            f"all rows have the target {how.classes[0]!r} in column {rows.target!r}: nothing can be learned",
-            UserWarning,
-        )
+        if not others.rehearsed:  # elsewhere there may be other classes
+            _refuse_one_class(rows.target, how.classes[0])
     elif metric == "auc":
         warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
     pool = Pool(torch.from_numpy(encoded_inputs), targets, rows.weights, rows.groups)
@@ -146,9 +143,17 @@ def _readable(column: Column, rows: Rows) -> np.ndarray:
     return values if column.categories is not None else numbers_of(column.name, values, rows.sites.at)
 
 
-def _require_classes(target: Column, loss: Any, metric: Any) -> None:
-    """Check that there are as many classes as loss and metric are for, which all sites know."""
-    if target.categories is None:
+def _refuse_one_class(target: str, one: Any) -> None:
+    """Refuse targets that are all the same, which all sites know: with one output there is nothing to choose from."""
+    raise ValueError(
+        f"column {target!r} has one class only, {str(one)!r}, so there is nothing to learn: add rows of another class, "
+        "or name another column by target="
+    )
+
+
+def _require_fit(target: Column, loss: Any, metric: Any) -> None:
+    """Check that there are as many classes as loss and metric are for, which all sites know; of one is told later."""
+    if target.categories is None or len(target.categories) == 1:
         return
     if loss == "bce" and len(target.categories) != 2:
         raise ValueError(

@@ -61,6 +61,9 @@ class Counts:
 class Together:
     """All samples are here, so nobody else is asked."""
 
+    rehearsed = False
+    """Whether other sites have samples that nothing is known of."""
+
     def name_of(self, given: Any, rows: int) -> Any:
         """Return the names of the nodes of all rows, as they were ``given``."""
         return given
@@ -112,10 +115,11 @@ class Party(Together):
     Args:
         name: Name of this site, text or a whole number.
         meeting: How it meets the others.
+        rehearsed: Whether the others are not there, or have copies of this site's samples.
     """
 
-    def __init__(self, name: object, meeting: Everyone) -> None:
-        self.name, self.meeting = name, meeting
+    def __init__(self, name: object, meeting: Everyone, rehearsed: bool = False) -> None:
+        self.name, self.meeting, self.rehearsed = name, meeting, rehearsed
         self._order: list[int] = []
         self._names: tuple[str, ...] = ()
         self._sizes: dict[str, Tensor] = {}

@@ -109,6 +109,6 @@ def warn_of_one_class(lone: Sequence[str]) -> None:
         which = f"{'site' if len(lone) == 1 else 'sites'} {few([*map(repr, lone)])}"
         warn(
             f"all rows of {which} are of one class, so metric='auc' is not defined there: leave "
-            "such sites out, or use metric='log_loss' or 'brier'",
+            "such sites out, or use metric='log_loss' or metric='brier'",
             UserWarning,
         )

@@ -14,7 +14,7 @@ from graphcollab.tasks.tasks import Tasks
 __all__ = ["Message", "tasks_of_site", "told_by_site"]
 
 
-def tasks_of_site(meeting: Everyone, site: object, data: Any, **settings: Any) -> Tasks:
+def tasks_of_site(meeting: Everyone, site: object, data: Any, *, rehearsed: bool = False, **settings: Any) -> Tasks:
     """Make the tasks of all sites at one of them, which gives its own samples and meets the others.
 
     They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`): the same names,
@@ -31,6 +31,8 @@ def tasks_of_site(meeting: Everyone, site: object, data: Any, **settings: Any) -
         data: Its table, as `Tasks.from_frame` takes one; or a pair (inputs, targets), see `Tasks.from_arrays`; or a
             ``Dataset`` or ``DataLoader``, see `Tasks.from_samples`, by which pairs are read, too, where ``val`` or
             ``test`` are given.
+        rehearsed: Whether the others are not there, or have copies of this site's samples: that all are of one class
+            is no error then, as there may be another class elsewhere.
         settings: Settings of that function; the same at all sites.
 
     Raises:
@@ -59,7 +61,7 @@ def tasks_of_site(meeting: Everyone, site: object, data: Any, **settings: Any) -
         >>> north.names, north.sizes("train").tolist(), len(north.pools["samples"])
         (('north', 'south'), [6, 6], 10)
     """
-    party = Party(site, meeting)
+    party = Party(site, meeting, rehearsed)
     if isinstance(data, Dataset | DataLoader) or {"val", "test"} & settings.keys():
         given: Any = {name: {party: settings.pop(name)} for name in ("val", "test") if settings.get(name) is not None}
         return Tasks.from_samples({party: data}, **given, **settings)
@@ -101,7 +103,7 @@ def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
         ({'age': 6}, {'ill': ['0', '1']})
     """
     rehearsal = _Rehearsal()
-    tasks_of_site(rehearsal, site, data, **settings)
+    tasks_of_site(rehearsal, site, data, rehearsed=True, **settings)
     return rehearsal.told
 
 

@@ -21,7 +21,7 @@ from graphcollab.files import PART, write_whole
 from graphcollab.train.lock import LOCK, hold_folder
 from graphcollab.train.parts import DAMAGES, pack, read_parts, require
 
-__all__ = ["read_bundle", "write_bundle"]
+__all__ = ["MANIFEST", "read_bundle", "write_bundle"]
 
 MANIFEST, TENSORS = "manifest.json", r"tensors-[0-9a-f]{16}\.safetensors"
 OURS = re.compile(rf"manifest\.json|{TENSORS}|\.(manifest\.json|{TENSORS})\.[0-9a-f]+{re.escape(PART)}|\{LOCK}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -47,6 +48,13 @@ def one_line(done, code, *words):
 )
 def test_wrong_usage(call, patients, about, tmp_path, more, words):
     one_line(call("compare", patients, *about, *more, "--out", "report"), 2, *words)
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_target_that_is_the_same_everywhere(call, patients, about, tmp_path):
+    patients.write_text(patients.read_text().replace("well", "ill"))
+    line = [*about, "--methods", "local", "--out", "report"]
+    one_line(call("compare", patients, *line), 2, "'disease' has one class only, 'ill'", "another column by --target")
     assert not (tmp_path / "report").exists()
 
 
@@ -116,6 +124,45 @@ def test_a_bug_is_told_from_wrong_input(call, patients, about, tmp_path, monkeyp
     assert "invalid literal" in (tmp_path / "report" / "traceback.txt").read_text()
     one_line(call(*line), 1, "an error of graphcollab", "traceback.txt says where")
     assert "Traceback" in call(*line, "--debug").stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.ENOSPC, "the disk is full: free space, or name another --out, and repeat the command"),
+        (errno.EDQUOT, "the quota of the disk is used up"),
+        (errno.EROFS, "the disk can only be read"),
+        (errno.EIO, "the disk has failed"),
+        (errno.EMFILE, "too many files are open: allow more by ulimit -n"),
+    ],
+)
+def test_what_is_wrong_with_the_machine_is_no_error_of_the_package(call, patients, about, monkeypatch, code, words):
+    line = ["compare", patients, *about, "--methods", "local", "--seeds", "0", "--rounds", "1", "--hidden", "4"]
+    line += ["--out", "report"]
+    written = os.fsync
+
+    def full(descriptor):
+        if "results" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(code, os.strerror(code))
+        written(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = call(*line)
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1].startswith(f"graphcollab: {words}")
+    assert "please report" not in done.stderr
+    monkeypatch.setattr(os, "fsync", written)
+    assert call(*line).exit_code == 0
+
+
+def test_other_errors_of_the_operating_system_are_errors_of_the_package(call, patients, about, monkeypatch):
+    def shut(*args, **kwargs):
+        os.fstat(-1)
+
+    monkeypatch.setattr(comparing, "compare", shut)
+    one_line(
+        call("compare", patients, *about, "--methods", "local"), 1, "an error of graphcollab", "Bad file descriptor"
+    )
 
 
 def test_messages_speak_of_options(call, patients, about):

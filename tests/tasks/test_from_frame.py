@@ -247,9 +247,16 @@ def test_two_spellings_of_a_name_are_warned_of(columns, what):
         Tasks.from_frame({**TABLE, **columns}, **ALL)
 
 
-def test_targets_that_are_all_the_same_are_warned_of():
-    with pytest.warns(UserWarning, match="all rows have the target 'no' in column 'y': nothing can be learned"):
-        Tasks.from_frame({**TABLE, "y": ["no"] * 8}, **ALL)
+@pytest.mark.parametrize("y", [["no"] * 8, [7] * 8, [True] * 8])
+def test_targets_that_are_all_the_same_are_refused(y):
+    with pytest.raises(
+        ValueError, match=f"^column 'y' has one class only, '{y[0]}', so there is nothing to learn: add"
+    ):
+        Tasks.from_frame({**TABLE, "y": y}, **ALL)
+    with pytest.raises(ValueError, match="'y' has one class only"):
+        Tasks.from_frame({**TABLE, "y": y}, loss="bce", **ALL)
+    other = {"no": "yes", 7: 8, True: False}[y[0]]
+    assert len(Tasks.from_frame({**TABLE, "y": y}, categories={"y": [y[0], other]}, **ALL).preparation.classes) == 2
 
 
 def test_identifiers_and_dates_are_categories_where_that_is_said():

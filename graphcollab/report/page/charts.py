@@ -12,19 +12,20 @@ from graphcollab.report.page.content import Chart, Table
 __all__ = ["ALL", "by_method", "chosen_method", "finished", "legend"]
 
 ALL = "all"
+COLUMNS = {"expr": "width < 420 ? 2 : 3"}  # of a legend, fewer on a phone
 FEW = 2  # methods up to which all are drawn in full
 
 
 def legend(**more: Any) -> Any:
     """Return a legend below the chart."""
-    return altair().Legend(**{"orient": "bottom", "title": None, "columns": 3, "labelLimit": 200, **more})
+    return altair().Legend(**{"orient": "bottom", "title": None, "columns": COLUMNS, "labelLimit": 200, **more})
 
 
-def by_method(methods: Sequence[str]) -> Any:
-    """Return an encoding that gives every method its colour."""
+def by_method(methods: Sequence[str], **more: Any) -> Any:
+    """Return an encoding that gives every method its colour; the legend may have ``more`` settings."""
     alt = altair()
     scale = alt.Scale(domain=list(methods), range=colours_of(len(methods)))
-    return alt.Color("method:N", sort=None, scale=scale, legend=legend(symbolOpacity=1))
+    return alt.Color("method:N", sort=None, scale=scale, legend=legend(symbolOpacity=1, **more))
 
 
 def chosen_method(methods: Sequence[str]) -> tuple[Any, str, str]:
@@ -51,6 +52,10 @@ def finished(chart: Any, name: str, caption: str, table: Table, controls: bool =
         "view": {"stroke": None},
         "title": {"color": INK, "fontSize": 13, "fontWeight": "normal"},
         "axis": {**ink, **faint, "gridColor": INK, "domainColor": INK, "tickColor": INK},
-        "legend": {**ink, "symbolStrokeColor": INK},
+        "legend": {
+            **ink,
+            "symbolStrokeColor": INK,
+            "layout": {"bottom": {"anchor": "start", "direction": "vertical"}},  # beside each other they are cut off
+        },
     }
     return Chart(name, caption, spec, table, controls, square)

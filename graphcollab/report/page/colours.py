@@ -8,10 +8,11 @@ __all__ = ["DARK", "GAINS", "INK", "LIGHT", "METHODS", "WORDS", "colours_of", "s
 
 INK = "currentColor"  # that of the page's text
 
-# Those of Okabe and Ito, darker or lighter, so that lines stand out from the paper by 3 to 1.
+# Close to those of Okabe and Ito, darker or lighter, so that lines stand out from the paper by 3 to 1, and brown and
+# violet in place of a second yellow and a second blue, so that they stand out from each other.
 _METHODS = {
-    "light": ("#0072b2", "#c84e00", "#00805d", "#b0528e", "#9a6a00", "#2b86bd", "#6e6e6e"),
-    "dark": ("#4d9be6", "#ff8540", "#2cc49a", "#e39ac6", "#f0b429", "#a5ddff", "#a8a8a8"),
+    "light": ("#0072b2", "#c84e00", "#00805d", "#b0528e", "#5b3100", "#5b21a8", "#6e6e6e"),
+    "dark": ("#4d9be6", "#ff8540", "#2cc49a", "#e39ac6", "#f0b429", "#9f63ff", "#a8a8a8"),
 }
 # From the largest loss, orange, over nothing to the largest gain, blue; in the dark nothing is dark.
 _GAINS = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
-__all__ = ["Cell", "Chart", "Content", "Section", "Table"]
+__all__ = ["Cell", "Chart", "Content", "Section", "Table", "Words", "worded"]
+
+Words: TypeAlias = Callable[[str], str]
+"""What is made of a sentence for who reads it."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +106,20 @@ class Content:
     answer: Sequence[str]
     sections: Sequence[Section]
     made: str = ""
+
+
+def worded(content: Content, words: Words) -> Content:
+    """Return a page with its sentences in other words; names, numbers, settings and commands stay as they are."""
+
+    def table(one: Table) -> Table:
+        return replace(one, caption=words(one.caption), notes=[*map(words, one.notes)])
+
+    def chart(one: Chart) -> Chart:
+        return replace(one, caption=words(one.caption), table=table(one.table))
+
+    def section(one: Section) -> Section:
+        charts, tables = [*map(chart, one.charts)], [*map(table, one.tables)]
+        return replace(one, said=[*map(words, one.said)], charts=charts, tables=tables, handled=words(one.handled))
+
+    sections, answer = [*map(section, content.sections)], [*map(words, content.answer)]
+    return replace(content, asked=words(content.asked), answer=answer, sections=sections)

@@ -131,7 +131,7 @@ def _nodes(found: Listening) -> list[Any]:
         for (_, node, x, y), group, shade in zip(_placed(found), found.groups.of, shades, strict=True)
     ]
     domain = sorted({*shades}, key=lambda shade: (shade == "other groups", shade))
-    several = legend(title="groups", columns=4) if len(domain) > 1 else None
+    several = legend(title="groups") if len(domain) > 1 else None
     scale = alt.Scale(domain=domain, range=METHODS[: len(domain)])
     named = len(found.names) <= NAMED
     dots = alt.Chart(alt.InlineData(rows))

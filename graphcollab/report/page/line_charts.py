@@ -14,6 +14,10 @@ __all__ = ["calibration_chart", "curve_chart"]
 
 Rows = Sequence[Mapping[str, Any]]
 
+DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [14, 3], [3, 5], [9, 3, 2, 3, 2, 3], [14, 3, 4, 3])
+"""How lines of methods are dashed, the same again after eight: more than there are colours, so both never repeat."""
+DASHED = {"symbolType": "stroke", "symbolSize": 1200}
+"""Of a legend that shows how lines are dashed, as long as the longest dashes take."""
 DOTTED = 60  # points of a line, up to which each has a dot
 
 
@@ -24,10 +28,11 @@ def curve_chart(rows: Rows, over: str, what: str, name: str, caption: str, table
     chosen, drawn, full = chosen_method(methods)
     near = alt.Scale(zero=False)
     x, y = alt.X("x:Q", title=over, axis=alt.Axis(tickCount=8)), alt.Y("mean:Q", title=what, scale=near)
-    base = alt.Chart(alt.InlineData(list(rows))).encode(x=x, color=by_method(methods))
+    base = alt.Chart(alt.InlineData(list(rows))).encode(x=x, color=by_method(methods, **DASHED))
     tips = ["method:N", alt.Tooltip("x:Q", title=over), alt.Tooltip("mean:Q", title=what, format=".4~g")]
     tips += [alt.Tooltip(f"{end}:Q", title=end, format=".4~g") for end in ("low", "high")]
-    dash = alt.StrokeDash("method:N", sort=None, scale=alt.Scale(domain=methods), legend=legend())
+    dashes = alt.Scale(domain=methods, range=[DASHES[n % len(DASHES)] for n in range(len(methods))])
+    dash = alt.StrokeDash("method:N", sort=None, scale=dashes, legend=legend(symbolOpacity=1, **DASHED))
     dots = alt.OverlayMarkDef(size=30) if len(rows) <= DOTTED * len(methods) else False
     line = base.mark_line(point=dots).encode(
         y=y, tooltip=tips, strokeDash=dash, opacity=alt.condition(drawn, alt.value(1), alt.value(0.15))

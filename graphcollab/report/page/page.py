@@ -15,12 +15,12 @@ from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.report._text import shown
 from graphcollab.report.page._libraries import altair, charts_script, tables_script, tables_style
 from graphcollab.report.page.colours import styles
-from graphcollab.report.page.content import Content
+from graphcollab.report.page.content import Content, Words, worded
 from graphcollab.report.page.of_benefit import content_of_benefit
 from graphcollab.report.page.of_comparison import content_of_comparison
 from graphcollab.train import Comparison
 
-__all__ = ["page"]
+__all__ = ["page", "page_in_words"]
 
 LARGEST = 5_000_000  # bytes of a page
 
@@ -64,6 +64,19 @@ def page(
         ModuleNotFoundError: If a library is not installed; it says what to install.
         ValueError: If there is no method of the reference's name, or nothing to show.
     """
+    return page_in_words(found, path, reference, metrics, title, commands)
+
+
+def page_in_words(
+    found: Found,
+    path: str | Path,
+    reference: str | None = None,
+    metrics: AnyMetrics = None,
+    title: str = "",
+    commands: Sequence[str] = (),
+    words: Words = str,
+) -> Path:
+    """Write a page as `page` does, with its sentences in other ``words``, such as those of the command line."""
     altair()  # before any work is lost
     if isinstance(found, Benefit):
         content = content_of_benefit(found, title, commands)
@@ -71,7 +84,7 @@ def page(
         content = content_of_comparison(found, reference, metrics, title, commands)
     if not speaks():
         return Path(path)
-    written = _written(content).encode()
+    written = _written(worded(content, words)).encode()
     if len(written) > LARGEST:
         warn(
             f"the page has {len(written) / 1e6:.1f} MB, more than the {LARGEST / 1e6:.0f} MB that open quickly "

@@ -12,6 +12,8 @@ import pytest
 
 from graphcollab import report
 from graphcollab.gains import Benefit
+from graphcollab.report.page import graph
+from graphcollab.report.page.graph_places import Groups
 from tests.report.page.found import HOSTILE, compared
 
 pytestmark = pytest.mark.slow
@@ -159,6 +161,26 @@ def test_the_page_fits_its_width(opened: Any, width: int) -> None:
         assert opened.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_legends_are_not_cut_off_on_a_phone(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "groups_of", lambda _: Groups([n % 7 for n in range(14)], [2] * 7, 0.5))
+    found = compared([f"clinic {n}" for n in range(14)], rounds=2, seeds=1)
+    _open(browser, report.page(found, tmp_path / "p.html"))
+    ends = (
+        "return [...document.querySelectorAll('.role-legend')]"
+        ".map(x => x.getBoundingClientRect().right - x.closest('svg').getBoundingClientRect().right)"
+    )
+    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        browser.refresh()
+        WebDriverWait(browser, 60).until(lambda b: b.execute_script(DRAWN))
+        beyond = browser.execute_script(ends)
+        assert len(beyond) >= 4
+        assert max(beyond) <= 0
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_names_do_not_break_within_a_word(browser: Any, tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""`graphcollab predict`: which models, and where predictions may be written."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+SHORT = ["--seeds", "0", "--rounds", "1", "--hidden", "4"]
+
+
+@pytest.fixture
+def models(call, patients, about):
+    """The models of two methods, in a folder of results."""
+    done = call("compare", patients, *about, "--methods", "local", "fedavg", *SHORT, "--out", "report", "--save")
+    assert done.exit_code == 0, done.output
+    return "report/models/fedavg"
+
+
+def test_predictions_replace_nothing_but_earlier_ones(call, models, patients, tmp_path):
+    table = patients.read_bytes()
+    (tmp_path / "link.csv").symlink_to(patients)
+    os.link(patients, tmp_path / "same.csv")
+    (tmp_path / "other").symlink_to("report/models")
+    (tmp_path / "thesis.tex").write_text("row,hospital,disease of the heart\n0,north,ill\n")
+    (tmp_path / "labels.csv").write_text("row,hospital,disease\n17,north,ill\n")
+    refused = {
+        "patients.csv": "is the table to predict",
+        "./report/../link.csv": "is the table to predict",
+        "same.csv": "is the table to predict",
+        f"{models}/manifest.json": "lies in the folder of saved models",
+        "other/fedavg/new.csv": "lies in the folder of saved models",
+        "report": "is a folder: name a file",
+        "thesis.tex": "holds something else than predictions",
+        "labels.csv": "holds something else than predictions",
+        "/dev/null": "holds something else than predictions",
+    }
+    for out, words in refused.items():
+        done = call("predict", models, patients, "--out", out)
+        assert done.exit_code == 2, out
+        assert f"--out {out} {words}" in done.stderr
+    assert patients.read_bytes() == table
+    for more in ([], ["--proba"], []):
+        done = call("predict", models, patients, *more, "--out", "told.csv")
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "told.csv").read_text().startswith("row,hospital,disease\n0,")
+
+
+def test_a_folder_of_results_shows_its_answer_and_names_its_models(call, models, tmp_path):
+    shown = call("show", "report")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith((tmp_path / "report" / "results.txt").read_text())
+    assert (tmp_path / "report" / "run.toml").read_text() in shown.stdout
+    assert shown.stdout.endswith("  report/models/fedavg\n  report/models/local\n")
+
+
+def test_wrong_folders_are_told_from_those_of_models(call, models, patients):
+    several = "has the models of several methods: name one, report/models/fedavg or report/models/local"
+    for folder, words in {
+        "report": several,
+        "report/models": several,
+        "report/checkpoints": "holds no saved models: give a folder of graphcollab compare --save",
+        "patients.csv": "is a file: give a folder of graphcollab compare --save, such as OUT/models/ditto",
+    }.items():
+        done = call("predict", folder, patients)
+        assert done.exit_code == 2
+        assert f"{folder} {words}" in done.stderr
