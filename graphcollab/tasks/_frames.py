@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from graphcollab.checks import warn
 from graphcollab.naming import few
 from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._fit import Fit, Seen
@@ -102,8 +103,13 @@ def tasks_of_table(
     encoded_inputs = encoded([(one, readable[one.name]) for one in how.columns], place)
     warn_of_repeats(sites, how.columns, encoded_inputs, targets, splits)
     if len(how.classes) == 1:
-        if not others.rehearsed:  # elsewhere there may be other classes
+        if not others.rehearsed:
             _refuse_one_class(rows.target, how.classes[0])
+        warn(
+            f"all rows have the target {how.classes[0]!r} in column {rows.target!r}: nothing can be learned unless "
+            "other sites have another class",
+            UserWarning,
+        )
     elif metric == "auc":
         warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
     pool = Pool(torch.from_numpy(encoded_inputs), targets, rows.weights, rows.groups)
