@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import textwrap
@@ -90,22 +89,26 @@ def _method(name: str) -> str:
     for key, one in inspect.signature(make).parameters.items():
         if not writable(hints[key]):
             continue
-        lines.append(f"\n  {key} = {as_words(one.default)}    ({on_the_line(describe(plain(hints[key])), ())})")
+        lines.append(f"\n  {key} = {as_words(one.default)}    ({_allowed(hints[key])})")
         text = OF_METHODS.get(key) or in_words(said.get(key, ""))
         lines.append(textwrap.fill(on_the_line(text, ()), WIDTH, initial_indent="    ", subsequent_indent="    "))
     return "\n".join(lines)
 
 
+def _allowed(annotation: Any) -> str:
+    """Say what may be written for a setting."""
+    text = on_the_line(describe(plain(annotation)), ())
+    return text.replace("a string", "text").replace("a sequence of", "several")
+
+
 def _in_short(key: str, value: Any) -> str:
-    """Return what is known of saved models; of a method its name and the settings that are plain values."""
+    """Return what is known of saved models; of a method its name."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {one}" for name, one in value.items())
     named = re.match(r"Method\(name='(\w+)'", str(value))
     if key != "method" or named is None:
         return as_words(value)
-    settings = re.findall(r"\b(\w+)=('[^']*'|[\d.e+-]+|True|False)", str(value)[named.end() :])
-    told = ", ".join(f"{name} {as_words(ast.literal_eval(one))}" for name, one in settings)
-    return f"{named[1]} ({told})" if told else named[1]
+    return named[1]
 
 
 def _folder(name: str) -> str:

@@ -200,6 +200,13 @@ def test_categories_are_given_on_the_line_and_in_a_file(call, line, tmp_path):
     assert call("compare", "--config", "report/run.toml").exit_code == 0
 
 
+def test_without_local_training_nothing_is_said_of_collaborating(call, patients, about):
+    line = ["compare", patients, *about, "--seeds", "0", *SHORT, "--methods", "fedavg", "dpsgd"]
+    said = "Whether any of this is better than training alone nothing here says: add local to --methods."
+    assert call(*line).stdout.rstrip().endswith(said)
+    assert said not in call(*line, "local").stdout
+
+
 def test_one_site_is_warned_of(call, patients, about):
     one = [row for row in patients.read_text().splitlines() if row.startswith(("hospital", "north"))]
     patients.write_text("\n".join(one) + "\n")

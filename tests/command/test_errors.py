@@ -200,3 +200,28 @@ def test_ctrl_c_ends_the_round_and_the_same_line_goes_on(call, patients, about, 
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "report" / "results.json").read_text())
     assert told["methods"]["local"]["rounds"] == 400
+
+
+def test_true_clusters_that_a_table_has_not(call, patients, about):
+    done = call("compare", patients, *about, "--methods", "oracle", "local", "--rounds", "1", "--seeds", "0")
+    one_line(done, 2, "leave the method out", "--partition groups")
+    assert "Tasks(" not in done.stderr
+
+
+def test_metrics_in_a_warning_are_given_alike(call, patients, about):
+    rows = [row.replace("well", "ill") if row.startswith("north") else row for row in patients.read_text().split("\n")]
+    patients.write_text("\n".join(rows))
+    done = call("compare", patients, *about, "--methods", "local", "--metric", "auc", "--rounds", "1", "--seeds", "0")
+    assert "use --metric log_loss or --metric brier" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["methods", "show"])
+def test_a_pipe_that_nobody_reads_is_no_error(tmp_path, command):
+    words = [command] + ["l2c"] * (command == "show")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "graphcollab", *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -89,3 +89,18 @@ def test_every_command_has_help_for_every_option(call):
     for command in main.commands.values():
         options = [one for one in command.params if isinstance(one, click.Option)]
         assert [one.name for one in options if not one.help] == [], command.name
+
+
+def test_methods_and_datasets_are_shown_in_words_of_the_line(call):
+    shown = call("show", "ditto").stdout
+    assert "steps = none    (a whole number of at least 1 or none)" in shown
+    assert "optimizer = sgd    ('sgd', 'adam' or 'adamw')" in shown
+    assert "part = all    (text)" in shown
+    assert "decoupled = true    (true or false)" in call("show", "l2c").stdout
+    for name in methods.__all__:
+        settings = [line for line in call("show", name).stdout.splitlines() if line.startswith("  ") and " = " in line]
+        assert not [line for line in settings if "None" in line or "RowOptimizer" in line or "True" in line], name
+    listed = call("datasets").stdout
+    assert "root" not in listed
+    assert "Files are looked for in the folder that the environment variable GRAPHCOLLAB_DATA names." in listed
+    assert "GRAPHCOLLAB_DATA/cifar10.npz" in call("show", "cifar10").stdout

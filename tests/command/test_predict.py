@@ -54,6 +54,13 @@ def test_a_folder_of_results_shows_its_answer_and_names_its_models(call, models,
     assert shown.stdout.endswith("  report/models/fedavg\n  report/models/local\n")
 
 
+def test_saved_models_are_shown_in_words(call, models):
+    shown = call("show", models).stdout
+    assert "\nmethod: fedavg\n" in shown
+    assert "Method(" not in shown
+    assert "versions: graphcollab " in shown
+
+
 def test_wrong_folders_are_told_from_those_of_models(call, models, patients):
     several = "has the models of several methods: name one, report/models/fedavg or report/models/local"
     for folder, words in {
