@@ -31,7 +31,9 @@ def sorts_by(text: str) -> float | None:
     return float(found[1].replace("−", "-").replace(",", "")) * _UNITS.get(found[2] or "", 1.0)
 
 
-def table_of(caption: str, cells: Cells, foot: int = 0, searched: bool = False, notes: Sequence[str] = ()) -> Table:
+def table_of(
+    caption: str, cells: Cells, foot: int = 0, searched: bool = False, notes: Sequence[str] = (), parts: int = 1
+) -> Table:
     """Return a table of a page.
 
     Args:
@@ -40,11 +42,12 @@ def table_of(caption: str, cells: Cells, foot: int = 0, searched: bool = False, 
         foot: How many rows at the end are means.
         searched: Whether it sorts and can be searched.
         notes: What is to be said below it, beside the notes of the cells.
+        parts: In how many tables its columns are, which share the room for cells.
     """
     rows = [[Cell(row[0]), *(Cell(text, sorts_by(text)) for text in row[1:])] for row in cells.rows]
     rows = [[*row, *[Cell("–")] * (len(cells.header) - len(row))] for row in rows]
     body, end = rows[: len(rows) - foot], rows[len(rows) - foot :]
-    most = max(FEWEST_ROWS, MOST_CELLS // len(cells.header))
+    most = max(FEWEST_ROWS, MOST_CELLS // (parts * len(cells.header)))
     left = f"Of {len(body)} rows the first {most} are here; the table that Python prints has all." * (len(body) > most)
     said = [_in_page(note) for note in (*cells.notes, *notes, left) if note]
     words = [n for n in range(1, len(cells.header)) if any(_is_long(row[n]) for row in body)]

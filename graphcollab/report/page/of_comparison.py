@@ -23,6 +23,8 @@ from graphcollab.train import Comparison, Result
 
 __all__ = ["content_of_comparison"]
 
+BROAD = 8  # columns of a table of nodes that a desktop's screen has room for
+
 
 def content_of_comparison(
     comparison: Comparison, reference: str | None, metrics: Any, title: str, commands: Sequence[str]
@@ -69,19 +71,32 @@ def _methods(comparison: Comparison, reference: str | None) -> Section:
 
 
 def _sites(sites: SiteScores) -> Section:
-    every = range(len(next(iter(sites.scores.values())).metrics))
+    parts = [part for m in range(len(next(iter(sites.scores.values())).metrics)) for part in _fitting(sites, m)]
+    notes, many = [note for note in sites.notes if note], len(parts)
     tables = [
-        table_of(
-            f"Every node, {next(iter(sites.scores.values())).metrics[m].name}",
-            sites.cells([m]),
-            foot=2,
-            searched=True,
-            notes=[note for note in sites.notes if note] * (m == every[-1]),
-        )
-        for m in every
+        table_of(caption, cells, 2, searched=True, notes=notes * (n == many), parts=many)
+        for n, (caption, cells) in enumerate(parts, 1)
     ]
     handled = "Press a column's title to sort by it; of many nodes, type a name to find one."
     return Section("nodes", "Node by node", tables=tables, handled=handled)
+
+
+def _fitting(sites: SiteScores, m: int) -> list[tuple[str, Cells]]:
+    """Return the table of a metric with its caption; where a screen is too narrow for it, differences, then values."""
+    caption, cells = f"Every node, {next(iter(sites.scores.values())).metrics[m].name}", sites.cells([m])
+    if len(cells.header) <= BROAD or not sites.differences:
+        return [(caption, cells)]
+    methods, named = [*sites.scores], 2
+    values = range(named, named + len(methods))
+    against = [*range(named), values[methods.index(str(sites.reference))], *range(values.stop, len(cells.header))]
+    return [
+        (f"{caption}: differences to {sites.reference}", _columns(cells, against)),
+        (caption, _columns(cells, range(values.stop))),
+    ]
+
+
+def _columns(cells: Cells, which: Sequence[int]) -> Cells:
+    return Cells([cells.header[n] for n in which], [[row[n] for n in which] for row in cells.rows], cells.notes)
 
 
 def _chosen(comparison: Comparison) -> Table:

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from graphcollab import report
 from graphcollab.gains import Benefit
+from graphcollab.report.page.of_comparison import _fitting
 from graphcollab.train import Comparison, Trial
 from tests.report.page.found import HOSTILE, compared
 
@@ -74,6 +76,28 @@ def in_text(table: str) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def read(written: Path) -> Read:
     return Read(written.read_text(encoding="utf-8"))
+
+
+def test_differences_come_first_where_a_table_would_be_too_broad(comparison: Comparison) -> None:
+    names = [*comparison.chosen, "fourth", "fifth", "sixth"]
+    scores = report.site_table(comparison, reference="local")
+    copied = {name: scores.scores[name if name in scores.scores else "l2c"] for name in names}
+    intervals = {name: scores.intervals[name if name in scores.scores else "l2c"] for name in names}
+    others = {name: scores.differences[name if name in scores.differences else "l2c"] for name in names[1:]}
+    sites = replace(scores, scores=copied, intervals=intervals, differences=others)
+    whole = sites.cells([0])
+    (first, against), (second, values) = _fitting(sites, 0)
+    assert (first, second) == ("Every node, accuracy: differences to local", "Every node, accuracy")
+    assert against.header == [
+        "node",
+        "samples",
+        "local accuracy (%)",
+        *(f"{name} − local, points" for name in names[1:]),
+    ]
+    assert [*values.header, *against.header[3:]] == whole.header
+    for row, one, other in zip(whole.rows, values.rows, against.rows, strict=True):
+        assert [*row] == [*one, *other[3:]]
+    assert _fitting(scores, 0) == [("Every node, accuracy", scores.cells([0]))]
 
 
 def test_numbers_are_those_of_the_tables(read: Read, comparison: Comparison) -> None:
