@@ -6,9 +6,14 @@ the resident memory is measured: before the run, when base and samples are there
 of the base anywhere, the peak would be 96 MiB higher; if every node had one, 14 times that between 2 and 16 nodes.
 
     shared_base.py --nodes 2 16 128
+    shared_base.py --nodes 2 16 --model llama --width 512 --rank 4 --backends loop shared
+
+With `--model llama` it is a random language model of twelve blocks with LoRA adapters in all linear layers, on two
+blocks of 32 tokens at a time (FedAvg with AdamW): the peak then has activations, too.
 """
 
 # ci: --nodes 2 4 --width 64 --rank 2 --json $OUT/shared_base.json
+# ci: --nodes 2 3 --model llama --width 64 --rank 2 --backends loop shared
 
 from __future__ import annotations
 
@@ -23,9 +28,10 @@ import torch
 from _measure import arguments, machine, status, write  # type: ignore
 from torch import Tensor, nn
 
-from graphcollab import Tasks, dpsgd, run
+from graphcollab import Method, Tasks, dpsgd, fedavg, run
 
 INPUTS, CLASSES, LAYERS, SAMPLES = 64, 10, 6, 30
+TOKENS, BLOCK = 300, 32  # of a language model
 MIB = 2**20
 
 
@@ -50,13 +56,35 @@ def make_model(width: int, rank: int) -> nn.Module:
     return nn.Sequential(first.requires_grad_(False), *layers, last.requires_grad_(False))
 
 
-def measure(backend: Any, nodes: int, width: int, rank: int) -> dict[str, float]:
-    """Play a run in this process; return what it takes in MiB."""
-    torch.set_num_threads(1)
+def of_layers(nodes: int, width: int, rank: int) -> tuple[Tasks, nn.Module, Method]:
+    """Return what is played with plain layers."""
     draw = torch.Generator().manual_seed(0)
     pairs = [(torch.randn(SAMPLES, INPUTS, generator=draw), torch.arange(SAMPLES) % CLASSES) for _ in range(nodes)]
     tasks = Tasks.from_samples(pairs).hold_out(0.3, 0, into="test")
-    model, method = make_model(width, rank), dpsgd(steps=4, batch_size=10, optimizer="adamw", lr=1e-3)
+    return tasks, make_model(width, rank), dpsgd(steps=4, batch_size=10, optimizer="adamw", lr=1e-3)
+
+
+def of_llama(nodes: int, width: int, rank: int) -> tuple[Tasks, nn.Module, Method]:
+    """Return what is played with a language model."""
+    from graphcollab.llm import build_lora, perplexity, token_loss
+    from graphcollab.llm._libraries import transformers
+
+    library, sizes = transformers(), {"hidden_size": width, "intermediate_size": 3 * width, "num_attention_heads": 8}
+    config = library.LlamaConfig(vocab_size=TOKENS, max_position_embeddings=BLOCK, num_hidden_layers=12, **sizes)
+    base = library.LlamaForCausalLM(config)
+    draw = torch.Generator().manual_seed(0)
+    pairs = [(torch.randint(TOKENS, (SAMPLES, BLOCK + 1), generator=draw), torch.zeros(SAMPLES)) for _ in range(nodes)]
+    tasks = Tasks.from_samples(pairs, loss=token_loss, metric=perplexity).hold_out(0.3, 0, into="test")
+    return tasks, build_lora(base, rank=rank), fedavg(part="lora", steps=4, batch_size=2, optimizer="adamw", lr=1e-3)
+
+
+MODELS = {"layers": of_layers, "llama": of_llama}
+
+
+def measure(kind: str, backend: Any, nodes: int, width: int, rank: int) -> dict[str, float]:
+    """Play a run in this process; return what it takes in MiB."""
+    torch.set_num_threads(1)
+    tasks, model, method = MODELS[kind](nodes, width, rank)
     learns = sum(one.numel() for one in model.parameters() if one.requires_grad)
     frozen = sum(one.numel() for one in model.parameters() if not one.requires_grad)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of what was before
@@ -82,13 +110,14 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[2, 16, 128])
     parser.add_argument("--backends", nargs="+", choices=["vmap", "loop", "shared"], default=["vmap", "loop", "shared"])
-    parser.add_argument("--width", type=int, default=2048, help="of the base's six layers")
+    parser.add_argument("--model", choices=[*MODELS], default="layers", help="what is frozen (default: %(default)s)")
+    parser.add_argument("--width", type=int, default=2048, help="of the base's layers")
     parser.add_argument("--rank", type=int, default=24, help="of the adapters")
     args = parser.parse_args()
     print(machine(args.device))
     results: dict[str, Any] = {}
     for backend in args.backends:
-        found = {k: in_a_fresh_process(backend, k, args.width, args.rank) for k in sorted(args.nodes)}
+        found = {k: in_a_fresh_process(args.model, backend, k, args.width, args.rank) for k in sorted(args.nodes)}
         few = min(found)
         for nodes, one in found.items():
             line = f"{backend:6} {nodes:4} nodes   base {one['base']:6.1f} MiB   adapter {one['adapter']:5.2f} MiB"
@@ -103,7 +132,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if "--only" in sys.argv:
-        backend, *sizes = sys.argv[2:]
-        print(json.dumps(measure(backend, *map(int, sizes))))
+        kind, backend, *sizes = sys.argv[2:]
+        print(json.dumps(measure(kind, backend, *map(int, sizes))))
     else:
         main()
