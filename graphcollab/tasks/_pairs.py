@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import (
-    DataLoader,
-    Dataset,
-    RandomSampler,
-    SequentialSampler,
-    Subset,
-    SubsetRandomSampler,
-    default_collate,
-)
+from torch.utils.data import DataLoader, Dataset
 
 from graphcollab.settings import SettingError
+from graphcollab.tasks._datasets import read_dataset, rows_of_loader
+from graphcollab.tasks._repeats import warn_of_repeated_samples
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
 
@@ -72,9 +66,16 @@ def gathered(
         if len(samples) != len(train):
             raise ValueError(f"{split!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
         pools[split], splits[split] = _stacked(split, samples, names)
+    kind = pools["train"].inputs.dtype
+    other = next((s for s, pool in pools.items() if pool.inputs.is_floating_point() != kind.is_floating_point), None)
+    if other is not None:
+        raise ValueError(
+            f"'train' has inputs of type {kind}, and {other!r} of {pools[other].inputs.dtype}: give one type"
+        )
     lacking = [split for split, pool in pools.items() if pool.weight is None]
     if lacking and len(lacking) < len(pools):
         raise ValueError(f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some")
+    warn_of_repeated_samples(pools, splits, names)
     return pools, splits, about
 
 
@@ -93,6 +94,13 @@ def _by_name(split: str, samples: Every, names: Sequence[Any]) -> list[Samples]:
 def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tuple[Pool, Split]:
     """Put the samples of all nodes into one pool."""
     triples = [_to_triple(one, f"{name} ({split})") for one, name in zip(samples, names, strict=True)]
+    for what, kinds in (("inputs", [x.dtype for x, *_ in triples]), ("targets", [y.dtype for _, y, _ in triples])):
+        other = next((k for k, kind in enumerate(kinds) if kind.is_floating_point != kinds[0].is_floating_point), None)
+        if other is not None:
+            raise ValueError(
+                f"{split!r}: {names[0]} has {what} of type {kinds[0]}, and {names[other]} of type {kinds[other]}: give "
+                "all nodes the same type, in the same units"
+            )
     shapes = {tuple(x.shape[1:]) for x, *_ in triples}
     if len(shapes) > 1:
         raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
@@ -134,27 +142,22 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
     """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
     pair: Any = samples
     weights: list[Any] = []
-    singly = isinstance(samples, Dataset | DataLoader) or _is_of_samples(samples)
     if isinstance(samples, DataLoader):
-        samples = _loaded(samples, who)
-    if singly:
-        size = len(cast(Sized, samples))
-        if size == 0:
-            raise ValueError(f"{who} has an empty dataset: every node needs training samples")
-        pair = next(iter(DataLoader(cast(Dataset[Any], samples), batch_size=size, generator=torch.Generator())))
-        if len(pair) != 2 and not isinstance(pair, Mapping):
-            raise ValueError(
-                f"{who}: a dataset must yield pairs (input, target), got {len(pair)} values; to give weights, let it "
-                "yield dicts with an entry 'weight'"
-            )
+        samples = rows_of_loader(samples, who)
+    if isinstance(samples, Dataset) or _is_of_samples(samples, who):
+        pair = read_dataset(cast(Dataset[Any], samples), who)
     if isinstance(pair, Mapping):
         *pair, weights = _by_entry(pair, who)
     try:
         inputs, targets = to_tensors(*pair)
         weight = _tensor("weight", *weights).double() if weights else None
         sizes = len(inputs), len(targets)
+    except _NoNumbers as error:
+        raise ValueError(f"{who}: {error}") from error
     except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
-        if isinstance(error, SettingError) and all(hasattr(one, "dtype") for one in pair):  # says which, and why
+        if isinstance(error, SettingError) and all(
+            hasattr(one, "dtype") or isinstance(one, list | tuple) for one in pair
+        ):  # says which, and why
             raise ValueError(f"{who}: {error}") from error
         raise SettingError(who, _OF_A_NODE, samples) from error
     if sizes[0] != sizes[1]:
@@ -164,12 +167,16 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
     return inputs, targets, weight
 
 
-def _is_of_samples(given: object) -> bool:
-    """Tell a list of dicts, or of more than two pairs, from inputs and targets."""
+def _is_of_samples(given: object, who: str) -> bool:
+    """Tell a list of dicts, or of pairs, from a pair of inputs and targets."""
     if not isinstance(given, list) or not given:
         return False
-    pairs = len(given) > 2 and all(isinstance(one, tuple) and len(one) == 2 for one in given)
-    return pairs or all(isinstance(one, Mapping) for one in given)
+    if len(given) == 2 and all(isinstance(one, tuple) and len(one) == 2 for one in given):
+        raise ValueError(
+            f"{who} has a list of two pairs, which may be two samples or the inputs and targets of two: give a tuple "
+            "(inputs, targets) of arrays"
+        )
+    return all(isinstance(one, Mapping) or (isinstance(one, tuple) and len(one) == 2) for one in given)
 
 
 def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:
@@ -184,25 +191,14 @@ def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:
     return given[inputs[0]], given[targets[0]], [given[name] for name in weights]
 
 
-def _loaded(loader: DataLoader[Any], who: str) -> Dataset[Any]:
-    """Return the samples that a loader goes through, whatever its batches and their order."""
-    sampler = loader.sampler
-    if loader.collate_fn is default_collate and type(sampler) in (RandomSampler, SequentialSampler):
-        return loader.dataset
-    if loader.collate_fn is default_collate and isinstance(sampler, SubsetRandomSampler):
-        return Subset(loader.dataset, sorted(sampler.indices))
-    raise ValueError(
-        f"{who} has a DataLoader with a {type(sampler).__name__} or a collate_fn of its own, so it cannot be told "
-        "what its samples are: give its dataset, or a torch.utils.data.Subset"
-    )
-
-
 def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     """Return float32 inputs (whole numbers stay), and int64 or float32 targets; what has that type is not copied."""
     x, y = _tensor("inputs", inputs), _tensor("targets", targets)
-    if x.is_floating_point() or x.dtype == torch.uint8:
-        x = x.float()
-    return x, y.float() if y.is_floating_point() else y.long()
+    if x.dtype == torch.uint8:
+        raise _NoNumbers(
+            "inputs are of type uint8: divide images by 255, or make the numbers floating point to use them as they are"
+        )
+    return x.float() if x.is_floating_point() else x, y.float() if y.is_floating_point() else y.long()
 
 
 def to_weights(weight: Any, count: int) -> Tensor:
@@ -213,9 +209,20 @@ def to_weights(weight: Any, count: int) -> Tensor:
     return found.double()
 
 
+class _NoNumbers(ValueError):
+    """Samples that are no dense array of numbers, with what to do."""
+
+
 def _tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
+        if values.layout != torch.strided or values.is_nested:
+            raise _NoNumbers(f"{name} are a sparse or nested tensor: make it dense, by .to_dense() or by padding")
         return values
+    if isinstance(values, Mapping) or (isinstance(values, tuple) and any(np.ndim(one) for one in values)):
+        raise _NoNumbers(
+            f"{name} are a {type(values).__name__} of {len(values)}: a sample has one tensor as its input; put several "
+            "side by side, and let the model divide them"
+        )
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise SettingError(name, "numbers (Tasks.from_frame takes text and missing values)", values)

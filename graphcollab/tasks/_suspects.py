@@ -11,11 +11,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphcollab.checks import warn
 from graphcollab.naming import few
 from graphcollab.tasks._csv import without
+from graphcollab.tasks._repeats import warn_of_repeats as repeats
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks.column import Column
 from graphcollab.tasks.samples import Split
@@ -39,9 +41,8 @@ _FIRST_DAY, _LAST_DAY, _DAYS = 19000101, 20991231, 3  # different days at least
 _CODES = (-9.0, *(sign * (10.0**digits - 1) for digits in range(2, 8) for sign in (-1, 1)))
 _OFTEN, _OTHERS = 3, 10  # rows with such a number, and with others
 _DIFFERENT, _FROM_ZERO = 20, 0.25  # values beside the 0 of a site; the least, in medians
-_REPEATED, _SHARE = 5, 0.05  # rows for testing that are for training, or beyond one a person: at least, and of all
+_REPEATED, _SHARE = 5, 0.05  # rows beyond one a person: at least, and of all
 _PERSONS, _VISITS = 10, 30  # different persons at least, and rows of one at most, in the mean
-_ROWS, _APART = 20, 0.95  # different rows, and how many of them differ in half of the columns already
 
 
 def warn_of_columns(
@@ -95,11 +96,7 @@ def warn_of_columns(
 def warn_of_repeats(
     sites: Sites, columns: Sequence[Column], inputs: np.ndarray, targets: Tensor, splits: Mapping[str, Split]
 ) -> None:
-    """Warn where many rows for testing have the inputs [N, D] and the target of rows for training, of whatever site.
-
-    Not where that may be chance: different rows must nearly all differ in half of the columns already, every second
-    one, so that rows that are equal in all are hardly different ones.
-    """
+    """Warn where many rows for testing have the inputs [N, D] and the target of rows for training."""
     if "test" not in splits:
         return
     halves, place = [np.zeros(len(inputs), np.uint64) for _ in range(2)], 0
@@ -112,22 +109,10 @@ def warn_of_repeats(
     rows = halves[0].copy()
     _mix(rows, halves[1])
     _mix(rows, targets.numpy().astype(np.float64).view(np.uint64))
-    index = splits["test"].index.numpy()
-    again = index[np.isin(rows[index], rows[splits["train"].index.numpy()])]
-    if len(again) < max(_REPEATED, _SHARE * len(index)):
-        return
-    different = np.unique(rows, return_index=True)[1]
-    apart = max(len(np.unique(half[different])) for half in halves)
-    if len(different) < _ROWS or apart < _APART * len(different):
-        return
-    counts = np.bincount(sites.owner.numpy()[again], minlength=len(sites.names))
-    where = few([f"{sites.names[k]!r} {counts[k]}" for k in counts.nonzero()[0].tolist()])
-    warn(
-        f"{len(again)} of {len(index)} rows for testing are there for training, too, with the same inputs and target "
-        f"(site {where}), so models are tested on what they know: drop rows that are there twice, in pandas by "
-        "frame.drop_duplicates(), or keep them together by group=",
-        UserWarning,
-    )
+    hashes = torch.from_numpy(np.stack([*halves, rows]).view(np.int64))  # [3, N]
+    train, test = (splits[name].index for name in ("train", "test"))
+    cure = "drop rows that are there twice, in pandas by frame.drop_duplicates(), or keep them together by group="
+    repeats(hashes[:, train], hashes[:, test], sites.owner[test], sites.names, "site", cure)
 
 
 def _warn_of_persons(read: Mapping[str, np.ndarray], owner: np.ndarray) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import typing
 from dataclasses import replace
 from hashlib import blake2b
@@ -9,7 +10,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+from torch_geometric.data import Data
 
 from graphcollab.datasets import LabelledArrays
 from graphcollab.engine.losses import NAMED
@@ -36,10 +47,13 @@ def test_arrays_lists_tensors_and_datasets_are_taken():
         assert torch.equal(pool.targets[index], y)
 
 
-def test_bytes_become_floats_and_whole_numbers_stay():
-    assert Tasks.from_samples([(torch.zeros(4, 1, dtype=torch.uint8), torch.zeros(4))]).pools["train"].inputs.dtype == (
-        torch.float32
-    )
+def test_bytes_are_refused_and_whole_numbers_stay():
+    x, y = torch.zeros(4, 1, dtype=torch.uint8), torch.zeros(4)
+    for make in (lambda: Tasks.from_samples([(x / 255, y), (x, y)]), lambda: Tasks.from_arrays(x, y, [1] * 4)):
+        with pytest.raises(ValueError, match="inputs are of type uint8: divide images by 255"):
+            make()
+    with pytest.raises(ValueError, match=r"'train': a has inputs of type torch.int64, and b of type torch.float32"):
+        Tasks.from_samples({"b": (x.float(), y), "a": (x.long(), y)})
     tasks = Tasks.from_samples([(torch.zeros(4, 1, dtype=torch.int32), torch.zeros(4, dtype=torch.float64))])
     assert (tasks.pools["train"].inputs.dtype, tasks.pools["train"].targets.dtype) == (torch.int32, torch.float32)
 
@@ -266,6 +280,90 @@ def test_loaders_and_dicts_whose_samples_cannot_be_told_are_refused():
             Tasks.from_samples([wrong])
     with pytest.raises(ValueError, match=r"targets must be numbers \(Tasks.from_frame takes text and missing values\)"):
         Tasks.from_arrays(x, ["a"] * 6, [1] * 6)
+
+
+def loader(indices, **settings):
+    data = TensorDataset(torch.arange(20.0)[:, None], torch.arange(20) % 2)
+    return DataLoader(data, batch_sampler=BatchSampler(indices(data), 4, False), **settings)
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        lambda data: SubsetRandomSampler([9, 2, 5]),
+        lambda data: SequentialSampler(range(3)),
+        lambda data: RandomSampler(data),
+    ],
+)
+def test_a_node_has_what_its_loader_yields(indices):
+    yielded = sorted(value for x, _ in loader(indices) for value in x.flatten().tolist())
+    tasks = Tasks.from_samples([loader(indices)], val_fraction=0)
+    assert tasks.pools["train"].inputs.flatten().tolist() == yielded
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: loader(lambda data: RandomSampler(data, replacement=True)),
+        lambda: loader(lambda data: RandomSampler(data, num_samples=7)),
+        lambda: loader(lambda data: WeightedRandomSampler([1.0] * 20, 20, replacement=False)),
+        lambda: loader(RandomSampler, collate_fn=lambda rows: rows),
+        lambda: DataLoader(loader(RandomSampler).dataset, batch_sampler=[[0, 1], [3]]),
+        lambda: DataLoader(loader(RandomSampler).dataset, batch_size=None),
+        lambda: DataLoader(loader(RandomSampler).dataset, batch_size=8, drop_last=True),
+    ],
+)
+def test_a_loader_that_yields_something_else_than_fixed_rows_is_refused(made):
+    with pytest.raises(ValueError, match=r"node 0 \(train\) has a DataLoader .*: give its dataset"):
+        Tasks.from_samples([made()])
+
+
+def test_samples_for_testing_that_are_for_training_are_warned_of():
+    x, y = torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
+    test = [(torch.cat([x[0, :5], x[1, 5:]]), y), (x[2], y)]  # of the first, five are for training, too
+    with pytest.warns(UserWarning, match=r"5 of 80 rows for testing .* training, too, .* \(node 'a' 5\)"):
+        Tasks.from_samples([(x[0], y), (x[2] + 1, y)], test=test, names=["a", "b"])
+    Tasks.from_samples([(x[0], 1 - y)], test=[(x[0], y)])  # with another target they are others
+    Tasks.from_samples([(x[0] > 0, y)], test=[(x[0] > 0, y)])  # and rows are alike by chance
+    with pytest.warns(UserWarning, match=r"rows for testing are there for training, too"):
+        Tasks.from_arrays(torch.cat([x[0], x[0]]), torch.cat([y, y]), ["a"] * 80)
+
+
+class Drawing(Dataset):
+    def __init__(self, draw):
+        self.draw = draw
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, place):
+        return torch.tensor([place + self.draw()]), place % 2
+
+
+def test_a_dataset_that_draws_is_warned_of():
+    own = np.random.default_rng(0)
+    for draw in (lambda: float(torch.rand(())), np.random.rand, random.random, own.random):
+        with pytest.warns(UserWarning, match=r"node 0 \(train\): the dataset draws random numbers"):
+            Tasks.from_samples([Drawing(draw)])
+    Tasks.from_samples([Drawing(lambda: 0.0)])
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([(torch.zeros(5 + k % 2, 3), 1) for k in range(4)], r"samples have the shapes \[5, 3\], \[6, 3\]: pad them"),
+        ([(torch.zeros(3), None)] * 3, "a sample holds Tensor, NoneType, and may hold numbers, arrays or tensors"),
+        ([(Data(x=X), 1)] * 3, "a sample holds Data, int, and may hold"),
+        ([({"a": torch.zeros(3)}, 1)] * 3, "inputs are a dict of 1: a sample has one tensor as its input"),
+        (((X, X), Y), "inputs are a tuple of 2: a sample has one tensor as its input"),
+        ((X.to_sparse(), Y), "inputs are a sparse or nested tensor: make it dense"),
+        ((X, ["ill"] * len(X)), "targets must be numbers"),
+        ([(1.0, 2.0), (3.0, 4.0)], "a list of two pairs, which may be two samples or the inputs and targets of two"),
+    ],
+)
+def test_samples_that_are_no_arrays_are_refused_by_node(samples, message):
+    with pytest.raises(ValueError, match=rf"^node 0 \(train\):? .*{message}|^node 0 \(train\): {message}"):
+        Tasks.from_samples([samples])
 
 
 def test_lists_of_samples_are_what_datasets_of_them_are():
