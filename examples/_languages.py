@@ -18,17 +18,19 @@ TOPICS = "numpy", "scipy", "sklearn", "matplotlib"  # packages whose prose the s
 SHORTEST = 20  # characters of a sentence
 
 
-def read_texts(source: str, root: str | None) -> dict[str, list[str]]:
+def read_texts(source: str | None, root: str | None) -> dict[str, list[str]]:
     """Return the texts to draw from, each once, by language or topic.
 
     Args:
         source: ``"languages"``: ``text/commonvoice_<language>.txt`` below the root, a sentence in each line;
             ``"topics"``: paragraphs of the documentation of four packages, which are there without a root.
+            Default: languages where there is a root.
         root: The folder with the data. Default: the variable GRAPHCOLLAB_DATA.
     """
-    if source == "topics":
+    root = root or os.environ.get("GRAPHCOLLAB_DATA")
+    if source == "topics" or not (source or root):
         return {name: _once("\n".join(prose_of(name)).splitlines()) for name in TOPICS}
-    folder = Path(root or os.environ.get("GRAPHCOLLAB_DATA") or ".") / "text"
+    folder = Path(root or ".") / "text"
     files = {name: folder / f"commonvoice_{name}.txt" for name in LANGUAGES}
     missing = [str(file) for file in files.values() if not file.is_file()]
     if missing:

@@ -4,8 +4,9 @@ It is the experiment of CoBo's section 4.3 with two parties for each language. A
 English only (`pretrain_base.py` makes it, once), and train LoRA adapters on 150 sentences each. Step sizes, and the
 pulls of Ditto and CoBo where several are given, are chosen on validation text, for all methods alike; all take the same
 number of steps. `cobo_published` compares gradients as the authors' code does, which says nothing of the other party.
-`same_language` is told the languages. Sentences are read from `text/commonvoice_<language>.txt` below `--root`; with
-`--texts topics` parties have the documentation of four packages instead. More than the default, which takes minutes:
+`same_language` is told the languages. Sentences are read from `text/commonvoice_<language>.txt` below `--root`; without
+a root parties have the documentation of four packages instead (`--texts topics`). More than the default, which takes
+minutes:
 
     finetune_languages.py --root DATA --seeds 5 --lrs 0.004 0.006 0.01 --rhos 10 30 60 --lams 0.1 1
     finetune_languages.py --root DATA --base smollm2 --seeds 1 --parties 1 --rounds 12 --batch-size 4 --lrs 0.003
@@ -43,7 +44,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--root", help="folder with text/ (default: the variable GRAPHCOLLAB_DATA)")
-    add("--texts", choices=("languages", "topics"), default="languages", help="default: %(default)s")
+    add("--texts", choices=("languages", "topics"), help="default: languages with a root, topics without one")
     add(
         "--base",
         default="small",
@@ -68,9 +69,9 @@ def arguments() -> argparse.Namespace:
 @one_voice()
 def main() -> None:
     args = arguments()
+    texts = read_texts(args.texts, args.root)
     base, tokenizer = load_base(args.base)  # where it must be made first, by all threads
     torch.set_num_threads(args.threads)
-    texts = read_texts(args.texts, args.root)
     sizes = {name: getattr(args, name) for name in ("parties", "train", "val", "test", "context")}
     draw: Any = partial(draw_tasks, texts, tokenizer, **sizes)
     chosen, grids, budget = contestants(args)

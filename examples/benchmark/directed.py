@@ -86,6 +86,7 @@ def main() -> None:
         "directed": partial(directed, learn_rounds=args.learn_rounds),
     }
     told: dict[str, dict[str, Any]] = {}
+    scores: dict[str, torch.Tensor]
     for name in args.settings:
         nodes, p = SETTINGS[name]["nodes"], SETTINGS[name]["p"]
         sizes = [round(train * share) for share in SETTINGS[name].get("shares", (1,) * len(nodes))]
@@ -116,15 +117,21 @@ def main() -> None:
             comparison = compare(methods, draw, model, range(args.seeds), grids, checkpoint=place, **settings)
         print(f"\n{name}: majorities {nodes}, p = {p}, {sizes} training samples, {args.seeds} seeds")
         print(report.results_table(comparison))
-        told[name] = {}
+        told[name], scores = {}, {}
         for key, trials in comparison.chosen.items():
             if comparison.failed(key) or comparison.failed("directed"):
                 continue
-            weight, score = (torch.stack(many).mean(0) for many in zip(*(seen[id(t)] for t in trials), strict=True))
-            told[name][key] = {"values": comparison.values(key), "nodes": score.tolist(), "weights": weight.tolist()}
+            weight, score = (torch.stack(many) for many in zip(*(seen[id(t)] for t in trials), strict=True))
+            scores[key] = score  # [seeds, K]
+            each, weights = score.mean(0).tolist(), weight.mean(0).tolist()
+            told[name][key] = {"values": comparison.values(key), "nodes": each, "weights": weights}
             gain = f"directed is better by {interval(comparison.values('directed'), comparison.values(key))}"
-            shown = "  ".join(f"{100 * value:.2f}" for value in score.tolist())
+            shown = "  ".join(f"{100 * value:.2f}" for value in each)
             print(f"{key:9} % per node: {shown}", "" if key == "directed" else f"  {gain}")
+        for key in [key for key in scores if key != "local"]:
+            pairs_of = enumerate(zip(scores[key].T, scores["local"].T, strict=True))
+            changes = [f"{k}: {interval(ours.tolist(), alone.tolist())}" for k, (ours, alone) in pairs_of]
+            print(f"{key:9} minus local, node " + "; node ".join(changes))
         if "directed" not in told[name]:
             continue
         print("learned weights (row: who listens), mean over seeds:")

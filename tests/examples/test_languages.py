@@ -17,6 +17,11 @@ def example(monkeypatch):
     return importlib.import_module
 
 
+def test_without_a_root_parties_have_the_topics(example, monkeypatch):
+    monkeypatch.delenv("GRAPHCOLLAB_DATA", raising=False)
+    assert [*example("_languages").read_texts(None, None)] == ["numpy", "scipy", "sklearn", "matplotlib"]
+
+
 def words():
     from graphcollab.llm._libraries import transformers  # first: it makes transformers importable
 
