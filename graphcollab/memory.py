@@ -1,4 +1,4 @@
-"""`new_rows`: memory for the models of all nodes, which a round takes over from the round before."""
+"""Memory: `new_rows` for the models of all nodes, which a round takes over from the round before; `address`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["let_go", "new_rows"]
+__all__ = ["address", "let_go", "new_rows"]
 
 LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
 PAGE = 2**21  # bytes of a large page: sizes are multiples of it
@@ -52,6 +52,24 @@ class _Free:
 
 
 _FREE = _Free()
+
+
+def address(values: Tensor) -> int:
+    """Return where a tensor's numbers lie, for a compiled kernel to read them there.
+
+    A ValueError refuses a tensor whose numbers do not: a wrapper around other tensors, one of a transformation
+    (`torch.func`) or trace, one whose storage was freed, one that is negated only when it is read.
+    """
+    try:
+        place = values.data_ptr()
+    except RuntimeError:
+        place = 0
+    if (not place and values.numel()) or values.is_neg():
+        raise ValueError(
+            f"expected a plain tensor, got a {type(values).__name__} ({values.layout}, {values.device}) without memory "
+            "of its own: convert it to a torch.Tensor first"
+        )
+    return place
 
 
 def let_go() -> None:

@@ -22,6 +22,7 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import Chain, elementwise, flatten, linear
+from graphcollab.memory import address
 from graphcollab.stack import ParamSpec
 from graphcollab.threads import share, threads_here
 
@@ -92,18 +93,21 @@ def take_dense_steps(
     faster way depends on the longest batch of all rows, and for large steps on whether there are several threads.
 
     Raises:
-        IndexError: If a label is no class.
+        IndexError: If a label is no class, or a sample is not in the pool.
     """
     if not _fits(layers, new, feed, optimizer, objective):
         return None
+    count = min(len(feed.pool.inputs), len(feed.pool.targets))
+    if feed.index.numel() and not 0 <= int(feed.index.min()) <= int(feed.index.max()) < count:
+        raise IndexError(f"a sample is not in the pool: expected positions 0 to {count - 1}")
     index, sizes, targets = feed.index.contiguous(), feed.schedule.size.contiguous(), feed.pool.targets.contiguous()
     (rows, steps, width), inputs = index.shape, feed.pool.inputs
     losses = new.new_full((steps, rows), float("nan"))
     told = torch.tensor(layers, dtype=torch.int64).numpy().tobytes()
     name = instructions or INSTRUCTIONS[-1], KINDS[new.dtype]
-    models = new.data_ptr(), new.stride(0), rows
-    samples = inputs.data_ptr(), targets.data_ptr(), index.data_ptr(), sizes.data_ptr(), steps, width
-    settings = losses.data_ptr(), float(optimizer.lr), float(optimizer.weight_decay), told
+    models = address(new), new.stride(0), rows
+    samples = *map(address, (inputs, targets, index, sizes)), steps, width
+    settings = address(losses), float(optimizer.lr), float(optimizer.weight_decay), told
 
     def act(part: tuple[int, int]) -> None:
         if not _chain.fit(*name, *models, *samples, *settings, *part):

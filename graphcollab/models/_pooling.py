@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphcollab.memory import address
+
 try:
     _pool: Any = import_module("graphcollab.models._pool")
 except ImportError:
@@ -55,7 +57,7 @@ class _Pool(torch.autograd.Function):
         count, channels, height, width = ctx.shape = x.shape
         y = x.new_empty(count, height // 2, width // 2, channels)
         place = torch.empty_like(y, dtype=torch.uint8)
-        _pool.largest(_half(x), x.data_ptr(), y.data_ptr(), place.data_ptr(), count, height, width, channels)
+        _pool.largest(_half(x), *map(address, (x, y, place)), count, height, width, channels)
         ctx.save_for_backward(place)
         return y.permute(0, 3, 1, 2)
 
@@ -66,7 +68,7 @@ class _Pool(torch.autograd.Function):
             return _spread(grad, place.permute(0, 3, 1, 2), ctx.shape)
         grad = grad.contiguous(memory_format=torch.channels_last)
         out = grad.new_empty(count, height, width, channels)
-        _pool.spread(_half(grad), grad.data_ptr(), place.data_ptr(), out.data_ptr(), count, height, width, channels)
+        _pool.spread(_half(grad), *map(address, (grad, place, out)), count, height, width, channels)
         return out.permute(0, 3, 1, 2)
 
 

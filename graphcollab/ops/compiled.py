@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from graphcollab.memory import new_rows
+from graphcollab.memory import address, new_rows
 from graphcollab.threads import share, threads_here
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ try:
 except ImportError:
     _rows = None
 
-__all__ = ["INSTRUCTIONS", "fits", "inner_products", "require_one_type", "weighted_sums"]
+__all__ = ["INSTRUCTIONS", "fits", "inner_products", "require_one_type", "require_plain", "weighted_sums"]
 
 INSTRUCTIONS: list[str] = _rows.instructions() if _rows else []
 """The sets of instructions that this machine has, the best one last; none without compiled kernels."""
@@ -40,7 +40,18 @@ DENSE_DENSITY = 0.5  # from which on a row is read for four receivers at a time,
 
 def fits(*rows: Tensor) -> bool:
     """Tell whether the kernels know what to do with some rows: floats on the CPU."""
-    return bool(INSTRUCTIONS) and all(one.device.type == "cpu" and one.dtype in KINDS for one in rows)
+    known = all(one.device.type == "cpu" and one.dtype in KINDS and one.layout == torch.strided for one in rows)
+    return bool(INSTRUCTIONS) and known
+
+
+def require_plain(*values: Tensor) -> None:
+    """Check that values are dense tensors and, on the CPU, in memory; a ValueError says which are not."""
+    for one in values:
+        if not isinstance(one, Tensor) or one.layout != torch.strided or one.is_nested:
+            kind = type(one).__name__ + (f" of layout {one.layout}" if isinstance(one, Tensor) else "")
+            raise ValueError(f"expected dense tensors, got a {kind}: convert it first")
+        if one.device.type == "cpu":
+            address(one.resolve_neg())
 
 
 def require_one_type(*rows: Tensor) -> None:
@@ -76,18 +87,18 @@ def weighted_sums(
         raise ValueError(f"{structure.num_edges} edges need as many weights, got {[*weight.shape]}")
     x = _side_by_side(x)
     base, against = (None if one is None else _side_by_side(one) for one in (base, against))
-    w = weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous()
+    w = weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous().resolve_neg()
     total = None if against is None else _totals(structure, w)
     dense = _tiles(structure, w) if structure.density >= DENSE_DENSITY and not structure.repeats else None
     y = new_rows(x, structure.num_receivers, x.shape[1])
     name, kind = instructions or INSTRUCTIONS[-1], KINDS[x.dtype]
 
-    heard, weights, senders = _at(x), w.data_ptr(), structure.sender.data_ptr()
+    heard, weights, senders, starts = _at(x), address(w), address(structure.sender), address(structure.ptr)
 
     def act(part: tuple[int, int, int, int]) -> None:
         first, count, start, stop = part
         own = *_at(base, first), *_at(against, first), _at(total, first)[0]
-        edges = structure.ptr.data_ptr() + 8 * first, senders, count  # of 8 bytes each
+        edges = starts + 8 * first, senders, count  # of 8 bytes each
         tiles = _at(dense, first // TALL)[0], len(x)
         _rows.mix(name, kind, *heard, *own, weights, *edges, *tiles, *_at(y, first), start, stop)
 
@@ -106,11 +117,11 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str
     name, kind = instructions or INSTRUCTIONS[-1], KINDS[a.dtype]
     blocks = list(_columns(a, len(a) + len(b)))
     total = torch.zeros(min(PARTS, len(blocks)), structure.num_edges, dtype=torch.float64)
+    edges = address(structure.ptr), address(structure.sender), structure.num_receivers
 
     def act(part: int) -> None:
         for start, stop in blocks[part * len(blocks) // len(total) : (part + 1) * len(blocks) // len(total)]:
-            edges = structure.ptr.data_ptr(), structure.sender.data_ptr(), structure.num_receivers
-            _rows.dot(name, kind, *_at(a), *_at(b), *edges, total[part].data_ptr(), start, stop)
+            _rows.dot(name, kind, *_at(a), *_at(b), *edges, address(total[part]), start, stop)
 
     if structure.num_edges * a.shape[1] < FEW_NUMBERS:
         for part in range(len(total)):
@@ -137,12 +148,13 @@ def _side_by_side(rows: Tensor) -> Tensor:
     if not fits(rows):
         known = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
         raise ValueError(f"compiled kernels are for {known} on the CPU, got {rows.dtype} on {rows.device}")
+    rows = rows.resolve_neg()
     return rows if rows.stride(1) == 1 or rows.shape[1] < 2 else rows.contiguous()
 
 
 def _at(rows: Tensor | None, first: int = 0) -> tuple[int, int]:
     """Return where rows lie from one of them on, and how many numbers they are apart."""
-    return (0, 0) if rows is None else (rows.data_ptr() + first * rows.stride(0) * rows.element_size(), rows.stride(0))
+    return (0, 0) if rows is None else (address(rows) + first * rows.stride(0) * rows.element_size(), rows.stride(0))
 
 
 def _totals(structure: Structure, weight: Tensor) -> Tensor:

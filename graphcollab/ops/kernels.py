@@ -8,11 +8,19 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 
 from graphcollab.checks import own_filter
 from graphcollab.device import beside
 from graphcollab.memory import new_rows
-from graphcollab.ops.compiled import INSTRUCTIONS, fits, inner_products, require_one_type, weighted_sums
+from graphcollab.ops.compiled import (
+    INSTRUCTIONS,
+    fits,
+    inner_products,
+    require_one_type,
+    require_plain,
+    weighted_sums,
+)
 from graphcollab.threads import share
 
 __all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
@@ -32,13 +40,17 @@ DENSE_WASTE = {"compiled": 4, "csr": 32}  # so many times what is needed may a p
 class Structure:
     """Edges of a bipartite graph in compressed-row form: row i lists what receiver i hears.
 
-    It is on the CPU, and so are weights and other numbers of edges, unless they have to be found on a device.
+    It is on the CPU, and so are weights and other numbers of edges, unless they have to be found on a device. Its
+    tensors are copies, since compiled kernels read what they say: later changes of those given change nothing.
 
     Args:
         ptr: Receiver i's edges are ``ptr[i]:ptr[i + 1]``, [D + 1].
         sender: Sender of every edge in that order, [E].
         order: Position in the caller's edge list of every edge in that order, [E]; None where they agree.
         num_senders: S.
+
+    Raises:
+        ValueError: If these are no rows of such edges.
     """
 
     ptr: Tensor
@@ -50,9 +62,29 @@ class Structure:
     def __post_init__(self) -> None:
         """Refuse what the compiled kernels would read as something else."""
         both = self.ptr, self.sender
+        require_plain(*both, *([] if self.order is None else [self.order]))
         if not all(one.dtype == torch.int64 and one.is_contiguous() for one in both):
             kinds = " and ".join(str(one.dtype) for one in both)
             raise ValueError(f"ptr and sender must be torch.int64 without gaps, got {kinds}: use Structure.from_edges")
+        count, ptr, sender = self.sender.numel(), self.ptr, self.sender
+        rows = ptr.dim() == sender.dim() == 1 and len(ptr) > 0 and int(ptr[0]) == 0 and int(ptr[-1]) == count
+        if not rows or bool((ptr.diff() < 0).any()):
+            raise ValueError(f"ptr must be [D + 1], from 0 and ascending to the number of edges, {count}")
+        if count and not 0 <= int(sender.min()) <= int(sender.max()) < self.num_senders:
+            raise ValueError(f"sender must hold 0 to {self.num_senders - 1}, got {int(sender.min())} to {sender.max()}")
+        place = torch.arange(count, device=sender.device)
+        if self.order is not None and not torch.equal(self.order.sort().values, place):
+            raise ValueError(f"order must hold every position of {count} edges once")
+        for name in ("ptr", "sender", "order"):
+            tensor = getattr(self, name)
+            object.__setattr__(self, name, None if tensor is None else tensor.clone())
+
+    @classmethod
+    def _of(cls, ptr: Tensor, sender: Tensor, order: Tensor | None, num_senders: int) -> Structure:
+        """Return a structure of tensors of its own that are known to be right."""
+        made = object.__new__(cls)
+        vars(made).update(ptr=ptr, sender=sender, order=order, num_senders=num_senders, _copies={})
+        return made
 
     @classmethod
     def from_edges(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
@@ -61,7 +93,7 @@ class Structure:
         A ValueError says where an edge names a node outside the sizes, or that these are no edges.
         """
         senders, receivers = size
-        edge_index = edge_index.as_subclass(Tensor)
+        edge_index = _plain(edge_index)
         if edge_index.dim() != 2 or len(edge_index) != 2:
             raise ValueError(f"edge_index must have shape [2, E], got {[*edge_index.shape]}")
         kind = edge_index.dtype
@@ -81,11 +113,13 @@ class Structure:
             edge_index = edge_index[:, order]
         counts = torch.bincount(edge_index[1], minlength=receivers)
         ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        return cls(ptr, edge_index[0].contiguous(), order, senders)
+        sender = edge_index[0].clone() if order is None else edge_index[0]  # else it is a copy already
+        return cls._of(ptr, sender.contiguous(), order, senders)
 
     @classmethod
     def between(cls, a: Tensor, b: Tensor, edges: Tensor | Structure) -> Structure:
         """Return edges from senders with vectors b [S, P] to receivers with a [D, P], alike; else a ValueError."""
+        require_plain(a, b)
         if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
             raise ValueError(
                 f"vectors of receivers and senders do not fit together: they must be [D, P] and [S, P], got "
@@ -105,7 +139,7 @@ class Structure:
         if rows.device == self.ptr.device:
             return self
         if rows.device not in self._copies:
-            there = Structure(beside(self.ptr, rows), beside(self.sender, rows), None, self.num_senders)
+            there = self._of(beside(self.ptr, rows), beside(self.sender, rows), None, self.num_senders)
             there.__dict__["receiver"] = beside(self.receiver, rows)  # where it cannot be known without waiting
             self._copies[rows.device] = there
         return self._copies[rows.device]
@@ -129,6 +163,12 @@ class Structure:
     def receiver(self) -> Tensor:
         """Receiver of every edge, [E], ascending."""
         return torch.repeat_interleave(torch.arange(self.num_receivers, device=self.ptr.device), self.ptr.diff())
+
+    @cached_property
+    def alone(self) -> Tensor | None:
+        """Which receivers have no edges, [D]; None where it is known that all have some."""
+        alone = self.ptr.diff() == 0
+        return alone if alone.device.type != "cpu" or bool(alone.any()) else None
 
     @cached_property
     def repeats(self) -> bool:
@@ -159,6 +199,20 @@ class Structure:
         return out
 
 
+def _plain(edge_index: Tensor) -> Tensor:
+    """Return edges as a plain tensor; a ValueError says what else they are."""
+    if isinstance(edge_index, EdgeIndex):
+        return edge_index.as_tensor()
+    try:
+        require_plain(edge_index)
+    except ValueError as error:
+        raise ValueError(
+            f"edge_index must be a tensor [2, E], senders and receivers ({error}): of a sparse matrix adj_t "
+            "give torch.stack([col, row]), and its values as weights"
+        ) from None
+    return edge_index.as_subclass(Tensor)
+
+
 def column_blocks(width: int, rows: int, numbers: int) -> Iterator[slice]:
     """Cut columns so that a block of so many rows has about so many numbers, but 128 columns at least."""
     step = max(numbers // max(rows, 1), 128)
@@ -187,7 +241,7 @@ def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
         return out
     lost = ~x.isfinite()
     heard = _dense(structure, torch.ones_like(weight)) @ lost.to(x.dtype) > 0
-    return (matrix @ x.masked_fill(lost, 0)).masked_fill(heard, torch.nan)
+    return torch.where(heard, csr_product(structure, weight, x), matrix @ x.masked_fill(lost, 0))
 
 
 def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
@@ -244,7 +298,7 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
         step = max(BLOCK_BYTES // (left.shape[1] * a.element_size()), 1)
         for start in range(0, structure.num_edges, step):
             edges = slice(start, start + step)
-            total[edges] += torch.linalg.vecdot(left[structure.receiver[edges]], right[structure.sender[edges]])
+            total[edges] += torch.linalg.vecdot(left[structure.receiver[edges]].conj(), right[structure.sender[edges]])
     return total
 
 

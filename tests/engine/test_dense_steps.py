@@ -160,6 +160,15 @@ def test_labels_that_are_no_class():
             take_dense_steps(layers, torch.zeros(1, 6, dtype=torch.float64), feed, SGD(), CROSS_ENTROPY)
 
 
+def test_samples_that_are_not_in_the_pool():
+    layers, inputs = (Dense(0, -1, 2, 3, False),), draw(4, 2)
+    for place in (4, -1):
+        feed = feed_of(inputs, torch.tensor([0, 1, 2, 0]), [[4, 4]], 4)
+        feed.index[0, 1, 3] = place
+        with pytest.raises(IndexError, match="a sample is not in the pool: expected positions 0 to 3"):
+            take_dense_steps(layers, torch.zeros(1, 6, dtype=torch.float64), feed, SGD(), CROSS_ENTROPY)
+
+
 def test_labels_that_pytorch_ignores():
     module = nn.Linear(2, 3).double()
     spec = ParamSpec.from_module(module)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphcollab.ops import Structure
+from graphcollab.ops import Structure, mix
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20))
@@ -66,3 +66,33 @@ def test_edges_that_are_there_twice_are_known():
     assert not Structure.from_edges(edges, (2, 2)).repeats
     assert Structure.from_edges(torch.cat([edges, edges[:, :1]], 1), (2, 2)).repeats
     assert not Structure.from_edges(edges[:, :0], (2, 2)).repeats
+
+
+def test_edges_that_are_changed_later_are_not_read_anew():
+    edges, ptr, sender, order = torch.tensor([[0, 1, 2], [0, 1, 2]]), torch.arange(4), torch.arange(3), torch.arange(3)
+    for structure in (Structure.from_edges(edges, (3, 3)), Structure(ptr, sender, order, 3)):
+        for values in (edges, ptr, sender, order):
+            values.fill_(10**9)
+        assert mix(torch.eye(3), torch.ones(3), structure).tolist() == torch.eye(3).tolist()
+        assert structure.unsort(torch.arange(3)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ptr", "sender", "order", "says"),
+    [
+        ([0, 1, 2, 3], [0, 1, 500], None, "sender must hold 0 to 2, got 0 to 500"),
+        ([0, 1, 2, 3], [0, 1, -1], None, "sender must hold 0 to 2, got -1 to 1"),
+        ([0, 1, 2, 4], [0, 1, 2], None, "ptr must be .* to the number of edges, 3"),
+        ([0, 2, 1, 3], [0, 1, 2], None, "ptr must be .* ascending"),
+        ([1, 1, 2, 3], [0, 1, 2], None, "ptr must be .* from 0"),
+        ([], [], None, "ptr must be"),
+        ([0, 1, 2, 3], [0, 1, 2], [0, 0, 1], "order must hold every position of 3 edges once"),
+        ([0, 1, 2, 3], [0, 1, 2], [0, 1], "order must hold every position"),
+        ([0, 3], [[0, 1, 2]], None, "ptr must be"),
+    ],
+)
+def test_rows_that_are_none_are_refused(ptr, sender, order, says):
+    rows = [None if one is None else torch.tensor(one, dtype=torch.int64) for one in (ptr, sender, order)]
+    with pytest.raises(ValueError, match=says):
+        Structure(*rows, 3)
+    assert Structure(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), None, 0).num_edges == 0
