@@ -6,59 +6,77 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd import forward_ad
 from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
-from graphcollab.ops.compiled import require_one_type, weighted_sums
+from graphcollab.ops.compiled import require_one_type, require_plain, weighted_sums
 from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
 
 __all__ = ["edge_products", "mix"]
 
 
-def _product(structure: Structure, weight: Tensor, x: Tensor, kernel: str | None = None) -> Tensor:
-    return PRODUCTS[kernel or choose_product(structure, x)](structure, weight, x)
+def _mixed(x: Tensor, weight: Tensor, structure: Structure, kernel: str | None = None) -> Tensor:
+    mixed: Tensor = (_Mix.apply if _recorded(x, weight) else _product)(x, weight, structure, kernel)
+    return mixed
+
+
+def _product(x: Tensor, weight: Tensor, structure: Structure, kernel: str | None) -> Tensor:
+    return PRODUCTS[kernel or choose_product(structure, x)](structure, structure.sort(weight), x)
+
+
+def _products(a: Tensor, b: Tensor, structure: Structure) -> Tensor:
+    products: Tensor = (_EdgeProducts.apply if _recorded(a, b) else _dots)(a, b, structure)
+    return products
+
+
+def _dots(a: Tensor, b: Tensor, structure: Structure) -> Tensor:
+    return structure.unsort(edge_dot(structure, a, b).cpu())
+
+
+def _recorded(*values: Tensor) -> bool:
+    """Tell whether derivatives with respect to values may be wanted, in reverse or (which is refused) forward mode."""
+    return forward_ad._current_level >= 0 or (torch.is_grad_enabled() and any(one.requires_grad for one in values))
 
 
 class _Mix(torch.autograd.Function):
-    """Forward: a sparse-dense product. Backward: the transposed product for x, a sampled dense-dense one for w."""
+    """Forward: a sparse-dense product. Backward: the transposed product for x, a sampled dense-dense one for w.
+
+    Both are differentiable themselves, so derivatives of any order are.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, structure: Structure, kernel: str | None) -> Tensor:
-        weight = structure.sort(weight)
         ctx.structure, ctx.kernel = structure, kernel
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight)
-        return _product(structure, weight, x, kernel)
+        return _product(x, weight, structure, kernel)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         to_x = to_weight = None
         if ctx.needs_input_grad[0]:
-            back = ctx.structure.transposed
-            to_x = _product(back, back.sort(weight), grad, ctx.kernel)
+            structure = ctx.structure
+            to_x = _mixed(grad, structure.sort(weight).conj(), structure.transposed, ctx.kernel)
         if ctx.needs_input_grad[1]:
-            to_weight = ctx.structure.unsort(edge_dot(ctx.structure, grad, x).cpu())
+            to_weight = _products(grad, x.conj(), ctx.structure)
         return to_x, to_weight, None, None
 
 
 class _EdgeProducts(torch.autograd.Function):
-    """Forward: a sampled dense-dense product. Backward: two sparse-dense products."""
+    """Forward: a sampled dense-dense product. Backward: two sparse-dense products, differentiable as well."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, structure: Structure) -> Tensor:
         ctx.structure = structure
         ctx.save_for_backward(a, b)
-        return structure.unsort(edge_dot(structure, a, b).cpu())
+        return _dots(a, b, structure)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (a, b), structure = ctx.saved_tensors, ctx.structure
-        grad, back = structure.sort(grad), structure.transposed
-        to_a = _product(structure, grad, b) if ctx.needs_input_grad[0] else None
-        to_b = _product(back, back.sort(grad), a) if ctx.needs_input_grad[1] else None
+        to_a = _mixed(b.conj(), grad, structure) if ctx.needs_input_grad[0] else None
+        to_b = _mixed(a.conj(), structure.sort(grad), structure.transposed) if ctx.needs_input_grad[1] else None
         return to_a, to_b, None
 
 
@@ -72,6 +90,9 @@ def mix(
     against: Tensor | None = None,
 ) -> Tensor:
     r"""Return :math:`y_i = b_i + \sum_{j \to i} w_{ij} (x_j - a_i)` without building messages [E, P].
+
+    A receiver without edges gets its b, whatever its a. Numbers that are not finite reach all who have an edge from
+    them, also one of weight 0: 0 · ∞ is NaN. Derivatives of any order with respect to all rows and weights are there.
 
     Args:
         x: What senders send, [S, P].
@@ -95,6 +116,9 @@ def mix(
         >>> mix(torch.tensor([[2.0], [4.0]]), torch.tensor([0.5, 0.5, 1.0]), edge_index).tolist()
         [[3.0], [4.0]]
     """
+    rows = [one for one in (x, base, against) if one is not None]
+    require_plain(weight, *rows)
+    require_one_type(*rows)
     size = len(x), len(x) if num_receivers is None else num_receivers
     structure = edges if isinstance(edges, Structure) else Structure.from_edges(edges, size)
     if kernel is not None and kernel not in PRODUCTS:
@@ -103,20 +127,19 @@ def mix(
         raise ValueError(f"x must have shape [{structure.num_senders}, P], got {tuple(x.shape)}")
     if weight.shape != (structure.num_edges,):
         raise ValueError(f"{structure.num_edges} edges need weights [{structure.num_edges}], got {tuple(weight.shape)}")
-    for name, rows in {"base": base, "against": against}.items():
-        if rows is not None and rows.shape != (structure.num_receivers, x.shape[1]):
+    for name, own in {"base": base, "against": against}.items():
+        if own is not None and own.shape != (structure.num_receivers, x.shape[1]):
             wanted = [structure.num_receivers, x.shape[1]]
-            raise ValueError(f"{name} must have shape {wanted}, got {tuple(rows.shape)}")
+            raise ValueError(f"{name} must have shape {wanted}, got {tuple(own.shape)}")
     if not (x.is_floating_point() or x.is_complex()):
         raise ValueError(f"x must hold floating-point numbers, got {x.dtype}: weights would be rounded to whole ones")
-    require_one_type(*(one for one in (x, base, against) if one is not None))
     weight = weight.to(torch.promote_types(x.dtype, torch.float32))
-    given = [one for one in (x, weight, base, against) if one is not None]
-    alone = not (torch.is_grad_enabled() and any(one.requires_grad for one in given))
-    if len(given) > 2 and alone and (kernel or choose_product(structure, x)) == "compiled":
+    if len(rows) > 1 and not _recorded(weight, *rows) and (kernel or choose_product(structure, x)) == "compiled":
         return weighted_sums(structure, structure.sort(weight), x, base, against)
-    mixed: Tensor = _Mix.apply(x, weight, structure, kernel)
+    mixed = _mixed(x, weight, structure, kernel)
     if against is not None:
+        if (alone := structure.alone) is not None:  # whose a may be infinite
+            against = against.masked_fill(beside(alone, against)[:, None], 0)
         total = scatter(structure.sort(weight), beside(structure.receiver, weight), dim_size=structure.num_receivers)
         mixed = torch.addcmul(mixed, against, beside(total[:, None].to(mixed.dtype), mixed), value=-1)
     return mixed if base is None else mixed + base
@@ -126,11 +149,11 @@ def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
     r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E] on the CPU, without gathering [E, P].
 
     There is one vector a per receiver, [D, P], and one b per sender, [S, P], of one number type; ``edges`` are as for
-    `mix`.
+    `mix`. Derivatives of any order are there.
 
     Example:
         >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])
         >>> edge_products(a, b, torch.tensor([[0, 1], [1, 0]])).tolist()
         [4.0, 5.0]
     """
-    return _EdgeProducts.apply(a, b, Structure.between(a, b, edges))
+    return _products(a, b, Structure.between(a, b, edges))

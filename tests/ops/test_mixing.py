@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 
 from graphcollab.ops import Structure, edge_products, mix
 from graphcollab.ops import kernels as kernels_module
@@ -158,6 +159,71 @@ def test_numbers_that_are_not_finite_reach_only_those_who_hear_them(kernel, bad)
     assert not found[:2, 1].isfinite().any()
     assert torch.equal(found[2:], fine[2:])
     assert torch.equal(found[:2, [0, 2]], fine[:2, [0, 2]])
+
+
+def by_loops(x, weight, edges, base, against):
+    """b_i - (sum of w) a_i + sum of w x_j, over the edges that there are, in double precision."""
+    rows = base.double().clone()
+    for i in edges[1].unique().tolist():
+        rows[i] -= weight[edges[1] == i].double().sum() * against[i].double()
+    for j, i, w in zip(*edges.tolist(), weight.tolist(), strict=True):
+        rows[i] += w * x[j].double()
+    return rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@given(graph=graphs(), seed=st.integers(0, 2**20))
+@settings(max_examples=25, deadline=None)
+def test_kernels_agree_on_numbers_that_are_not_finite(dtype, graph, seed):
+    """Also where a receiver has no edges, and where an edge has weight 0; with and without gradients."""
+    (edges, senders, receivers), draw = graph, torch.Generator().manual_seed(seed)
+
+    def spoilt(*shape):
+        values, bad = torch.randn(shape, generator=draw), torch.tensor([torch.inf, -torch.inf, torch.nan])
+        odd = bad[torch.randint(3, shape, generator=draw)]
+        return torch.where(torch.rand(shape, generator=draw) < 0.1, odd, values).to(dtype)
+
+    x, base, against = spoilt(senders, 20), spoilt(receivers, 20), spoilt(receivers, 20)
+    weight = torch.rand(edges.shape[1], generator=draw) * (torch.rand(edges.shape[1], generator=draw) < 0.7)
+    expected, close = by_loops(x, weight, edges, base, against), 0.05 if dtype.itemsize == 2 else 1e-4
+    for kernel in [None, *({*KERNELS} - ({"compiled"} if dtype == torch.float16 else set()))]:
+        for learns in (False, True):
+            found = mix(x, weight.clone().requires_grad_(learns), edges, receivers, kernel, base, against)
+            torch.testing.assert_close(found.double(), expected, rtol=close, atol=close, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("kernel", [None, *KERNELS])
+def test_gradients_of_gradients(kernel, dtype):
+    if dtype.is_complex and kernel == "compiled":
+        pytest.skip("compiled kernels are for real numbers")
+    for senders, receivers, count in [(4, 3, 7), (12, 11, 2)]:
+        edges = torch.stack([torch.arange(count) * 5 % senders, torch.arange(count) * 3 % receivers])
+        shapes = (senders, 2), (count,), (receivers, 2), (receivers, 2)
+        given = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+        mixed = lambda x, w, b, a, edges=edges, receivers=receivers: mix(x, w, edges, receivers, kernel, b, a)  # noqa: E731
+        products = lambda a, b, edges=edges: edge_products(a, b, edges)  # noqa: E731
+        for function, values in ((mixed, given), (products, (given[2], given[0]))):
+            assert torch.autograd.gradcheck(function, values, fast_mode=True)
+            assert torch.autograd.gradgradcheck(function, values, fast_mode=True)
+
+
+def test_second_derivatives_are_not_nothing():
+    """The gradient of |∂/∂w (Σ_i |y_i|²)|² with respect to x, of which `torch.autograd.grad` once said None."""
+    edges, w = torch.tensor([[0, 1, 1], [0, 0, 1]]), torch.tensor([0.5, 0.25, 2.0], requires_grad=True)
+    x = torch.tensor([[1.0], [2.0]], requires_grad=True)
+
+    def second(mixed):
+        (to_w,) = torch.autograd.grad(mixed.square().sum(), w, create_graph=True)
+        return torch.autograd.grad(to_w.square().sum(), x, allow_unused=True)[0]
+
+    assert torch.allclose(second(mix(x, w, edges)), second(torch.zeros(2, 2).index_put((edges[1], edges[0]), w) @ x))
+
+
+def test_forward_derivatives_are_refused():
+    x, weight, edges = torch.ones(2, 3), torch.ones(2), torch.tensor([[0, 1], [1, 0]])
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
+        mix(forward_ad.make_dual(x, x), weight, edges, base=x)
 
 
 @pytest.mark.parametrize("kernel", [None, *KERNELS])
