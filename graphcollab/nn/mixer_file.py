@@ -82,7 +82,7 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
     try:
         widths = {str(layer): int(width) for layer, width in json.loads(metadata["widths"]).items()}
         form = dict(FIRST) if found == FORMATS[0] else dict(json.loads(metadata["form"]))
-    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
     if problem := misform(form) or _misfit(widths, form, tensors):
         raise ValueError(f"{path} is damaged: {problem}")

@@ -37,6 +37,13 @@ class Answers:
     logits: bool = True
     classes: tuple[str | int | float | bool, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse what says nothing about outputs."""
+        if self.kind not in LOSSES or not isinstance(self.logits, bool):
+            raise ValueError(f"expected outputs of the kind {', '.join(LOSSES)}, got {self.kind!r}")
+        if not all(isinstance(name, str | int | float) for name in self.classes):
+            raise ValueError("a class has a name that is neither text nor a number")
+
     @classmethod
     def of(cls, loss: str | Callable[..., Any], targets: Tensor, outputs: Tensor, classes: tuple[Any, ...]) -> Answers:
         """Read off a loss, and where it is a function of the user's own off targets and outputs, what outputs mean."""
@@ -52,7 +59,11 @@ class Answers:
         """Return a class per sample, by name where classes have names, or values."""
         if self.kind == "values":
             return _flat(outputs).numpy()
+        if self.kind == "classes" and outputs.dim() < 2:
+            raise ValueError(f"expected an output for each class, [n, C], got {list(outputs.shape)}")
         found = (outputs.argmax(1) if self.kind == "classes" else (_flat(outputs) > 0).long()).numpy()
+        if self.classes and found.size and found.max() >= len(self.classes):
+            raise ValueError(f"the model chooses class {found.max()}, expected 0 to {len(self.classes) - 1}")
         return np.array(self.classes)[found] if self.classes else found
 
     def probabilities(self, outputs: Tensor) -> np.ndarray:

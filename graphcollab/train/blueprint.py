@@ -27,6 +27,9 @@ __all__ = ["NotDrawnError", "build", "draw", "tensors_of"]
 
 PLAIN = (bool, int, str, type(None))
 LISTS: Mapping[str, type] = {"tuple": tuple, "size": torch.Size, "set": set, "frozenset": frozenset}
+VISITS = 2**16  # of layers, counting one that is there several times as often
+RECURRENT = {nn.LSTM: ("LSTM",), nn.GRU: ("GRU",), nn.RNN: ("RNN_TANH", "RNN_RELU")}
+SIZES = ("input_size", "hidden_size", "num_layers", "proj_size")
 FLAT = "_flat_weights"  # of recurrent layers, which keep references to them, too
 
 
@@ -139,6 +142,7 @@ class _Building:
         self._tensors, self._trusted = tensors, trusted
         self._made: dict[str, Tensor] = {}
         self._layers: dict[str, nn.Module] = {}
+        self._visits: dict[int, int] = {}  # of the layers of a layer, by its id
 
     def layer(self, drawn: Mapping[str, Any], path: str) -> nn.Module:
         if "same" in drawn:
@@ -161,6 +165,14 @@ class _Building:
             attributes["_flat_weight_refs"] = [one if one is None else weakref.ref(one) for one in attributes[FLAT]]
         layer = object.__new__(kind)
         vars(layer).update(state | attributes)
+        if isinstance(layer, nn.RNNBase):
+            _require_weights(layer)
+        if isinstance(layer, nn.MultiheadAttention) and not layer.num_heads > 0:  # a kernel divides by it
+            raise ValueError(f"an attention of {layer.num_heads} heads")
+        inside = (self._visits[id(child)] for child in state["_modules"].values() if child is not None)
+        self._visits[id(layer)] = visits = 1 + sum(inside)
+        if visits > VISITS:  # it would compute for ever
+            raise ValueError(f"a model of more than {VISITS} layers")
         self._layers[path] = layer  # only now, so that no layer is inside itself
         return layer
 
@@ -196,6 +208,24 @@ class _Building:
             raise ValueError(f"{kind!r} is no kind of value")
         function, args, keywords = content
         return functools.partial(function_at(function["function"]), *self._value(args), **self._value(keywords))
+
+
+def _require_weights(layer: nn.RNNBase) -> None:
+    """Check that a recurrent layer has the weights that its sizes say: kernels read so many numbers unasked."""
+    held, weights = vars(layer), layer._flat_weights
+    modes = next((modes for kind, modes in RECURRENT.items() if isinstance(layer, kind)), (held["mode"],))
+    sizes = {name: held[name] for name in SIZES}
+    fits = held["mode"] in modes and all(type(size) is int for size in sizes.values())
+    if not fits or not 0 < sizes["num_layers"] <= len(weights) or (sizes["proj_size"] and held["mode"] != "LSTM"):
+        raise ValueError(f"a {type(layer).__name__} of mode {held['mode']!r} cannot have the sizes {sizes}")
+    options = {name: held[name] for name in ("bias", "batch_first", "dropout", "bidirectional")}
+    made = nn.RNNBase(held["mode"], **sizes, **options, device="meta")
+    given, due = vars(made), ("_all_weights", "_flat_weights_names")
+    named = all(held[name] == given[name] for name in due) and len(weights) == len(made._flat_weights)
+    own = named and all(held["_parameters"][n] is w for n, w in zip(made._flat_weights_names, weights, strict=True))
+    shapes = [(one.shape, weights[0].dtype) for one in made._flat_weights]
+    if not own or [(one.shape, one.dtype) for one in weights] != shapes:
+        raise ValueError(f"the weights of a {type(layer).__name__} are not those of its sizes, {sizes}")
 
 
 def _path_of(kind: type, where: str) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from graphcollab.files import PART, write_whole
 from graphcollab.train.lock import LOCK, hold_folder
-from graphcollab.train.parts import DAMAGES, pack, read_parts, require
+from graphcollab.train.parts import DAMAGES, pack, read_manifest, read_parts, require
 
 __all__ = ["MANIFEST", "read_bundle", "write_bundle"]
 
@@ -74,13 +74,21 @@ def read_bundle(folder: str | Path, kind: str, version: int) -> tuple[Content, d
         if not (folder / MANIFEST).is_file():
             there = "has no manifest.json" if folder.is_dir() else "is a file" if folder.exists() else "is not there"
             raise FileNotFoundError(errno.ENOENT, f"expected a folder of {kind}, but it {there}", str(folder))
-        text = (folder / MANIFEST).read_bytes()
+        text = _text(folder)
         try:
             return _read(folder, text, kind, version)
         except ValueError:
-            if not again or (folder / MANIFEST).read_bytes() == text:  # else it has been replaced meanwhile
+            if not again or _text(folder) == text:  # else it has been replaced meanwhile
                 raise
     raise AssertionError("the last read returns or raises")
+
+
+def _text(folder: Path) -> bytes:
+    """Return the manifest."""
+    try:
+        return read_manifest(folder / MANIFEST)
+    except ValueError as error:
+        raise ValueError(f"{folder} is damaged: {error}") from error
 
 
 def _read(folder: Path, text: bytes, kind: str, version: int) -> tuple[Content, dict[str, Tensor]]:
@@ -113,7 +121,7 @@ def _require_ours(folder: Path, kind: str) -> None:
     strange = sorted(path.name for path in folder.iterdir() if not OURS.fullmatch(path.name))
     if not strange and (folder / MANIFEST).exists():
         try:
-            strange = [] if json.loads((folder / MANIFEST).read_bytes())["format"] == kind else [MANIFEST]
+            strange = [] if json.loads(read_manifest(folder / MANIFEST))["format"] == kind else [MANIFEST]
         except DAMAGES:
             strange = [MANIFEST]
     if strange:

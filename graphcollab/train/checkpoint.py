@@ -26,7 +26,7 @@ from graphcollab.files import own_name, write_new
 from graphcollab.settings import checked
 from graphcollab.train.history import History
 from graphcollab.train.journal import LOG, Journal, decode, encode
-from graphcollab.train.parts import DAMAGES, inside, pack, read_parts, require
+from graphcollab.train.parts import DAMAGES, inside, length_of, pack, read_manifest, read_parts, require
 
 __all__ = [
     "is_stale",
@@ -95,11 +95,14 @@ def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
         raise FileNotFoundError(f"there is no checkpoint at {path}")
     _require_version(path)
     try:
-        head, _, text = (path / MANIFEST).read_bytes().partition(b"\n")
+        head, _, text = read_manifest(path / MANIFEST).partition(b"\n")
         require(head + b"\n" == _head(text), MANIFEST)
         content = json.loads(text)
         tensors = read_parts(path, content["parts"])
         log = content["log"]
+        length = length_of(inside(path, log["name"]))
+        if not 0 <= log["length"] <= length:  # later checkpoints may have added to it
+            raise ValueError(f"{log['name']} has {length} bytes, expected {log['length']} or more")
         with inside(path, log["name"]).open("rb") as opened:
             grown = opened.read(log["length"])
         require(hashlib.sha256(grown).hexdigest() == log["sha256"], log["name"])
@@ -179,8 +182,8 @@ def remove_checkpoint(path: Path) -> None:
 def _require_version(path: Path) -> None:
     """Check that a checkpoint does not say that it is of another version; what cannot be read says nothing."""
     try:
-        head, _, text = (path / MANIFEST).read_bytes().partition(b"\n")
-    except OSError:
+        head, _, text = read_manifest(path / MANIFEST).partition(b"\n")
+    except (OSError, ValueError):
         return
     if head.endswith(_head(text).split()[-1]):  # one of ours, whose number a disk has changed
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from graphcollab.train.trust import dtype_of, foreign
 __all__ = ["KIND", "VERSION", "Models", "load"]
 
 KIND, VERSION = "graphcollab-models", 1
+_LARGEST = 2**28  # numbers of a sample at most
 _TRIED = 2  # samples that models are tried on when they are loaded
 
 
@@ -124,10 +126,20 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
     rows = [_named(tensors, f"{a}/models/") for a in range(len(content["architectures"]))]
     places = {k: (a, row) for a, members in enumerate(content["members"]) for row, k in enumerate(members)}
     edges, weight = tensors["graph/edge_index"], tensors["graph/edge_weight"]
+    shape = tuple(content["inputs"]["shape"])
+    if not all(isinstance(name, str) for name in (*names, *told)) or len({*names}) < len(names):
+        raise ValueError("expected different texts as names of nodes")
+    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _LARGEST:
+        raise ValueError(f"expected the shape of a sample of at most {_LARGEST} numbers, got {list(shape)}")
+    for architecture in content["architectures"]:
+        if not {"class", "types", "blueprint", "reason"} <= architecture.keys():
+            raise ValueError("an architecture is incomplete")
     for members, values in zip(content["members"], rows, strict=True):
         if any(len(one) != len(members) for one in values.values()):
             raise ValueError("there are not as many models as nodes")
-    if edges.shape != (2, len(weight)) or (edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(told)):
+    if edges.dtype != torch.int64 or edges.shape != (2, len(weight)):
+        raise ValueError("expected edges [2, E] with weights [E]")
+    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(told):
         raise ValueError("the graph has edges between nodes that are not there")
     graph = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=len(told), name=list(told))
     graph.node_id = tensors["graph/node_id"]
@@ -138,7 +150,7 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
         None if prepared is None else Preparation.from_json(prepared),
         graph,
         Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])}),
-        (tuple(content["inputs"]["shape"]), dtype_of(content["inputs"]["type"])),
+        (shape, dtype_of(content["inputs"]["type"])),
         (),
         rows,
         [places[k] for k in range(len(names))],
@@ -184,7 +196,7 @@ def _try(folder: Path, kind: str, module: nn.Module, shape: Sequence[int], dtype
     try:
         with torch.no_grad():
             copy_module(module)(torch.zeros(_TRIED, *shape, dtype=dtype))
-    except (AttributeError, KeyError, NotImplementedError, TypeError) as error:
+    except Exception as error:  # whatever PyTorch, or a class that is trusted, makes of what somebody has made up
         raise ValueError(
             f"{folder} says that the model {kind} is a {type(module).__name__}, which does not fit the rest of what it "
             f"says ({type(error).__name__}: {error}): save it anew, or give the architecture, "
@@ -216,8 +228,11 @@ def _built(
     try:
         types = {name: dtype_of(type_) for name, type_ in architecture["types"].items()}
         tensors = {**common, **{name: values[0] for name, values in rows.items()}}
-        module = build(blueprint, {name: tensors[name].to(types[name]).clone() for name in types}, trusted)
-        return copy_module(module).eval()  # a copy is what is asked for later
+        built = build(blueprint, {name: tensors[name].to(types[name]).clone() for name in types}, trusted)
+        module = copy_module(built).eval()  # a copy is what is asked for later
+        if lacking := rows.keys() - tensors_of(module):
+            raise ValueError(f"no layer has the parameter {min(lacking)!r}")
+        return module
     except ImportError as error:
         raise ImportError(
             f"the class of the model {kind} cannot be imported ({error}): put its file where Python finds it, or give "

@@ -111,6 +111,14 @@ def test_load_refuses_deep_json(tmp_path):
         Mixer.load(tmp_path / "a")
 
 
+@pytest.mark.parametrize("widths", ['{"0": Infinity}', '{"0": NaN}', '{"0": "a"}', '{"0": 1e400}', "[1]", "3"])
+def test_load_refuses_widths(tmp_path, widths):
+    metadata = {"format": "graphcollab-mixer-1", "widths": widths}
+    save_file(in_file(), tmp_path / "a", metadata)
+    with pytest.raises(ValueError, match="is damaged: its description cannot be read"):
+        Mixer.load(tmp_path / "a")
+
+
 @pytest.mark.parametrize(
     ("form", "message"),
     [

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import os
 import pickle
 import shutil
 
@@ -226,6 +227,25 @@ def sealed(content):
     """A manifest whose checksum fits, as somebody may make one who means harm."""
     text = content if isinstance(content, bytes) else json.dumps(content).encode()
     return checkpoint._head(text) + text
+
+
+@pytest.mark.parametrize("length", [2**62, -1, 10**9, "all"])
+def test_a_log_of_another_length(played, length):
+    path = played / "round-000004" / "manifest.json"
+    content = json.loads(path.read_bytes().partition(b"\n")[2])
+    content["log"]["length"] = length
+    path.write_bytes(sealed(json.dumps(content).encode()))
+    with pytest.raises(ValueError, match=r"round-000004 is damaged"):
+        load_checkpoint(path.parent)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_pipes_in_the_place_of_files(played, name):
+    path = played / "round-000004" / name
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=rf"round-000004 is damaged: .*{name} is no regular file"):
+        load_checkpoint(path.parent)
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000 + b"]" * 100_000, b"nonsense", b"3", b"{}", b'{"parts": 5}'])

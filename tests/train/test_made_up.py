@@ -1,0 +1,268 @@
+"""Folders that somebody has made up: `load` refuses them with one kind of error, ends, and reads no foreign memory."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import os
+import random
+import shutil
+
+import pytest
+import torch
+
+from graphcollab import Tasks, build_model, load, local, run
+from graphcollab.train.bundle import _digest, read_bundle, write_bundle
+from tests.forked import interpret
+
+KIND = "graphcollab-models"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder of two sites' models of rows of a table; no test changes it."""
+    rows = {"site": ["a", "b"] * 8, "age": [38.0, 61.0, 47.0, 70.0] * 4, "y": ["ill", "well", "well", "ill"] * 4}
+    tasks = Tasks.from_frame(rows, target="y")
+    return run(local(), tasks, build_model("mlp", (1,), 2, hidden=3), rounds=1).save(tmp_path_factory.mktemp("m") / "m")
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A copy of that folder."""
+    return shutil.copytree(saved, tmp_path / "models")
+
+
+def seal(folder, content):
+    """Write another content into a manifest, with a checksum that fits."""
+    manifest = {"format": KIND, "version": 1, "sha256": _digest(KIND, 1, content), "content": content}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def content_of(folder):
+    return json.loads((folder / "manifest.json").read_text())["content"]
+
+
+def places(value, path=()):
+    """The paths of all entries of a value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inside:
+        yield (*path, key)
+        yield from places(one, (*path, key))
+
+
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    7,
+    10**9,
+    2**70,
+    1.5,
+    "x",
+    "",
+    [],
+    {},
+    [1],
+    ["a"],
+    {"a": 1},
+    {"same": ""},
+    {"tuple": [1]},
+    [[]],
+)
+
+
+@pytest.mark.filterwarnings("ignore:row 0 has 50 in column 'age'")
+def test_whatever_a_manifest_says_the_error_is_the_packages_own(folder):
+    draw, whole, taken = random.Random(0), content_of(folder), 0
+    paths = [*places(whole)]
+    for _ in range(250):
+        content = copy.deepcopy(whole)
+        *inside, last = draw.choice(paths)
+        parent = content
+        for key in inside:
+            parent = parent[key]
+        if draw.random() < 0.2:
+            del parent[last]
+        else:
+            parent[last] = draw.choice(ODD)
+        seal(folder, content)
+        try:
+            models = load(folder)
+            for name in models.names:
+                models.model(name)
+                models.predict(name, {"age": [50.0]})
+            taken += 1
+        except (ValueError, ImportError):
+            pass
+    assert 25 < taken < 225  # some entries are not read, such as ``about``
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda c: c["architectures"][0].pop("class"), "an architecture is incomplete"),
+        (lambda c: c["architectures"].__setitem__(0, 3), "is damaged"),
+        (lambda c: c.update(names=["a", 3]), "expected different texts as names"),
+        (lambda c: c.update(names=["a", "a"]), "expected different texts as names"),
+        (lambda c: c["answers"].update(classes=[["ill"], "well"]), "a class has a name that is neither text nor"),
+        (
+            lambda c: c["answers"].update(kind="words"),
+            "expected outputs of the kind classes, binary, values, got 'words'",
+        ),
+        (lambda c: c["inputs"].update(shape=[10**9]), r"a sample of at most \d+ numbers, got \[1000000000\]"),
+        (lambda c: c["inputs"].update(shape=[-1]), "a sample of at most"),
+        (lambda c: c["inputs"].update(shape=[3]), "says that the model MLP is a MLP, which does not fit"),
+        (lambda c: c.update(parts=c["parts"] * 2), "a part is listed twice"),
+    ],
+)
+def test_made_up_entries(folder, change, says):
+    content = content_of(folder)
+    change(content)
+    seal(folder, content)
+    with pytest.raises(ValueError, match=says) as refused:
+        load(folder)
+    assert str(folder) in str(refused.value)
+
+
+def test_fewer_classes_than_outputs(folder):
+    content = content_of(folder)
+    content["answers"]["classes"] = ["ill"]
+    seal(folder, content)
+    models, outputs = load(folder), torch.tensor([[1.0, 0.0]])
+    assert models._answers.predict(outputs).tolist() == ["ill"]
+    with pytest.raises(ValueError, match="the model chooses class 1, expected 0 to 0"):
+        models._answers.predict(-outputs)
+
+
+def test_a_parameter_that_no_layer_has(folder):
+    content, tensors = read_bundle(folder, KIND, 1)
+    del content["parts"]
+    write_bundle(folder, KIND, 1, content, {**tensors, "0/models/more": torch.zeros(2, 3)})
+    with pytest.raises(ValueError, match="no layer has the parameter 'more'"):
+        load(folder)
+
+
+def test_layers_that_are_there_twice_twice_twice(folder):
+    """In sixty levels the same layer is called 2⁶⁰ times."""
+
+    def nested(depth, path):
+        if not depth:
+            return {"class": "torch.nn.modules.activation:Tanh"}
+        inside = f"{path}.0".lstrip(".")
+        children = {"0": nested(depth - 1, inside), "1": {"same": inside}}
+        return {"class": "torch.nn.modules.container:Sequential", "children": children}
+
+    content = content_of(folder)
+    content["architectures"][0]["blueprint"] = nested(60, "")
+    seal(folder, content)
+    with pytest.raises(ValueError, match="a model of more than 65536 layers"):
+        load(folder)
+
+
+def test_files_that_do_not_end(folder):
+    part = next(folder.glob("*.safetensors"))
+    kept = part.rename(folder.with_name("kept"))
+    os.mkfifo(part)
+    with pytest.raises(ValueError, match=r"is damaged: tensors-.* is no regular file"):
+        load(folder)
+    part.unlink()
+    part.symlink_to("/dev/zero")
+    with pytest.raises(ValueError, match="is no regular file"):
+        load(folder)
+    part.unlink()
+    with part.open("wb") as sparse:
+        sparse.truncate(2**40)
+    with pytest.raises(ValueError, match=r"has 1099511627776 bytes, expected \d+"):
+        load(folder)
+    part.unlink()
+    part.symlink_to(kept)  # where files are kept elsewhere
+    assert load(folder).names == ("a", "b")
+    with (folder / "manifest.json").open("r+b") as sparse:
+        sparse.truncate(2**40)
+    with pytest.raises(ValueError, match=r"manifest.json has 1099511627776 bytes, expected 268435456 at most"):
+        load(folder)
+    with pytest.raises(FileExistsError, match="holds something else"):
+        write_bundle(folder, KIND, 1, {}, {})
+
+
+def forged(folder):
+    """What is tried in a process of its own, since such layers end Python, or return what lies in memory."""
+    import os
+
+    import pytest
+    import torch
+
+    from graphcollab import load
+    from graphcollab.train.blueprint import draw
+    from graphcollab.train.bundle import read_bundle, write_bundle
+
+    os.fsync = lambda _: None  # disks take their time
+    content, tensors = read_bundle(folder, "graphcollab-models", 1)
+    del content["parts"], content["preparation"]
+    names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
+    sizes = {"input_size": 5, "hidden_size": 4, "num_layers": 1, "proj_size": 0}
+    options = {"mode": "LSTM", "bias": True, "batch_first": True, "dropout": 0.0, "bidirectional": False}
+
+    def made(kind="LSTM", gates=4, dtypes=("float32",) * 4, **change):
+        flat = {"_all_weights": [names], "_flat_weights_names": names, "_flat_weights": [{"tensor": n} for n in names]}
+        layer = {
+            "class": f"torch.nn.modules.rnn:{kind}",
+            "attributes": {**sizes, **options, **flat, **change},
+            "parameters": {name: [name, True] for name in names},
+        }
+        types = dict(zip(names, dtypes, strict=True))
+        architecture = {"class": kind, "reason": "", "types": types, "blueprint": layer}
+        inputs = {"shape": [3, 5], "type": "float32"}
+        shapes = (4 * gates, 5), (4 * gates, 4), (4 * gates,), (4 * gates,)
+        weights = {f"0/models/{name}": torch.zeros(2, *one) for name, one in zip(names, shapes, strict=True)}
+        whole = {**content, "architectures": [architecture], "inputs": inputs, "preparation": None}
+        write_bundle(
+            folder, "graphcollab-models", 1, whole, weights | {n: tensors[n] for n in tensors if n[:5] == "graph"}
+        )
+        return load(folder).model("a")(torch.zeros(2, 3, 5))[0]
+
+    assert not made().any()
+    assert not made("GRU", 3, mode="GRU").any()
+    assert not made("RNN", 1, mode="RNN_RELU").any()
+    for change in (
+        {"gates": 1},
+        {"hidden_size": 10**6},
+        {"hidden_size": 0},
+        {"hidden_size": True},
+        {"hidden_size": 2**70},
+        {"num_layers": 10**9},
+        {"num_layers": 0},
+        {"bidirectional": True},
+        {"bias": False},
+        {"proj_size": 2},
+        {"mode": "GRU"},
+        {"gates": 1, "mode": "RNN_TANH"},
+        {"kind": "GRU", "gates": 3, "mode": "LSTM"},
+        {"_flat_weights": []},
+        {"_flat_weights": [{"tensor": name} for name in names[::-1]]},
+        {"_flat_weights_names": names[:2]},
+        {"_all_weights": [names[:2]]},
+        {"dtypes": ("float32", "float64", "float32", "float32")},
+    ):
+        with pytest.raises(ValueError, match="does not say how to build the model"):
+            made(**change)
+
+    whole = {**content, "inputs": {"shape": [5, 4], "type": "float32"}, "preparation": None}
+    attention = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    drawn, state = draw(attention.eval())
+    drawn["children"]["self_attn"]["attributes"]["num_heads"] = 0
+    types = dict.fromkeys(state, "float32")
+    whole["architectures"] = [{"class": "T", "reason": "", "types": types, "blueprint": drawn}]
+    weights = {f"0/models/{name}": torch.stack([one.detach()] * 2) for name, one in state.items()}
+    write_bundle(folder, "graphcollab-models", 1, whole, weights | {n: tensors[n] for n in tensors if n[:5] == "graph"})
+    with pytest.raises(ValueError, match="an attention of 0 heads"):
+        load(folder)
+
+
+def test_layers_have_the_weights_and_sizes_that_kernels_believe(folder, tmp_path):
+    script = tmp_path / "tried.py"
+    script.write_text(f"{inspect.getsource(forged)}\nimport sys\nforged(sys.argv[1])\n")
+    ran = interpret(script, folder)
+    assert ran.returncode == 0, ran.stderr[-2000:]
