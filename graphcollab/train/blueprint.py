@@ -223,8 +223,8 @@ def _require_weights(layer: nn.RNNBase) -> None:
     given, due = vars(made), ("_all_weights", "_flat_weights_names")
     named = all(held[name] == given[name] for name in due) and len(weights) == len(made._flat_weights)
     own = named and all(held["_parameters"][n] is w for n, w in zip(made._flat_weights_names, weights, strict=True))
-    shapes = [(one.shape, weights[0].dtype) for one in made._flat_weights]
-    if not own or [(one.shape, one.dtype) for one in weights] != shapes:
+    shapes, due_shapes = ([one.shape for one in some if one is not None] for some in (weights, made._flat_weights))
+    if not own or shapes != due_shapes or len({one.dtype for one in weights if one is not None}) > 1:
         raise ValueError(f"the weights of a {type(layer).__name__} are not those of its sizes, {sizes}")
 
 
