@@ -26,7 +26,7 @@ class Mix(MessagePassing):
 
     Shapes:
         - x: [K, P], or a pair (x_src [S, P], x_dst) where only the number of receivers of x_dst is used.
-        - edge_index: [2, E], sender j in row 0, receiver i in row 1, also as PyG's ``EdgeIndex``; edge_weight: [E], what
+        - edge_index: [2, E], sender j in row 0, receiver i in row 1, also an ``EdgeIndex``; edge_weight: [E], what
           i gives j.
         - Output: [K, P] or [D, P].
 
