@@ -92,10 +92,15 @@ class Connection:
             self.enter(told)
         if add:
             return {}, {self.name: list(reply.tensors)}
-        counts, values, rest = reply.about["counts"], reply.about["values"], iter(reply.tensors)
-        return dict(zip(names, values, strict=True)), {
-            site: [next(rest) for _ in range(count)] for site, count in zip(names, counts, strict=True)
-        }
+        counts, rest = reply.about["counts"], iter(reply.tensors)
+        values = dict(zip(names, reply.about["values"], strict=True))
+        found = {site: [next(rest) for _ in range(count)] for site, count in zip(names, counts, strict=True)}
+        if _checksum({"value": value}, tensors) != _checksum({"value": values[self.name]}, found[self.name]):
+            raise FrameError(
+                f"a message of {self.name} is not as it should be: the coordinator has returned other values than were "
+                f"sent ({what})"
+            )
+        return values, found
 
     def swap(
         self, what: str, give: Mapping[str, Sequence[Tensor]], take: Mapping[str, Sequence[Any]]
