@@ -58,6 +58,11 @@ class Transport:
     attendance: Any = None
     """Who takes part in which round (`graphcollab.control.Attendance`), where that is for the transport to say."""
 
+    @property
+    def refused(self) -> dict[int, str]:
+        """Nodes that all count as away in this round, as what they sent to be added up could be no model, and why."""
+        return {}
+
     def there(self, count: int) -> Tensor | None:
         """Return which of K nodes belong to processes that are there, a mask [K]; None if all do."""
         return None
@@ -144,8 +149,8 @@ class Transport:
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...].
 
-        Several, of any lengths, come in one meeting. The first says whose node each entry is of, [n]: between parties an
-        entry of another one's node is an error.
+        Several, of any lengths, come in one meeting. The first says whose node each entry is of, [n]: between parties
+        an entry of another one's node is an error.
         """
         return values
 

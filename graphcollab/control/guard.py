@@ -19,7 +19,16 @@ from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env
 
-__all__ = ["Isolate", "find_diverged", "isolate", "large_targets", "settle", "settle_validation", "sift"]
+__all__ = [
+    "Isolate",
+    "find_diverged",
+    "isolate",
+    "large_targets",
+    "settle",
+    "settle_validation",
+    "sift",
+    "without_refused",
+]
 
 RAISED, WINDOW = 3, 10
 LARGE = 10.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
@@ -106,6 +115,24 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
     )
 
 
+def without_refused(data: Data, env: Env) -> Data:
+    """Let rows that can be no models count as if their senders were away in the round, or stop the run and name these.
+
+    They are sent by other parties, `find_diverged` being for a party's own nodes, and none is blamed for what it got.
+    """
+    refused = env.plane.refused
+    if refused and not env.isolate:
+        node = min(refused)
+        raise NonFiniteLossError(
+            f"{env.engine.tasks.names[node]} {refused[node]} in round {data.round}: check its model and data, or go on "
+            "without such values by on_nonfinite='isolate'"
+        )
+    if refused:
+        data = copy.copy(data)
+        data.refused = _mask(data, torch.tensor(sorted(refused)))
+    return data
+
+
 def large_targets(env: Env) -> str:
     """Say so where training targets are amounts so large that squared errors of them ask for tiny steps."""
     tasks = env.engine.tasks
@@ -164,7 +191,11 @@ def find_diverged(
     known = data.get("good", {})
     good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
     nodes = env.plane.at_home((data.trains & ~data.isolated).nonzero().flatten())
-    why: dict[int, str] = {}
+    rests = env.plane.at_home((data.isolated | ~data.trains).nonzero().flatten())
+    rests = rests[~_finite(data.x, rests)]  # whoever has made them so: with them others would multiply
+    why = dict.fromkeys(rests[~data.isolated[rests]].tolist(), "its model was not finite, while it was at rest")
+    for name in held if len(rests) else ():
+        data[name] = data[name].where(_mask(data, rests), good[name])
     if len(nodes):
         bound, (start, promise) = data.loss_bound[nodes], _step(data, env, nodes)
         began = _finite(data.x_start, nodes) & start.isfinite()

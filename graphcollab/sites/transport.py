@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcollab.checks import warn
-from graphcollab.control import Attendance
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words
 from graphcollab.sites.fetch import FetchRows, kinds_of, unknown
 from graphcollab.sites.frame import Frame, FrameError
+from graphcollab.sites.presence import Presence
 from graphcollab.transport import SharedTransport
-from graphcollab.typing import Env
 
 __all__ = ["Presence", "Sites"]
-
-
-@dataclass(frozen=True)
-class Presence(Attendance):
-    """Who takes part in a round between sites: whoever is there."""
-
-    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
-        there = cast(Sites, env.plane.transport).working
-        return there, there
 
 
 class Sites(SharedTransport):
@@ -67,6 +54,12 @@ class Sites(SharedTransport):
         if len(self.connection.present) == len(self._sites):
             return None
         return torch.tensor([site in self.connection.present for site in self._sites])[self.owner]
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """Nodes of sites whose summands the coordinator has refused in this round, and why."""
+        why = {self._sites.index(site): why for site, why in self.connection.refused.items()}
+        return {node: why[site] for node, site in enumerate(self.owner.tolist()) if site in why}
 
     @property
     def _sites(self) -> tuple[str, ...]:
@@ -275,7 +268,7 @@ class Sites(SharedTransport):
                     return
             except RoundLost as lost:
                 self.connection.enter(lost.told)
-        if self.connection.resting:
+        if {*self.connection.resting} - {*self.connection.refused}:
             self._hand_over(snapshot, restore)
 
     def begin(

@@ -134,4 +134,4 @@ def test_initial_models_are_those_of_the_first_site():
         own = torch.full((1, 2), 1.0 + plane.own[0])
         return plane.tell(own, torch.zeros(1, dtype=torch.int64), what="the initial model").tolist()
 
-    assert play(begin) == dict.fromkeys(NAMES, [[1.0, 1.0]])
+    assert play(begin) == {name: [[1.0, 1.0]] for name in NAMES}

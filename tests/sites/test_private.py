@@ -207,7 +207,7 @@ def test_a_site_that_speaks_for_another_is_refused():
         nodes = sites.nodes[-1:]
         return sites.pass_on(nodes, torch.tensor([[1, 2], [0, 0]]), torch.ones(1))
 
-    with pytest.raises((FrameError, ValueError), match="a message of b .* speaks for nodes of other"):
+    with pytest.raises((FrameError, ValueError), match=r"a message of b .* speaks for nodes of other"):
         exchange(act, {"b": [0, 2, 1]})
 
 
