@@ -73,6 +73,11 @@ class Arrivals:
         self._heard: dict[object, _Heard] = {}
         self._changes: dict[object, tuple[Tensor, Tensor, Tensor]] = {}
 
+    def start_round(self) -> None:
+        """Forget who was refused in the last round; those whom all refuse in this one are so from its beginning."""
+        self.refused.clear()
+        self.refused.update(self.transport.refused)
+
     def change(self, new: Tensor, old: Tensor) -> Tensor:
         """Return new rows less old ones, [k, P]; in several processes, when asked again in the round, the same tensor.
 

@@ -197,8 +197,7 @@ class Method(Playable):
     def play(self, data: Data, env: Env) -> Data:
         """Play one round."""
         last, fields = data, self.fields
-        env.plane.refused.clear()
-        env.plane.refused.update(env.plane.transport.refused)
+        env.plane.start_round()
         data = without_refused(start_round(data, fields), env)
         data.x_start = data.x
         before = data

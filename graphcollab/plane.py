@@ -46,7 +46,7 @@ class Plane(ControlPlane):
         self._arrivals = Arrivals(self.transport, self.own)
         self.change, self.whole, self.forget = self._arrivals.change, self._arrivals.whole, self._arrivals.forget
         self.refused, self.refuse = self._arrivals.refused, self._arrivals.refuse
-        self.is_refused = self._arrivals.is_refused
+        self.is_refused, self.start_round = self._arrivals.is_refused, self._arrivals.start_round
 
     def neighbors(
         self, rows: Tensor, edge_index: Tensor, columns: int = 2**14

@@ -50,9 +50,9 @@ class Liar(Connection):
         return super().tell(what, value, tensors, add, **said)
 
 
-def play(name: str, when: Sequence[int], spoil: str = "nan") -> dict[str, Any]:
+def play(name: str, when: Sequence[int], spoil: str = "nan", **settings: Any) -> dict[str, Any]:
     """Play a method between sites of which d lies in some rounds; what each of them has in the end."""
-    hall, method = Hall(NAMES, poll=0.5), apart(name)
+    hall, method = Hall(NAMES, poll=0.5), apart(name, **settings)
     fields = (*LOOP, *method.fields)
 
     def act(connection: Connection) -> Any:
@@ -201,3 +201,21 @@ def test_a_run_that_stops_names_the_sender(make):
     with pytest.raises(NonFiniteLossError, match=r"^d sent .* in round 1: check its model and data") as told:
         sites_run(make, "stop")
     assert "step size" not in str(told.value)
+
+
+def test_weights_that_are_told_lie_between_0_and_1(monkeypatch):
+    """In CoBo one end of a pair tells the other what it weighs: a weight that is none leaves the one from before."""
+    inner = Connection.tell
+
+    def tell(self: Connection, what: str, value: Any = None, tensors: Sequence[Tensor] = (), **said: Any) -> Any:
+        if self.name == NAMES[LIAR] and what.startswith("numbers of nodes"):
+            tensors = [one * torch.nan if one.is_floating_point() else one for one in tensors]
+        return inner(self, what, value, tensors, **said)
+
+    monkeypatch.setattr(Connection, "tell", tell)
+    monkeypatch.setattr(Liar, "tell", tell)
+    for k, (data, _) in enumerate(play("cobo", (), sampling="all").values()):
+        assert not bool(data.isolated.any())
+        assert bool(torch.isfinite(data.x.part("all")).all())
+        weight = data.edge_weight[(data.edge_index == k).any(0)]
+        assert bool(((weight >= 0) & (weight <= 1)).all())
