@@ -19,7 +19,7 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.guard import settle, settle_validation, sift, without_refused
+from graphcollab.control.guard import settle, settle_validation, sift, unless_ruined, without_refused
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
@@ -209,6 +209,7 @@ class Method(Playable):
         env.plane.bring(data.edge_index, partial(self._hears, data, env))
         data = without_refused(self.weigh(without_refused(data, env), env), env)
         data = self.exchange(count_messages(data, env, self.exchange.at_server(data)), env)
+        data = unless_ruined(data, env, ("train", "val") if self.weigh.learns else ("train",))
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)

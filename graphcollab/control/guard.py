@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import warn
 from graphcollab.device import beside, pick
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.piece import Local
@@ -27,6 +28,7 @@ __all__ = [
     "settle",
     "settle_validation",
     "sift",
+    "unless_ruined",
     "without_refused",
 ]
 
@@ -130,6 +132,28 @@ def without_refused(data: Data, env: Env) -> Data:
     if refused:
         data = copy.copy(data)
         data.refused = _mask(data, torch.tensor(sorted(refused)))
+    return data
+
+
+def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
+    """Let nodes keep their own models where what others have sent takes their loss above the bound, or to infinity.
+
+    Their own update has been examined, so it is not for them to be isolated in the next round. Processes of one party
+    examine every sender.
+    """
+    if not (env.isolate and env.plane.private and "x_local" in data):
+        return data
+    nodes = env.plane.at_home((~data.isolated).nonzero().flatten())
+    losses = torch.stack([env.engine.loss(Rows.own(data.x, nodes), split) for split in splits]).double()
+    ruined = nodes[~(losses.nan_to_num(torch.inf).amax(0) <= data.loss_bound[nodes])]
+    if not len(ruined):
+        return data
+    warn(
+        f"{env.engine.tasks.names[int(ruined[0])]} keeps its own model in round {data.round}: mixed with what others "
+        "sent, its loss is not finite or above the bound"
+    )
+    data = copy.copy(data)
+    data.x = data.x.where(_mask(data, ruined), data.x_local)
     return data
 
 

@@ -31,6 +31,8 @@ SPOILT: dict[str, Callable[[Tensor], Tensor]] = {
     "nan": lambda one: one * torch.nan,
     "one number": lambda one: one.clone().flatten().index_fill(0, torch.tensor([0]), torch.inf).view_as(one),
     "large": lambda one: one * 1e200,
+    "within bounds": lambda one: one * 9e3,
+    "within bounds of a sum": lambda one: one * 1e140,
 }
 
 
@@ -219,3 +221,12 @@ def test_weights_that_are_told_lie_between_0_and_1(monkeypatch):
         assert bool(torch.isfinite(data.x.part("all")).all())
         weight = data.edge_weight[(data.edge_index == k).any(0)]
         assert bool(((weight >= 0) & (weight <= 1)).all())
+
+
+@pytest.mark.parametrize(("name", "spoil"), [("dpsgd", "within bounds"), ("fedavg", "within bounds of a sum")])
+def test_nobody_is_isolated_for_what_others_have_sent(name, spoil):
+    """Such models are not found where they arrive; whoever is ruined by them keeps its own, and d isolates itself."""
+    for k, (data, _) in enumerate(play(name, LAST, spoil).values()):
+        assert not bool(data.isolated[:LIAR].any() | data.isolated[LIAR + 1 :].any())
+        if k != LIAR:
+            assert float(data.x.part("all").abs().max()) < 10
