@@ -12,7 +12,7 @@ from graphcollab.checks import warn
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words
-from graphcollab.sites.fetch import FetchRows, kinds_of, unknown
+from graphcollab.sites.fetch import FetchRows, kinds_of, require_finite, unknown
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.presence import Presence
 from graphcollab.transport import SharedTransport
@@ -205,8 +205,9 @@ class Sites(SharedTransport):
                 take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
         self.require_listeners(give)
         found = self.connection.swap(f"what is known of others, {kinds_of(values)}", give, take)
-        for name, (of, *_) in found.items():
+        for name, (of, *some) in found.items():
             self._require_own(name, of)
+            require_finite(name, some)
         return tuple(torch.cat([one[:0], *(some[n] for some in found.values())]) for n, one in enumerate(entries))
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:

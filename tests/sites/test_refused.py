@@ -16,6 +16,7 @@ from graphcollab.control.state import LOOP
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
+from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Presence, Sites
 from graphcollab.testing.planes import hide
@@ -230,3 +231,20 @@ def test_nobody_is_isolated_for_what_others_have_sent(name, spoil):
         assert not bool(data.isolated[:LIAR].any() | data.isolated[LIAR + 1 :].any())
         if k != LIAR:
             assert float(data.x.part("all").abs().max()) < 10
+
+
+def test_similarities_that_are_not_finite_name_who_tells_them(monkeypatch):
+    """Sites of DAC tell those who hear them what they know of others, by which these draw whom to hear next."""
+    inner = Connection.swap
+
+    def swap(self: Connection, what: str, give: Mapping[str, Sequence[Tensor]], take: Any) -> Any:
+        if self.name == NAMES[LIAR] and what.startswith("what is known"):
+            give = {
+                to: [one * torch.nan if one.is_floating_point() else one for one in some] for to, some in give.items()
+            }
+        return inner(self, what, give, take)
+
+    monkeypatch.setattr(Connection, "swap", swap)
+    monkeypatch.setattr(Liar, "swap", swap)
+    with pytest.raises((FrameError, RuntimeError), match=r"a message of d .* it holds values that are not finite"):
+        play("dac", ())
