@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphcollab.device import beside
 from graphcollab.memory import new_rows
+from graphcollab.plausible import plausible
 from graphcollab.stack import Stacks
 from graphcollab.transport import Transport
 
@@ -52,6 +53,10 @@ class Arrivals:
     alike, or they would meet in different verbs: so what is new in one of them is new in all. With several
     architectures nothing is remembered: parts of models are copies then, and a process may have no model of one.
 
+    Between parties rows are checked where they arrive (`plausible`). What can be no model is 0 here, or NaN where it
+    would meet data, and its sender is ``refused`` for the round, {node: why}: what is found here counts for this
+    process alone, so that nobody can accuse another. Processes of one party check their own rows (`settle`).
+
     Args:
         transport: How rows travel.
         own: The nodes that are owned, ascending, [k].
@@ -60,12 +65,18 @@ class Arrivals:
     def __init__(self, transport: Transport, own: Tensor) -> None:
         self.transport, self.own = transport, own
         self.alone = transport.here(own) is None
+        self.refused: dict[int, str] = {}
         self.forget()
 
     def forget(self) -> None:
         """Forget the rows that have come, at the end of a round: nothing of others is kept."""
         self._heard: dict[object, _Heard] = {}
         self._changes: dict[object, tuple[Tensor, Tensor, Tensor]] = {}
+
+    def start_round(self) -> None:
+        """Forget who was refused in the last round; those whom all refuse in this one are so from its beginning."""
+        self.refused.clear()
+        self.refused.update(self.transport.refused)
 
     def change(self, new: Tensor, old: Tensor) -> Tensor:
         """Return new rows less old ones, [k, P]; in several processes, when asked again in the round, the same tensor.
@@ -89,9 +100,9 @@ class Arrivals:
         for dtype in dict.fromkeys(one.dtype for one in new):
             some = [one for one in new if one.dtype == dtype]
             every = some[0] if len(some) == 1 else torch.cat(some, 1)
-            found = self.transport.fetch(every, self.own, edge_index)
+            found, nodes = self.transport.fetch(every, self.own, edge_index), self._remote(edge_index)
             for one, others in zip(some, found.split([one.shape[1] for one in some], 1), strict=True):
-                self._heard[_place(one)] = _Heard(one, edge_index, self._remote(edge_index), others)
+                self._heard[_place(one)] = _Heard(one, edge_index, nodes, self._checked(one, nodes, others))
 
     def fetch(self, rows: Tensor, edge_index: Tensor, kept: bool = True) -> tuple[Tensor, Tensor]:
         """Return which nodes of others owned receivers hear along edges [2, E], ascending, [r], and their rows, [r, P].
@@ -100,14 +111,15 @@ class Arrivals:
         """
         nodes = self._remote(edge_index)
         if rows.requires_grad or not kept:
-            return nodes, self.transport.fetch(rows, self.own, edge_index)
+            return nodes, self._checked(rows, nodes, self.transport.fetch(rows, self.own, edge_index))
         if _place(rows) not in self._heard:
             self.bring(edge_index, lambda: [rows])
         heard = self._heard[_place(rows)]
         if heard.edge_index is not edge_index:
             more = self.transport.missing(edge_index, heard.edge_index)
             if more.shape[1]:
-                heard.add(more, self._remote(more), self.transport.fetch(rows, self.own, more))
+                others = self.transport.fetch(rows, self.own, more)
+                heard.add(more, self._remote(more), self._checked(rows, self._remote(more), others))
         return nodes, heard.of(nodes)
 
     def models(self, models: Stacks, edge_index: Tensor, part: str | None, kind: Tensor | None) -> Stacks:
@@ -123,7 +135,10 @@ class Arrivals:
                 remote, others = self.fetch(tensor[:, columns], edge_index)
             else:
                 edges = edge_index[:, kind[edge_index[0]] == s]
-                remote, others = self._remote(edges), self.transport.fetch(tensor[:, columns], known, edges)
+                own, remote = tensor[:, columns], self._remote(edges)
+                others = self._checked(own, remote, self.transport.fetch(own, known, edges))
+            if self.refused:
+                others = others.masked_fill(beside(self.is_refused(remote)[:, None], others), torch.nan)
             if others.shape[1] < spec.num_columns:
                 whole = others.new_full((len(others), spec.num_columns), torch.nan)
                 whole[:, columns] = others
@@ -143,6 +158,27 @@ class Arrivals:
             tensors.append(found[every.argsort()])
             members.append(every.sort().values.cpu())
         return Stacks(models.specs, tuple(tensors), tuple(members))
+
+    def refuse(self, nodes: Tensor) -> None:
+        """Let some nodes count as away here in this round, since what they sent can be no model."""
+        why = f"sent {self.transport.called} values that are not finite or too large for a model"
+        self.refused.update({node: why for node in nodes.tolist() if node not in self.refused})
+
+    def is_refused(self, nodes: Tensor) -> Tensor:
+        """Tell which of some nodes have sent what can be no model, a mask [M]."""
+        return torch.isin(nodes, torch.tensor([*self.refused], dtype=torch.int64))
+
+    def _checked(self, own: Tensor, nodes: Tensor, others: Tensor) -> Tensor:
+        """Return rows of others, [r, P], with 0 for those that can be no models, whose nodes are refused."""
+        if not self.transport.private or not len(nodes):
+            return others
+        there = self.transport.there(int(nodes.max()) + 1)
+        bad = ~plausible(others, own)
+        bad = bad if there is None else bad & there[nodes]
+        if not bool(bad.any()):
+            return others
+        self.refuse(nodes[bad])
+        return others.masked_fill(beside(bad[:, None], others), 0)
 
     def _remote(self, edge_index: Tensor) -> Tensor:
         """Return the nodes of others that owned receivers hear, ascending, [r]."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import overload
@@ -99,12 +99,12 @@ class ControlPlane:
         found = self.transport.reduce(*values)
         return found[0] if len(found) == 1 else found
 
-    def fill_in(self, what: str, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return values that each process has filled in at places of its own (`part`), filled in by all, for all.
+    def fill_in(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return values [K] of which each process has filled in its own nodes' (`part`), for all; then sums of counts.
 
-        ``what`` says in words what everybody is told so.
+        Of counts [K], such as bytes, each process has a part. ``what`` says in words what everybody is told so.
         """
-        return self.transport.fill_in(what, *values)
+        return self.transport.fill_in(what, values, counts)
 
     @overload
     def gather(self, values: Tensor, /) -> Tensor: ...
@@ -140,7 +140,7 @@ class ControlPlane:
         """Return the edges that processes have found for their receivers, put together; values of others' are NaN."""
         if self.transport.here(relation.edge_index[1]) is None:
             return relation
-        (pairs,) = self.transport.concat(relation.edge_index.T.contiguous())
+        _, pairs = self.transport.concat(relation.edge_index[1], relation.edge_index.T.contiguous())
         own, every = relation.in_order(), replace(relation, edge_index=pairs.T, values=pairs).in_order()
         values = own.values.new_full((len(pairs),), torch.nan if own.values.is_floating_point() else 0)
         return replace(every, values=values.masked_scatter(self.known(every.edge_index[1]), own.values))
@@ -149,8 +149,8 @@ class ControlPlane:
         """Return the edges that processes have found for their own receivers, in the order in which each has them."""
         if self.transport.here(relation.edge_index[1]) is None:
             return relation
-        pairs, values = self.transport.concat(relation.edge_index.T.contiguous(), relation.values)
-        return replace(relation, edge_index=pairs.T, values=values)
+        receiver, sender, values = self.transport.concat(*relation.edge_index.flip(0), relation.values)
+        return replace(relation, edge_index=torch.stack([sender, receiver]), values=values)
 
     def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
         """Return what nodes here tell, and what those tell that they hear, given what each process's own nodes do."""
@@ -165,11 +165,12 @@ class ControlPlane:
         """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
         if self.alone:
             return dict(texts)
-        written = [f"{node}\t{text}".encode() for node, text in texts.items()]
-        numbers = torch.tensor(list(b"\n".join([*written, b""])), dtype=torch.uint8)
-        lines = bytes(self.transport.concat(numbers)[0].tolist()).decode().splitlines()
-        found = {int(node): text for node, _, text in (line.partition("\t") for line in lines if line)}
-        return dict(sorted(found.items()))
+        letters = [(node, letter) for node, text in texts.items() for letter in text.encode()]
+        owner, letter = torch.tensor(letters, dtype=torch.int64).view(-1, 2).unbind(1)
+        owner, letter = self.transport.concat(owner, letter.to(torch.uint8))
+        return {
+            node: bytes(letter[owner == node].tolist()).decode(errors="replace") for node in owner.unique().tolist()
+        }
 
     def scored(self, values: Tensor) -> Tensor:
         """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""

@@ -19,7 +19,7 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.guard import settle, settle_validation, sift
+from graphcollab.control.guard import settle, settle_validation, sift, unless_ruined, without_refused
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
@@ -188,6 +188,7 @@ class Method(Playable):
             data = allowed_only(self.prepare(data))
         for piece in self._slots():
             data = piece.init(data, env)
+        without_refused(data, env)
         if not env.plane.complete:  # those that are lost now may come back
             data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
         return allowed_only(data)
@@ -196,7 +197,8 @@ class Method(Playable):
     def play(self, data: Data, env: Env) -> Data:
         """Play one round."""
         last, fields = data, self.fields
-        data = start_round(data, fields)
+        env.plane.start_round()
+        data = without_refused(start_round(data, fields), env)
         data.x_start = data.x
         before = data
         data = began = sift(attend(data, env), self.local, env)
@@ -205,14 +207,16 @@ class Method(Playable):
             observer.before_mixing(copy.copy(data), env)
         data = self.stop.before(data, env)
         env.plane.bring(data.edge_index, partial(self._hears, data, env))
-        data = self.weigh(data, env)
+        data = without_refused(self.weigh(without_refused(data, env), env), env)
         data = self.exchange(count_messages(data, env, self.exchange.at_server(data)), env)
+        data = unless_ruined(data, env, ("train", "val") if self.weigh.learns else ("train",))
         edge_index, edge_weight = data.edge_index, data.edge_weight
         if self.weigh.learns:
             data = self._learn(data, env)
         for observer in env.observers:
             observer.after_mixing(copy.copy(data), env)
             observer.after_learning(self, copy.copy(data), env)
+        data = without_refused(data, env)
         data = self.rewire(dismiss(self.stop.after(data, env), before, began, env), env)
         data = end_round(data, fields, self.judge.reads, last, ~began.trains)
         if data.edge_index is not edge_index:

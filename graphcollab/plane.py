@@ -45,6 +45,8 @@ class Plane(ControlPlane):
         super().__init__(count, transport, kind)
         self._arrivals = Arrivals(self.transport, self.own)
         self.change, self.whole, self.forget = self._arrivals.change, self._arrivals.whole, self._arrivals.forget
+        self.refused, self.refuse = self._arrivals.refused, self._arrivals.refuse
+        self.is_refused, self.start_round = self._arrivals.is_refused, self._arrivals.start_round
 
     def neighbors(
         self, rows: Tensor, edge_index: Tensor, columns: int = 2**14
@@ -106,7 +108,10 @@ class Plane(ControlPlane):
                 raise RuntimeError("models of nodes that are not there would be mixed")
             weight, edge_index = weight[there], edge_index[:, there]
         halo = self.halo(rows, edge_index)
-        return mix(halo.rows, halo.take(weight), halo.edge_index, len(rows), base=base, against=against)
+        edges = halo.edge_index
+        if self.refused:  # what a receiver gives them goes to its own row
+            edges = torch.where(self.is_refused(halo.nodes)[edges[0]], edges[1], edges)
+        return mix(halo.rows, halo.take(weight), edges, len(rows), base=base, against=against)
 
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""
@@ -140,7 +145,8 @@ class Plane(ControlPlane):
         rows = halo.rows
         if origin is not None:
             a, rows = a - origin, rows - origin
-        return halo.put(compare(a, rows, halo.edge_index, groups), edge_index.shape[1])
+        found = halo.put(compare(a, rows, halo.edge_index, groups), edge_index.shape[1])
+        return found.masked_fill(self.is_refused(edge_index[0]), torch.nan) if self.refused else found
 
     def totals(self, rows: Sequence[Tensor], weights: Sequence[Tensor], links: Tensor, count: int) -> Sequence[Tensor]:
         """Return weighted sums of rows of owned nodes, [G, P] each, for everybody, in one meeting.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -57,6 +57,11 @@ class Transport:
 
     attendance: Any = None
     """Who takes part in which round (`graphcollab.control.Attendance`), where that is for the transport to say."""
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """Nodes that all count as away in this round, as what they sent to be added up could be no model, and why."""
+        return {}
 
     def there(self, count: int) -> Tensor | None:
         """Return which of K nodes belong to processes that are there, a mask [K]; None if all do."""
@@ -130,12 +135,12 @@ class Transport:
         """Return the sums of values over all processes: of as many as there are, in one meeting."""
         return values
 
-    def fill_in(self, what: str, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return values in which each process has filled in places of its own, others 0, with those of all filled in.
+    def fill_in(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return values [K] of all nodes, of which each process has filled in its own, others 0; then sums of counts.
 
-        ``what`` says in words what everybody is told so.
+        Of counts [K] each process has a part, of any node. ``what`` says in words what everybody is told so.
         """
-        return self.reduce(*values)
+        return self.reduce(*values, *counts)
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; of several in one meeting."""
@@ -144,7 +149,8 @@ class Transport:
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...].
 
-        Several, of any lengths, come in one meeting.
+        Several, of any lengths, come in one meeting. The first says whose node each entry is of, [n]: between parties
+        an entry of another one's node is an error.
         """
         return values
 
@@ -160,11 +166,11 @@ class Transport:
         """
         return owner[:0], *(one[:0] for one in values)
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "numbers of nodes") -> Tensor:
         """Return values [M, ...] that processes have filled in for their own nodes, with what others have filled in.
 
         Each is known to its ``owner``, a node [M], and what others say of it is ignored; ``to`` [M] is the node that
-        gets to know it too, by default everybody.
+        gets to know it too, by default everybody, who is told ``what`` it is.
         """
         return values
 

@@ -26,6 +26,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
         "files",
         "memory",
         "naming",
+        "plausible",
         "threads",
         "_torchvision",
         "_version",

@@ -25,6 +25,7 @@ __all__ = [
     "dismiss",
     "edges_in_use",
     "has_neighbors",
+    "serving",
     "weights_in_use",
 ]
 
@@ -145,10 +146,16 @@ def dismiss(data: Data, before: Data, began: Data, env: Env) -> Data:
 
 def edges_in_use(data: Data) -> Tensor | None:
     """Return a mask of the edges in use, [E]: the sender serves and the receiver trains, or it is one; None if all."""
-    if bool((data.trains & data.serves).all()):
+    serves = serving(data)
+    if bool((data.trains & serves).all()):
         return None
     sender, receiver = data.edge_index
-    return (sender == receiver) | (data.serves[sender] & data.trains[receiver])
+    return (sender == receiver) | (serves[sender] & data.trains[receiver])
+
+
+def serving(data: Data) -> Tensor:
+    """Return whose models are used here in this round, [K]: of those that serve, all that can be models."""
+    return data.serves & ~data.refused if "refused" in data else data.serves
 
 
 def crossing_edges(data: Data) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import warn
 from graphcollab.device import beside, pick
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.piece import Local
@@ -19,7 +20,17 @@ from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 from graphcollab.typing import Env
 
-__all__ = ["Isolate", "find_diverged", "isolate", "large_targets", "settle", "settle_validation", "sift"]
+__all__ = [
+    "Isolate",
+    "find_diverged",
+    "isolate",
+    "large_targets",
+    "settle",
+    "settle_validation",
+    "sift",
+    "unless_ruined",
+    "without_refused",
+]
 
 RAISED, WINDOW = 3, 10
 LARGE = 10.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
@@ -106,6 +117,46 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
     )
 
 
+def without_refused(data: Data, env: Env) -> Data:
+    """Let rows that can be no models count as if their senders were away in the round, or stop the run and name these.
+
+    They are sent by other parties, `find_diverged` being for a party's own nodes, and none is blamed for what it got.
+    """
+    refused = env.plane.refused
+    if refused and not env.isolate:
+        node = min(refused)
+        raise NonFiniteLossError(
+            f"{env.engine.tasks.names[node]} {refused[node]} in round {data.round}: check its model and data, or go on "
+            "without such values by on_nonfinite='isolate'"
+        )
+    if refused:
+        data = copy.copy(data)
+        data.refused = _mask(data, torch.tensor(sorted(refused)))
+    return data
+
+
+def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
+    """Let nodes keep their own models where what others have sent takes their loss above the bound, or to infinity.
+
+    Their own update has been examined, so it is not for them to be isolated in the next round. Processes of one party
+    examine every sender.
+    """
+    if not (env.isolate and env.plane.private and "x_local" in data):
+        return data
+    nodes = env.plane.at_home((~data.isolated).nonzero().flatten())
+    losses = torch.stack([env.engine.loss(Rows.own(data.x, nodes), split) for split in splits]).double()
+    ruined = nodes[~(losses.nan_to_num(torch.inf).amax(0) <= data.loss_bound[nodes])]
+    if not len(ruined):
+        return data
+    warn(
+        f"{env.engine.tasks.names[int(ruined[0])]} keeps its own model in round {data.round}: mixed with what others "
+        "sent, its loss is not finite or above the bound"
+    )
+    data = copy.copy(data)
+    data.x = data.x.where(_mask(data, ruined), data.x_local)
+    return data
+
+
 def large_targets(env: Env) -> str:
     """Say so where training targets are amounts so large that squared errors of them ask for tiny steps."""
     tasks = env.engine.tasks
@@ -164,7 +215,11 @@ def find_diverged(
     known = data.get("good", {})
     good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
     nodes = env.plane.at_home((data.trains & ~data.isolated).nonzero().flatten())
-    why: dict[int, str] = {}
+    rests = env.plane.at_home((data.isolated | ~data.trains).nonzero().flatten())
+    rests = rests[~_finite(data.x, rests)]  # whoever has made them so: with them others would multiply
+    why = dict.fromkeys(rests[~data.isolated[rests]].tolist(), "its model was not finite, while it was at rest")
+    for name in held if len(rests) else ():
+        data[name] = data[name].where(_mask(data, rests), good[name])
     if len(nodes):
         bound, (start, promise) = data.loss_bound[nodes], _step(data, env, nodes)
         began = _finite(data.x_start, nodes) & start.isfinite()

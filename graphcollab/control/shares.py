@@ -52,7 +52,7 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
         return replace(value, values=next(sums)) if field.kind == "relation" else next(sums)
 
     found = _each(data.to_dict(), fields, part)
-    sums = iter(plane.fill_in("what callbacks are shown of the site: weights, similarities", *parts, torch.zeros(1)))
+    sums = iter(plane.fill_in("what callbacks are shown: weights, similarities", (), [*parts, torch.zeros(1)]))
     return Data(**_each(found, fields, whole))
 
 

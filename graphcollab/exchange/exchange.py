@@ -250,7 +250,7 @@ class LaplacianPull(Exchange):
         known = data.edge_told
         if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
             return data
-        weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0)
+        weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0).nan_to_num(0.0)  # not known
         largest = laplacian_radius(data.edge_index, weight, data.num_nodes)
         if reach(largest) < 2:
             return data

@@ -142,7 +142,9 @@ class CrossGradients(Local):
         bad = answered[bad[answered]]
         taken.answers_lost = torch.zeros_like(receiver, dtype=torch.bool).index_fill(0, bad, True)
         if len(bad) or len(answered) < len(asked):
-            blamed = _to_blame(data, answered, bad)
+            blamed = bad[:0] if env.plane.private else _to_blame(data, answered, bad)
+            if env.plane.private:  # nobody can accuse another site: it counts as away for those who found it out
+                env.plane.refuse(sender[bad[env.plane.known(receiver[bad])]])
             taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
             anew = receiver[torch.cat([bad, asked[~torch.isin(asked, answered)]])].unique()
             place = beside(data.x.place(anew[env.plane.known(anew)]), own)

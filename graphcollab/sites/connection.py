@@ -33,7 +33,8 @@ class Connection:
 
     Attributes:
         present: The sites that take part, in order.
-        resting: Those of them that have just come back, and only listen in this round.
+        resting: Those of them that have just come back, or are refused, and only listen in this round.
+        refused: Those of them that rest as what they sent to be added up can be no model, and why.
         unsure: Whether something was sent from site to site since all have told something.
         wanted: Whether somebody wanted to come back when they did.
         replays: Whether a round is being played, which can be played again.
@@ -45,7 +46,7 @@ class Connection:
 
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
         self.name, self.sites, self.delivery = link.name, tuple(link.sites), Delivery(link, patience)
-        self.present, self.resting = self.sites, tuple[str, ...]()
+        self.present, self.resting, self.refused = self.sites, tuple[str, ...](), dict[str, str]()
         self.epoch = self.step = self.exchanges = self.runs = 0
         self.unsure = self.wanted = self.greeted = self.replays = False
         self.listeners: tuple[str, ...] | None = None
@@ -92,10 +93,15 @@ class Connection:
             self.enter(told)
         if add:
             return {}, {self.name: list(reply.tensors)}
-        counts, values, rest = reply.about["counts"], reply.about["values"], iter(reply.tensors)
-        return dict(zip(names, values, strict=True)), {
-            site: [next(rest) for _ in range(count)] for site, count in zip(names, counts, strict=True)
-        }
+        counts, rest = reply.about["counts"], iter(reply.tensors)
+        values = dict(zip(names, reply.about["values"], strict=True))
+        found = {site: [next(rest) for _ in range(count)] for site, count in zip(names, counts, strict=True)}
+        if _checksum({"value": value}, tensors) != _checksum({"value": values[self.name]}, found[self.name]):
+            raise FrameError(
+                f"a message of {self.name} is not as it should be: the coordinator has returned other values than were "
+                f"sent ({what})"
+            )
+        return values, found
 
     def swap(
         self, what: str, give: Mapping[str, Sequence[Tensor]], take: Mapping[str, Sequence[Any]]
@@ -156,6 +162,7 @@ class Connection:
 
     def _begin(self, told: Mapping[str, Any]) -> None:
         self.present, self.resting = tuple(told["present"]), tuple(told["resting"])
+        self.refused = dict(told["refused"])
         self.epoch = int(told["epoch"])
         self._turn(0)
 
@@ -251,7 +258,8 @@ class Connection:
         """Say who was lost where nothing can be played again."""
         if self.name not in about["present"]:
             return f"{self.name} was left behind by the others, who have heard nothing of it for too long"
-        lost = "; ".join(f"{site} {why}" for site, why in about["lost"].items() if site in self.present)
+        reasons = {**about["lost"], **about["refused"]}
+        lost = "; ".join(f"{site} {why}" for site, why in reasons.items() if site in self.present)
         return f"all sites must be there before the first round and between runs: {lost or 'a message was lost'}"
 
     def _stopped(self, about: Mapping[str, Any]) -> Exception:

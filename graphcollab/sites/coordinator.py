@@ -55,7 +55,7 @@ class Coordinator:
         self._patience = lost
         self.epoch = 0
         self.present, self.resting = list(self.sites), list[str]()
-        self.lost: dict[str, str] = {}
+        self.lost, self.refused = dict[str, str](), dict[str, str]()
         self._change = threading.Condition()
         self._seen = dict.fromkeys(self.sites, clock())  # when a site has said anything
         self._heard = dict.fromkeys(self.sites, clock())  # when it has said more than that it is there
@@ -163,6 +163,10 @@ class Coordinator:
             self._stop("", "SiteLostError", why)
 
     def _conclude(self, meeting: Meeting, at: tuple[int, int]) -> None:
+        if bad := meeting.refuse(self.present, self.resting):  # they rest, and the round is played again
+            self._begin()
+            self.resting, self.refused = [*self.resting, *bad], self.refused | bad
+            return LOG.warning("%s", "; ".join(f"{site} {why}" for site, why in bad.items()))
         try:
             found, tensors = meeting.together(self.present)
         except Clash as clash:
@@ -192,7 +196,7 @@ class Coordinator:
             return {}
         self._begin()
         self.present = [site for site in self.sites if site in {*self.present, *new}]
-        self.resting, self._wanting, self._catching_up = new, [], set(new)
+        self.resting, self.refused, self._wanting, self._catching_up = new, {}, [], set(new)
         for site in new:
             self.lost.pop(site, None)
             LOG.warning("%s is back", site)
@@ -215,7 +219,7 @@ class Coordinator:
         self._change.notify_all()
 
     def _told(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "present": self.present, "resting": self.resting, "lost": self.lost}
+        return {name: getattr(self, name) for name in ("epoch", "present", "resting", "lost", "refused")}
 
     def _news(self, site: str, epoch: int) -> Frame | None:
         """Return what a site must know before anything else."""

@@ -19,6 +19,7 @@ TOLD: Mapping[str, frozenset[str]] = {
     "control/allowed.py": frozenset(),
     "sites/connection.py": frozenset(),
     "sites/delivery.py": frozenset(),
+    "sites/fetch.py": frozenset(),
     "sites/frame.py": frozenset(),
     "sites/gathering.py": frozenset(),
     "sites/refused.py": frozenset({"refuse"}),

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from graphcollab.sites.connection import Connection
+from graphcollab.sites.frame import FrameError
 
-__all__ = ["FetchRows", "kinds_of", "unknown"]
+__all__ = ["FetchRows", "kinds_of", "require_finite", "unknown"]
 
 
 class FetchRows(torch.autograd.Function):
@@ -47,6 +48,7 @@ class FetchRows(torch.autograd.Function):
         take = {name: [(own.dtype, (len(at), *own.shape[1:]))] for name, at in ctx.asked.items()}
         back = ctx.connection.swap(f"gradients, {kinds_of([own])}", give, take)
         for name, at in ctx.asked.items():  # in the order of sites, so sums are always the same
+            require_finite(name, back[name])
             (some,) = back[name]
             own.index_add_(0, at.to(own.device), some.to(own.device))
         return own, None, None, None, None
@@ -55,6 +57,12 @@ class FetchRows(torch.autograd.Function):
 def kinds_of(values: Iterable[Tensor]) -> str:
     """Say what kinds of numbers an entry has, of values [n, ...]."""
     return " and ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape[1:])}" for one in values)
+
+
+def require_finite(site: str, values: Iterable[Tensor]) -> None:
+    """Check that what a site has sent is finite."""
+    if not all(bool(torch.isfinite(one).all()) for one in values):
+        raise FrameError(f"a message of {site} is not as it should be: it holds values that are not finite")
 
 
 def unknown(values: Tensor, count: int) -> Tensor:

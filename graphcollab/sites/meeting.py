@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from graphcollab.plausible import plausible
 from graphcollab.sites.frame import Frame
 
 __all__ = ["Clash", "Meeting"]
@@ -48,6 +50,20 @@ class Meeting:
         told = ", ".join([f"{site}: waits for models", *(f"{one}: {what}" for one, what in there.items())])
         return f"sites have come to different steps of the run ({told})" if there else ""
 
+    def refuse(self, sites: Sequence[str], resting: Sequence[str]) -> dict[str, str]:
+        """Return which sites' summands can be no models, and why: of those that rest they are taken for 0."""
+        bad = {}
+        for site in sites:
+            frame = self.frames[site]
+            floats = [one.reshape(1, -1) for one in frame.tensors if one.is_floating_point()]
+            if not frame.about.get("sum") or all(bool(plausible(one).all()) for one in floats):
+                continue
+            if site in resting:
+                self.frames[site] = Frame(frame.about, [torch.zeros_like(one) for one in frame.tensors])
+            else:
+                bad[site] = "sent the coordinator values that are not finite or too large for a model"
+        return bad
+
     def together(self, sites: Sequence[str]) -> tuple[dict[str, Any], list[Tensor]]:
         """Return what these sites have told, or the sums of it where they ask for sums; a `Clash` if it differs."""
         frames = [self.frames[site] for site in sites]
@@ -60,7 +76,8 @@ class Meeting:
             about = {"values": [frame.about.get("value") for frame in frames], "counts": [*map(len, tensors)]}
             return about, [one for some in tensors for one in some]
         kinds = [[(one.dtype, tuple(one.shape)) for one in some] for some in tensors]
+        usual = max(kinds, key=kinds.count)
         for site, kind in zip(sites, kinds, strict=True):
-            if kind != kinds[0]:
-                raise Clash(site, "ValueError", f"{site} sends {kind} to be added to {kinds[0]}")
+            if kind != usual:
+                raise Clash(site, "ValueError", f"{site} sends {kind} to be added to {usual}")
         return {}, [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from graphcollab.checks import warn
-from graphcollab.control import Attendance
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words
-from graphcollab.sites.fetch import FetchRows, kinds_of, unknown
+from graphcollab.sites.fetch import FetchRows, kinds_of, require_finite, unknown
 from graphcollab.sites.frame import Frame, FrameError
+from graphcollab.sites.presence import Presence
 from graphcollab.transport import SharedTransport
-from graphcollab.typing import Env
 
 __all__ = ["Presence", "Sites"]
-
-
-@dataclass(frozen=True)
-class Presence(Attendance):
-    """Who takes part in a round between sites: whoever is there."""
-
-    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
-        there = cast(Sites, env.plane.transport).working
-        return there, there
 
 
 class Sites(SharedTransport):
@@ -69,6 +56,12 @@ class Sites(SharedTransport):
         return torch.tensor([site in self.connection.present for site in self._sites])[self.owner]
 
     @property
+    def refused(self) -> dict[int, str]:
+        """Nodes of sites whose summands the coordinator has refused in this round, and why."""
+        why = {self._sites.index(site): why for site, why in self.connection.refused.items()}
+        return {node: why[site] for node, site in enumerate(self.owner.tolist()) if site in why}
+
+    @property
     def _sites(self) -> tuple[str, ...]:
         return self.connection.sites
 
@@ -102,29 +95,39 @@ class Sites(SharedTransport):
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all sites that are there, which the coordinator makes."""
-        return self._add("sums of", values)
+        kinds = kinds_of(value[None] for value in values)
+        _, told = self.connection.tell(f"sums of {kinds}", tensors=values, add=True)
+        sums = Frame({}, told[self.connection.name]).require(*((one.dtype, tuple(one.shape)) for one in values))
+        return tuple(total.to(value.device) for total, value in zip(sums.tensors, values, strict=True))
 
-    def fill_in(self, what: str, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return values that all sites that are there have filled in, which the coordinator puts together."""
-        return self._add(f"{what},", values)
-
-    def _add(self, what: str, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        _, told = self.connection.tell(f"{what} {kinds_of(value[None] for value in values)}", tensors=values, add=True)
-        sums = told[self.connection.name]
-        return tuple(total.to(value.device) for total, value in zip(sums, values, strict=True))
+    def fill_in(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return values [K] to which each site adds those of its own nodes, and sums of counts [K], added up here."""
+        told = self._hear(what, [self.mine(one) for one in values], self.owner, counts)
+        totals = [torch.zeros_like(one) for one in counts]
+        for site, many in told.items():
+            for total, some in zip(totals, many[len(values) :], strict=True):
+                if not bool((some >= 0).all()):
+                    raise FrameError(f"a message of {site} is not as it should be: it counts less than nothing")
+                total += some
+        return *self._placed(values, told), *totals
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
-        told = self._hear("numbers of nodes", values, self.owner)
+        return self._placed(values, self._hear("numbers of nodes", values, self.owner))
+
+    def _placed(self, values: Sequence[Tensor], told: Mapping[str, Sequence[Tensor]]) -> tuple[Tensor, ...]:
+        """Return values [K, ...] like some, as sites have told them of their own nodes."""
         out = tuple(unknown(one, len(self.owner)) for one in values)
         for site, many in told.items():
-            for one, some in zip(out, many, strict=True):
-                one[self.owner == self.connection.sites.index(site)] = some.to(one.device)
+            for one, some in zip(out, many, strict=False):
+                one[self.owner == self._sites.index(site)] = some.to(one.device)
         return out
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all sites that are there, one site's after the other's, [N, ...]."""
         told = self._hear("lists", values)
+        for site, (nodes, *_) in told.items():
+            self._require_own(site, nodes)
         every = zip(*told.values(), strict=True)
         return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
 
@@ -135,7 +138,12 @@ class Sites(SharedTransport):
             "site has its own"
         )
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None) -> Tensor:
+    def _require_own(self, site: str, nodes: Tensor) -> None:
+        """Check that what a site has told is of its own nodes."""
+        if not bool(torch.isin(nodes.cpu(), (self.owner == self._sites.index(site)).nonzero()).all()):
+            raise FrameError(f"a message of {site} is not as it should be: it speaks for nodes of other sites")
+
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "numbers of nodes") -> Tensor:
         """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
 
         What is of owners that are not there stays as it is known here: it has not changed.
@@ -145,7 +153,7 @@ class Sites(SharedTransport):
         kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
         out[kept] = values[kept]
         if to is None:
-            for site, (some,) in self._hear("numbers of nodes", [values[own]], by).items():
+            for site, (some,) in self._hear(what, [values[own]], by).items():
                 out[by == self._sites.index(site)] = some
             return out
         hears = self.owner[to]
@@ -157,19 +165,24 @@ class Sites(SharedTransport):
             out[wait[name]] = some.to(values.device)
         return out
 
-    def _hear(self, what: str, values: Sequence[Tensor], by: Tensor | None = None) -> dict[str, list[Tensor]]:
+    def _hear(
+        self, what: str, values: Sequence[Tensor], by: Tensor | None = None, whole: Sequence[Tensor] = ()
+    ) -> dict[str, list[Tensor]]:
         """Tell everybody values [n, ...], and return what every site has told: of the same kinds, checked here.
 
         Args:
             what: What they are.
             values: Those of this site.
             by: Whose each of all sites' values is, where that is known, [N].
+            whole: Further ones, of which every site has as many.
         """
-        _, told = self.connection.tell(f"{what}, {kinds_of(values)}", tensors=values)
+        kinds = kinds_of([*values, *(one[None] for one in whole)])
+        _, told = self.connection.tell(f"{what}, {kinds}", tensors=[*values, *whole])
         for site, some in told.items():
             count = None if by is None else int((by == self._sites.index(site)).sum())
+            due = [(one.dtype, (count, *one.shape[1:])) for one in values]
             try:
-                Frame({}, some).require(*((one.dtype, (count, *one.shape[1:])) for one in values))
+                Frame({}, some).require(*due, *((one.dtype, tuple(one.shape)) for one in whole))
             except FrameError as error:
                 raise FrameError(f"a message of {site} is not as it should be: {error}") from error
         return told
@@ -192,9 +205,9 @@ class Sites(SharedTransport):
                 take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
         self.require_listeners(give)
         found = self.connection.swap(f"what is known of others, {kinds_of(values)}", give, take)
-        for name, (of, *_) in found.items():
-            if not bool((self.owner[of] == self._sites.index(name)).all()):
-                raise FrameError(f"{name} tells what nodes of others are said to know")
+        for name, (of, *some) in found.items():
+            self._require_own(name, of)
+            require_finite(name, some)
         return tuple(torch.cat([one[:0], *(some[n] for some in found.values())]) for n, one in enumerate(entries))
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
@@ -256,7 +269,7 @@ class Sites(SharedTransport):
                     return
             except RoundLost as lost:
                 self.connection.enter(lost.told)
-        if self.connection.resting:
+        if {*self.connection.resting} - {*self.connection.refused}:
             self._hand_over(snapshot, restore)
 
     def begin(

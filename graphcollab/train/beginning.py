@@ -37,7 +37,7 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)]).nan_to_num()
     if not set.intersection(*map(set, plane.everyone(_coarsely(own)))):
         return
-    (told,) = plane.fill_in("the initial model, of the first site", own * (int(plane.own[0]) == 0))
+    (told,) = plane.tell(own[None], torch.zeros(1, dtype=torch.int64), what="the initial model, of the first site")
     if torch.allclose(told, own, rtol=ROUNDING, atol=ROUNDING):
         with torch.no_grad():
             for one, values in zip(tensors, told.split([one.numel() for one in tensors]), strict=True):

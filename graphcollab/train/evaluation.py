@@ -71,8 +71,14 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         loss, own = torch.zeros(len(unseen), dtype=torch.float64), env.plane.at_home(unseen.nonzero().flatten())
         loss[own] = score_rows(env.engine, Rows.own(models, own), "train", metric)[0]
         parts["loss"] = loss
-    told = env.plane.fill_in("losses and scores of the site, and how much it has sent", *parts.values())
-    values = dict(zip(parts, told, strict=True))
+    known_here = [name for name in parts if name not in SENT]
+    told = env.plane.fill_in(
+        "losses and scores of the site, and how much it has sent",
+        [parts[name] for name in known_here],
+        [parts[name] for name in SENT],
+    )
+    found = dict(zip([*known_here, *SENT], told, strict=True))
+    values = {name: found[name] for name in parts}
     for split, whose in (("val", judged), ("test", judged), ("train", unseen)):
         if (name := f"{split}_loss" if split != "train" else "loss") in values:
             _require_finite(values[name], whose, data, env, split)

@@ -54,6 +54,7 @@ class History:
         scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
         isolated: Nodes that were left behind because they diverged, with the round, counted from 1.
         isolated_because: What was found with each of them.
+        refused: Nodes that counted as away because what came of them could be no model, with the rounds, from 1.
         findings: What was found wrong with nodes or with weights.
         watched: In how many rounds `HealthCheck` watched who listens to whom.
         heard: In how many of them somebody else listened to each node, [K].
@@ -72,6 +73,7 @@ class History:
     scores: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     isolated: dict[str, int] = field(default_factory=dict)
     isolated_because: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, list[int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     watched: int = 0
     heard: Tensor | None = None
@@ -168,6 +170,7 @@ class History:
             "seconds": self.seconds,
             "isolated": self.isolated,
             "isolated_because": self.isolated_because,
+            "refused": self.refused,
             "findings": [asdict(finding) for finding in self.findings],
             "values": {name: list(map(plain, rows)) for name, rows in self.values.items()},
         }

@@ -20,7 +20,15 @@ from graphcollab.train.journal import decode, encode
 
 __all__ = ["hand_over", "take_over"]
 
-OWN = ("graphs", "scores", "weighing", "findings", "watched", "heard")  # of a history: seen by each site for itself
+OWN = (
+    "refused",
+    "graphs",
+    "scores",
+    "weighing",
+    "findings",
+    "watched",
+    "heard",
+)  # of a history: seen by each site for itself
 DAMAGE = (
     struct.error,
     SafetensorError,

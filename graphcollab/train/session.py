@@ -22,6 +22,7 @@ from graphcollab.control.state import LOOP
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.phases import Phases
+from graphcollab.plane import Plane
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
@@ -119,6 +120,7 @@ class Session:
     def _end_round(self) -> None:
         with self.env.plane.agreed():
             _report_isolated(self.data, self.history)
+            _report_refused(self.env.plane, self.data.round, self.history)
             if may_have_dropped(self.method, self.data):
                 note_dropped(self.method, self.shown, self.env, self.history)
             for callback in self.callbacks:
@@ -264,3 +266,12 @@ def _report_isolated(data: Data, history: History) -> None:
                 f"{name} was isolated in round {data.round - 1} because {why}: it keeps its last good model and takes "
                 "no further part"
             )
+
+
+def _report_refused(plane: Plane, round_: int, history: History) -> None:
+    for node, why in plane.refused.items():
+        name = history.names[node]
+        if name not in history.refused:
+            warn(f"{name} {why}: it counts as away in round {round_ - 1}; history.refused lists all such rounds")
+        rounds = history.refused.setdefault(name, [])
+        rounds += [round_] * (round_ not in rounds)

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
-from graphcollab.control.at_work import crossing_edges, has_neighbors
+from graphcollab.control.at_work import crossing_edges, has_neighbors, serving
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import shares
 from graphcollab.piece import Field, Origin, Readers, Weigher
@@ -206,7 +206,7 @@ class ClassifierSimilarity(Weigher):
     def __call__(self, data: Data, env: Env) -> Data:
         sender, receiver = data.edge_index
         loop = sender == receiver
-        there = data.trains[receiver] & (data.serves[sender] | loop)
+        there = data.trains[receiver] & (serving(data)[sender] | loop)
         cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
         known = env.plane.known(receiver)
         fixed = scatter(data.edge_share.double().masked_fill(there | ~known, 0), receiver, dim_size=data.num_nodes)

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
+from graphcollab.control.at_work import serving
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.exchange.exchange import buffers_travel, buffers_width
@@ -81,7 +82,7 @@ class FirstOrderGain(Weigher):
 
     def __call__(self, data: Data, env: Env) -> Data:
         sender, receiver = data.edge_index
-        measured = data.trains[receiver] & (data.serves[sender] | (sender == receiver))
+        measured = data.trains[receiver] & (serving(data)[sender] | (sender == receiver))
         gain = torch.full(sender.shape, torch.nan, dtype=torch.float64)
         gain[measured] = self.gains(data, env, data.edge_index[:, measured])
         measured = measured & env.plane.known(receiver)

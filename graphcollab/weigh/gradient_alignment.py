@@ -157,7 +157,8 @@ class GradientAlignment(Weigher):
         weight = self._step(data, env, edges, product[pair].to(data.x.dtype))
         if self.domain == "box":  # an end that knows a product knows what comes of it: all are told the weights
             knows = receiver.index_copy(0, edges, pairs[1, pair])
-            weight = data.edge_told = env.plane.tell(weight, knows)
+            told = env.plane.tell(weight, knows)
+            weight = data.edge_told = torch.where((told >= 0) & (told <= 1), told, data.edge_alignment)
         data.edge_weight = data.edge_alignment = weight
         data.pairs_compared = data.pairs_compared + pairs.shape[1]
         return self._charge(data, env, pairs)

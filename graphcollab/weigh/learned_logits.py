@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.control.at_work import serving
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.piece import Field, Weigher, WeighNew
 from graphcollab.typing import Env
@@ -75,6 +76,7 @@ class LearnedLogits(Weigher):
         """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
         before, data = data, copy.copy(data)
         weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
+        serves = serving(data)
         mean = gradient.new_zeros(many)
         for part in _parts(receiver):
             mean.scatter_add_(0, receiver[part], weight[part] * gradient[part])
@@ -86,7 +88,7 @@ class LearnedLogits(Weigher):
             state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
             slope = weight[part] * (gradient[part] - mean[i])
             self.optimizer.update([logit], [slope], state, data.weigher_step)
-            learned = data.trains[i] & (data.serves[j] | (j == i))
+            learned = data.trains[i] & (serves[j] | (j == i))
             for name, value in zip(self._names(), (logit, *moments), strict=True):
                 torch.where(learned, value, before[name][part], out=data[name][part])
         if self.own == "largest":

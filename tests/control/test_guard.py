@@ -13,11 +13,27 @@ import torch
 from torch import nn
 
 from graphcollab import run
+from graphcollab.control import Attendance
 from graphcollab.control.guard import Isolate, find_diverged
-from graphcollab.methods import cga, cobo, ditto, dpsgd, fc, fedavg, fomo, l2c, local
+from graphcollab.methods import (
+    cga,
+    cobo,
+    ditto,
+    dpsgd,
+    fc,
+    fedavg,
+    fedproto,
+    fomo,
+    ifca,
+    l2c,
+    local,
+    meta_l2c,
+    pfedgraph,
+)
 from graphcollab.models import MLP
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing import Scene
+from graphcollab.testing.lockstep import in_lockstep
 
 NODES, REST = 6, [1, 2, 3, 4, 5]
 STEPS = {"lr": 0.05, "batch_size": 10}
@@ -200,3 +216,52 @@ def test_nobody_is_blamed_for_a_personal_model_that_others_made_bad():
     given = replace(usual, pools={**usual.pools, "train": Pool(pool.inputs, large)})
     found = run(ditto(epochs=1, lr=0.02, batch_size=5), given, model("mse", False), rounds=15, on_nonfinite="isolate")
     assert not {f"node {k}" for k in REST} & found.history.isolated.keys()
+
+
+def spoiling(method):
+    """The method, after whose local update node 0's model is not finite in every round, whether it trains or not."""
+
+    def call(self, data, env):
+        data = copy.copy(type(method.local).__call__(self, data, env))
+        spoilt = torch.arange(data.num_nodes) == 0
+        data.x = data.x.where(spoilt, data.x.map(lambda rows: rows * torch.nan))
+        return data
+
+    piece = type("Spoils", (type(method.local),), {"__call__": call})
+    return method.replace(local=piece(**vars(method.local)))
+
+
+SPREADS = (fedavg, meta_l2c, l2c, dpsgd, pfedgraph, fedproto, ifca)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("make", SPREADS)
+def test_a_node_that_goes_on_with_values_that_are_not_finite_is_left_behind_alone(make, processes):
+    """0 times NaN would be NaN in a sum of all; others find what they find where nobody hears node 0."""
+    method = make()
+    scene = Scene.small(embeds=method.embeds).replace(isolate=True)
+    pairs = torch.cartesian_prod(torch.arange(NODES), torch.arange(NODES)).T
+    among = pairs[:, (pairs[0] != pairs[1]) & (pairs != 0).all(0)]
+    other, _ = scene.replace(edge_index=among).play(method, 3)
+
+    def play(transport=None):
+        data, env = scene.begin(spoiling(method), transport)
+        for _ in range(3):
+            data = spoiling(method).play(data, env)
+        return data
+
+    owners = [torch.tensor([0, 3]), torch.tensor([1, 4]), torch.tensor([2, 5])]
+    found = [play()] if processes == 1 else in_lockstep(owners, play)[0]
+    for data in found:
+        assert data.isolated.tolist() == [True, *[False] * 5]
+        for node in set(data.x.nodes.tolist()) - {0}:
+            torch.testing.assert_close(data.x.row(node)[1], other.x.row(node)[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [fedavg, l2c])
+def test_a_node_at_rest_with_values_that_are_not_finite_is_left_behind(make):
+    """It has not joined yet, and the others are as they would be without it."""
+    scene = Scene.small().replace(isolate=True, attend=Attendance(joins={0: 2}))
+    data, _ = scene.play(spoiling(make()), 3)
+    assert data.isolated_because == {0: "its model was not finite, while it was at rest"}
+    assert all(bool(torch.isfinite(data.x.row(k)[1]).all()) for k in range(NODES))

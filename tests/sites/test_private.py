@@ -140,7 +140,7 @@ def test_a_leak_would_be_found(monkeypatch):
     """DAC's memory, told to everybody as it was once."""
 
     def digest(self, data, env):
-        env.plane.transport.concat(data.memory.values)
+        env.plane.transport.concat(data.memory.edge_index[1], data.memory.values)
         return inner(self, data, env)
 
     inner = AdaptivePeers.digest
@@ -207,7 +207,7 @@ def test_a_site_that_speaks_for_another_is_refused():
         nodes = sites.nodes[-1:]
         return sites.pass_on(nodes, torch.tensor([[1, 2], [0, 0]]), torch.ones(1))
 
-    with pytest.raises((FrameError, ValueError), match="b tells what nodes of others are said to know"):
+    with pytest.raises((FrameError, ValueError), match=r"a message of b .* speaks for nodes of other"):
         exchange(act, {"b": [0, 2, 1]})
 
 

@@ -30,7 +30,7 @@ def gather(sites: Sites) -> tuple[torch.Tensor, ...]:
 
 
 def concat(sites: Sites) -> tuple[torch.Tensor, ...]:
-    return sites.concat(torch.ones(len(sites.nodes), 3))
+    return sites.concat(sites.nodes, torch.ones(len(sites.nodes), 3))[1:]
 
 
 def tell(sites: Sites) -> tuple[torch.Tensor, ...]:
@@ -45,7 +45,7 @@ def errors(act: Callable[[Sites], object], change: Callable[[torch.Tensor], list
         def ask(self, content: bytes) -> bytes:
             frame = Frame.unpack(content)
             if self.name == "Genf" and frame.about["verb"] == "meet" and frame.tensors:
-                content = Frame(frame.about, change(frame.tensors[0])).pack()
+                content = Frame(frame.about, [*frame.tensors[:-1], *change(frame.tensors[-1])]).pack()
             return super().ask(content)
 
     def one(connection: Connection) -> object:
