@@ -166,7 +166,7 @@ class Transport:
         """
         return owner[:0], *(one[:0] for one in values)
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "numbers of nodes") -> Tensor:
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values [M, ...] that processes have filled in for their own nodes, with what others have filled in.
 
         Each is known to its ``owner``, a node [M], and what others say of it is ignored; ``to`` [M] is the node that

@@ -123,7 +123,7 @@ class Processes(Meeting, SharedTransport):
         every = [_split(one[head:], values, many) for one, many in zip(told, counts, strict=True)]
         return tuple(torch.cat(many) for many in zip(*every, strict=True))
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "numbers of nodes") -> Tensor:
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values with what their owners have filled in; everybody gets to know them, whatever ``to`` says."""
         self._meet("tell", values=[values])
         by = self.owner[owner]

@@ -12,7 +12,7 @@ from graphcollab.naming import few
 from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
 from graphcollab.sites.lives import Lives
 from graphcollab.sites.meeting import Clash, Meeting
-from graphcollab.sites.question import question
+from graphcollab.sites.question import clipped, question
 from graphcollab.sites.waiting import Waiting
 
 __all__ = ["Coordinator"]
@@ -90,7 +90,7 @@ class Coordinator:
             with self._change:
                 return self._hear(site, asked).pack()
         except FrameError as error:
-            LOG.warning("a message of %s was refused: %s", site, error)
+            LOG.warning("a message of %s was refused: %s", clipped(site), clipped(error))
             with self._change:  # who has not begun would be waited for; who has must have been somebody else
                 if isinstance(error, OtherVersionError) and site in self.sites and not self._lives.begun(site):
                     self._stop(site, "SiteLostError", f"{site} cannot take part: it sends {error}")
@@ -139,6 +139,8 @@ class Coordinator:
                 return news
             if (epoch, step) < self._at[site]:
                 return Frame({"status": "refused", "why": "it comes too late"})
+            if any(site in one.frames for at, one in self._meetings.items() if one.reply is None and at[1] != step):
+                return Frame({"status": "refused", "why": "it tells something before others have heard the last of it"})
             self._catching_up.discard(site)
             meeting = self._meetings.get((epoch, step), Meeting(self._clock()))
             if site not in meeting.frames and not isinstance(asked.about.get("what"), str):
@@ -295,13 +297,13 @@ class Coordinator:
         if site in self._wanting:
             self._wanting.remove(site)
         if site in self.present and self._stopped is None:
-            self._leave_behind([site], str(asked.about.get("why"))[:500])
+            self._leave_behind([site], str(asked.about.get("why")))
         return Frame({"status": "ok"})
 
     def _fail(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """What has failed at a site fails everywhere."""
         if self._stopped is None and site in self.present:
-            self._stop(site, str(asked.about.get("kind"))[:100], str(asked.about.get("why"))[:2000])
+            self._stop(site, str(asked.about.get("kind")), str(asked.about.get("why")))
         return Frame({"status": "ok"})
 
     def _finish(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
@@ -313,12 +315,12 @@ class Coordinator:
         return Frame({"status": "ok"})
 
     def _stop(self, site: str, kind: str, why: str) -> None:
-        LOG.error("the run stops: %s", why or f"{site} has failed with a {kind}, whose words stay there")
+        LOG.error("the run stops: %s", clipped(why or f"{site} has failed with a {kind}, whose words stay there"))
         self._stopped = {"site": site, "kind": kind, "why": why}
         self._change.notify_all()
 
     def _leave_behind(self, sites: Sequence[str], why: str) -> None:
-        LOG.warning("%s is left behind: it %s", few(sites), why)
+        LOG.warning("%s is left behind: it %s", few(sites), clipped(why))
         self.present = [site for site in self.present if site not in sites]
         self.resting = [site for site in self.resting if site not in sites]
         self._catching_up -= {*sites}

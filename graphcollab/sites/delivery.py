@@ -15,6 +15,7 @@ from torch import Tensor
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
 from graphcollab.sites.mailbox import Mailbox
+from graphcollab.sites.question import printable
 
 __all__ = ["COORDINATOR", "Delivery", "Link"]
 
@@ -77,7 +78,7 @@ class Delivery:
         self._require_open()
         while True:
             try:
-                reply = Frame.unpack(self.link.ask(content() if callable(content) else content))
+                reply = printable(Frame.unpack(self.link.ask(content() if callable(content) else content)))
                 if reply.about.get("status") == "refused" and "damaged" in str(reply.about.get("why")):
                     raise FrameError(str(reply.about["why"]))
                 return reply
@@ -117,7 +118,7 @@ class Delivery:
 
     def drain(self) -> None:
         """Wait until all that is to be sent is sent, a minute at most."""
-        wait(self._sending, min(self.patience, 60.0))
+        wait([one for one in self._sending if not one.cancelled()], min(self.patience, 60.0))
 
     def close(self, why: str = "this site has left the run") -> None:
         """Send nothing any more; a SiteLostError says why, where something is to be sent all the same."""

@@ -16,7 +16,8 @@ from torch import Tensor
 __all__ = ["Frame", "FrameError", "OtherVersionError"]
 
 MAGIC = b"graphcollab 1\n"
-AXES, NESTED = 32, 100  # at most, of a tensor and of a description
+AXES, NESTED, TENSORS = 32, 100, 10_000  # at most, of a tensor, of a description and of a frame
+DESCRIBED = 2**24  # bytes of a description, at most, of which every one may take 40 in memory
 HEAD = struct.Struct("<16sI")  # a checksum of all that follows it, and the length of the description
 TYPES = {
     str(kind).removeprefix("torch."): kind
@@ -62,8 +63,13 @@ class Frame:
         return MAGIC + HEAD.pack(_digest(len(text), body), len(text)) + body
 
     @classmethod
-    def unpack(cls, content: object) -> Frame:
-        """Return the frame that bytes hold; a `FrameError` says what is wrong with them."""
+    def unpack(cls, content: object, described: int = DESCRIBED) -> Frame:
+        """Return the frame that bytes hold; a `FrameError` says what is wrong with them.
+
+        Args:
+            content: The bytes.
+            described: How many of them the description may take.
+        """
         if not isinstance(content, bytes):
             raise FrameError(f"a frame is bytes, got a {type(content).__name__}")
         start = len(MAGIC) + HEAD.size
@@ -72,6 +78,8 @@ class Frame:
         if len(content) < start or not content.startswith(MAGIC):
             raise FrameError(f"{len(content)} bytes are no frame of this version")
         digest, length = HEAD.unpack_from(content, len(MAGIC))
+        if length > described:
+            raise FrameError(f"a frame's description has {length} bytes, and may have {described}")
         body = content[start:]
         if length > len(body) or _digest(length, body) != digest:
             raise FrameError("a frame is damaged: it was cut or changed on its way")
@@ -80,6 +88,8 @@ class Frame:
             about, kinds = dict(held["about"]), [(TYPES[name], tuple(shape)) for name, shape in held["tensors"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FrameError(f"a frame's description cannot be read ({type(error).__name__})") from error
+        if len(kinds) > TENSORS:
+            raise FrameError(f"a frame has {len(kinds)} tensors, and may have {TENSORS}")
         if _is_deep(about, NESTED):
             raise FrameError(f"a frame's description is nested more than {NESTED} deep")
         tensors, at = [], length

@@ -8,6 +8,8 @@ from graphcollab.sites.frame import FrameError
 
 __all__ = ["Lives"]
 
+GREETINGS, FORMER = 100, 1000  # lives of a site that are remembered, at most
+
 
 class Lives:
     """Tells the process that speaks for a site from those before it, whose messages may come late.
@@ -21,7 +23,7 @@ class Lives:
 
     def __init__(self, sites: Sequence[str]) -> None:
         self._greeted: dict[str, list[str]] = {site: [] for site in sites}
-        self._former: dict[str, set[str]] = {site: set() for site in sites}
+        self._former: dict[str, list[str]] = {site: [] for site in sites}
         self._now: dict[str, str] = {}
 
     def begun(self, site: str) -> bool:
@@ -32,7 +34,7 @@ class Lives:
         """Hear a greeting, and return whether another process has spoken for the site before."""
         now = self._now.get(site)
         if life != now and life not in self._greeted[site]:  # else it asks once more, as it has got no answer
-            self._greeted[site].append(life)
+            self._greeted[site] = [*self._greeted[site], life][-GREETINGS:]
         return now not in (None, life)
 
     def speak(self, site: str, life: str) -> bool:
@@ -43,7 +45,7 @@ class Lives:
         if life not in greeted:
             raise FrameError("messages of a process that has not greeted")
         at = greeted.index(life)
-        self._former[site] |= {*greeted[:at], *([] if now is None else [now])}
+        self._former[site] = [*self._former[site], *greeted[:at], *([] if now is None else [now])][-FORMER:]
         self._greeted[site], self._now[site] = greeted[at + 1 :], life
         return now is not None
 

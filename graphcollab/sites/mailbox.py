@@ -10,6 +10,8 @@ from graphcollab.sites.frame import Frame, FrameError
 __all__ = ["Mailbox"]
 
 AHEAD = 4  # epochs that a message may be ahead of its reader
+WAITING = 1000  # messages of one sender that may wait
+DESCRIBED = 2**16  # bytes of a message's description, at most, which may take 40 times as many in memory
 
 
 class Mailbox:
@@ -19,7 +21,8 @@ class Mailbox:
 
     Args:
         sites: Who may send.
-        limit: Bytes of one sender that may wait at a time, so that nobody takes the room of others.
+        limit: Bytes of one sender that may wait at a time, so that nobody takes the room of others. No sender may have
+            more than 1,000 messages waiting.
     """
 
     def __init__(self, sites: Collection[str], limit: int = 2**32) -> None:
@@ -27,11 +30,12 @@ class Mailbox:
         self._epoch, self._step = 0, 0
         self._come = threading.Condition()
         self._frames: dict[tuple[int, int, str], tuple[Frame, int]] = {}
+        self._held = {site: [0, 0] for site in self.sites}  # messages and bytes that wait, by sender
 
     def put(self, sender: str, content: bytes) -> str:
         """Take a message in, and return what has become of it: ``"ok"``, or why the sender might send it again."""
         try:
-            frame = Frame.unpack(content)
+            frame = Frame.unpack(content, DESCRIBED)
         except FrameError:
             return "damaged"
         epoch, step = frame.about.get("epoch"), frame.about.get("step")
@@ -44,9 +48,11 @@ class Mailbox:
                 return "early"
             if (epoch, step, sender) in self._frames:
                 return "ok"
-            if sum(held for at, (_, held) in self._frames.items() if at[2] == sender) + len(content) > self.limit:
+            many, held = self._held[sender]
+            if many >= WAITING or held + len(content) > self.limit:
                 return "full"
             self._frames[epoch, step, sender] = (frame, len(content))
+            self._held[sender] = [many + 1, held + len(content)]
             self._come.notify_all()
         return "ok"
 
@@ -54,7 +60,8 @@ class Mailbox:
         """Forget what was due before a step."""
         with self._come:
             self._epoch, self._step = epoch, step
-            self._frames = {at: one for at, one in self._frames.items() if at[:2] >= (epoch, step)}
+            for at in [at for at in self._frames if at[:2] < (epoch, step)]:
+                self._remove(at)
 
     def wait(self, senders: Sequence[str], seconds: float) -> list[str]:
         """Wait for messages of this step, and return whose have not come."""
@@ -69,4 +76,10 @@ class Mailbox:
     def take(self, sender: str) -> Frame:
         """Return the message of this step that has come from a site."""
         with self._come:
-            return self._frames.pop((self._epoch, self._step, sender))[0]
+            return self._remove((self._epoch, self._step, sender))
+
+    def _remove(self, at: tuple[int, int, str]) -> Frame:
+        frame, size = self._frames.pop(at)
+        many, held = self._held[at[2]]
+        self._held[at[2]] = [many - 1, held - size]
+        return frame

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from graphcollab.sites.frame import Frame, FrameError
 
-__all__ = ["question"]
+__all__ = ["clipped", "printable", "question"]
+
+LONGEST = {"what": 1000, "life": 64, "kind": 100, "why": 2000, "site": 200}  # characters of a text that a peer may set
+LINE = 200  # characters of it in a line of a log
 
 ALWAYS = {"verb": str, "epoch": int, "step": int, "life": str}
 FIELDS = ALWAYS | {
@@ -30,7 +34,7 @@ def question(content: object, verbs: Collection[str]) -> Frame:
         content: What has come.
         verbs: What can be asked.
     """
-    asked = Frame.unpack(content)
+    asked = printable(Frame.unpack(content))
     for name, kind in FIELDS.items():
         if (name in ALWAYS or name in asked.about) and type(asked.about.get(name)) is not kind:
             raise FrameError(
@@ -41,3 +45,23 @@ def question(content: object, verbs: Collection[str]) -> Frame:
     if not all(type(site) is str for site in asked.about.get("sites", [])):
         raise FrameError("a question says what is no name among its sites")
     return asked
+
+
+def printable(frame: Frame) -> Frame:
+    """Return a message whose texts for people are printable lines of bounded length, whatever a peer has sent."""
+    about = {name: _line(value, LONGEST.get(name)) for name, value in frame.about.items()}
+    if isinstance(lost := about.get("lost"), Mapping):
+        about["lost"] = {_line(site, LONGEST["site"]): _line(why, LONGEST["why"]) for site, why in lost.items()}
+    return Frame(about, frame.tensors)
+
+
+def clipped(text: object) -> str:
+    """Return a text as part of one line of a log."""
+    return str(_line(str(text), LINE))
+
+
+def _line(value: Any, longest: int | None) -> Any:
+    if longest is None or not isinstance(value, str):
+        return value
+    plain = "".join(one if one.isprintable() else " " for one in value[: longest + 1])
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"

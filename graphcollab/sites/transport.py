@@ -143,7 +143,7 @@ class Sites(SharedTransport):
         if not bool(torch.isin(nodes.cpu(), (self.owner == self._sites.index(site)).nonzero()).all()):
             raise FrameError(f"a message of {site} is not as it should be: it speaks for nodes of other sites")
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "numbers of nodes") -> Tensor:
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
 
         What is of owners that are not there stays as it is known here: it has not changed.
@@ -153,7 +153,7 @@ class Sites(SharedTransport):
         kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
         out[kept] = values[kept]
         if to is None:
-            for site, (some,) in self._hear(what, [values[own]], by).items():
+            for site, (some,) in self._hear(what or "numbers of nodes", [values[own]], by).items():
                 out[by == self._sites.index(site)] = some
             return out
         hears = self.owner[to]
@@ -161,7 +161,8 @@ class Sites(SharedTransport):
         give = {name: [values[due[p][0]]] for p, name in self._others if bool(due[p][0].any())}
         wait = {name: due[p][1] for p, name in self._others if bool(due[p][1].any())}
         shapes = {name: [(values.dtype, (int(mask.sum()), *values.shape[1:]))] for name, mask in wait.items()}
-        for name, (some,) in self.connection.swap(f"numbers for a node, {kinds_of([values])}", give, shapes).items():
+        told = f"{what or 'numbers for a node'}, {kinds_of([values])}"
+        for name, (some,) in self.connection.swap(told, give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
 

@@ -120,7 +120,7 @@ class Lockstep(SharedTransport):
         many = self.meeting.exchange(self.process, "concat", values)
         return tuple(torch.cat(same) for same in zip(*many, strict=True))
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "numbers of nodes") -> Tensor:
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values with what others have filled in; what this process may not know is poisoned."""
         many = self.meeting.exchange(self.process, "tell", values)
         out, by = poison(values), self.owner[owner]

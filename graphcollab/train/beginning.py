@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 
@@ -23,8 +24,13 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     """Let all sites begin with the first one's models, where theirs differ only as other processors round.
 
     Whether they do, sites find out by checksums of coarse sums, so nobody is told anything of a model which it has not
-    made itself. Others stay as they are, and `require_same_run` says so. Frozen weights are not among what is told: of
-    them sites compare a checksum (`describe_run`).
+    made itself. All of it goes from site to site, and sites commit themselves to their checksums before they show them,
+    so neither the coordinator nor a site can make up that it has the same model. Others stay as they are, and
+    `require_same_run` says so. Frozen weights are not among what is told: of them sites compare a checksum
+    (`describe_run`).
+
+    Raises:
+        ValueError: If a site shows other checksums than it has committed itself to.
     """
     if not plane.private:
         return
@@ -35,13 +41,49 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
         if tensor.is_floating_point() and name not in shared_tensors(module)
     ]
     own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)]).nan_to_num()
-    if not set.intersection(*map(set, plane.everyone(_coarsely(own)))):
+    owner, to = (torch.arange(plane.count) != torch.arange(plane.count)[:, None]).nonzero().T  # all pairs, both ways
+    if not _all_alike(own, plane, owner, to):
         return
-    (told,) = plane.tell(own[None], torch.zeros(1, dtype=torch.int64), what="the initial model, of the first site")
+    first = owner == 0
+    sent = own.expand(int(first.sum()), -1)
+    told = plane.tell(sent, owner[first], to[first], "the initial model, of the first site")
+    mine = plane.known(to[first])
+    told = told[mine][0] if bool(mine.any()) else own
     if torch.allclose(told, own, rtol=ROUNDING, atol=ROUNDING):
         with torch.no_grad():
             for one, values in zip(tensors, told.split([one.numel() for one in tensors]), strict=True):
                 one.copy_(values.view_as(one))
+
+
+def _all_alike(own: Tensor, plane: Plane, owner: Tensor, to: Tensor) -> bool:
+    """Tell whether all sites have the same model [P], roughly, as they tell each other, ``owner`` to ``to`` [M].
+
+    A commitment is a checksum of the site's number, of a secret and of what it commits itself to. The secret is a
+    checksum of the whole model: nobody else knows it, and a script that is started again tells the same.
+    """
+    coarse = [_numbers(one.encode()) for one in _coarsely(own)]
+    secret = _numbers(own.numpy().tobytes())
+    shown = torch.cat([secret, *coarse])  # [4 + 4 + 4]
+    committed = _commitment(int(plane.own[0]), shown)
+    commitments = plane.tell(
+        committed.expand(len(owner), -1), owner, to, "a commitment to checksums of its initial model"
+    )
+    told = plane.tell(shown.expand(len(owner), -1), owner, to, "checksums of its initial model")
+    for sender, commitment, numbers in zip(*(x[plane.known(to)] for x in (owner, commitments, told)), strict=True):
+        if not torch.equal(commitment, _commitment(int(sender), numbers)):
+            raise ValueError(f"{plane.where(int(sender))}, another initial model is shown than was committed to")
+    others = told[plane.known(to)][:, 4:].reshape(-1, 2, 4)
+    common = [all(bool((one == mine).all(1).any()) for one in others) for mine in coarse]
+    return any(common)
+
+
+def _commitment(site: int, shown: Tensor) -> Tensor:
+    return _numbers(site.to_bytes(8, "little") + shown.numpy().tobytes())
+
+
+def _numbers(content: bytes) -> Tensor:
+    """Return a checksum as numbers, int64 [4]."""
+    return torch.frombuffer(bytearray(hashlib.blake2b(content, digest_size=32).digest()), dtype=torch.int64)
 
 
 def _coarsely(values: Tensor) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -69,8 +70,10 @@ def take_over(
         text, block = content[LENGTH.size : LENGTH.size + length], content[LENGTH.size + length :]
         tensors = {name: tensor.clone() for name, tensor in load(block).items()}
         code = json.loads(text)
-        told, history = decode(code["data"], tensors), History(**decode(code["history"], tensors))
+        told, measured = decode(code["data"], tensors), decode(code["history"], tensors)
+        history = History(**{name: value for name, value in measured.items() if name not in OWN})
         edge_index, phase_start = told["edge_index"], told["phase_start"]
+        _require_public(told, data, fields)
     except DAMAGE as error:
         why = f"{type(error).__name__}: {error}"
         raise ValueError(f"what another site has handed over cannot be read ({why})") from error
@@ -89,6 +92,26 @@ def take_over(
     for name, value in told.items():
         back[name] = value
     return back, history if own is None else _with_own(history, own)
+
+
+def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Field]) -> None:
+    """Check that fields are those that everybody may know, of the types and shapes that they have here."""
+    for name, value in told.items():
+        if not _is_public(name, fields):
+            raise ValueError(f"{name!r} is a site's own, and no other site may set it")
+        here = data.get(name, value)
+        if type(value) is not type(here):
+            raise ValueError(f"{name!r} is a {type(value).__name__}, and a {type(here).__name__} was due")
+        if not isinstance(value, Tensor):
+            continue
+        free = _declared(name, fields).kind == "per_edge"  # edges may have changed meanwhile
+        axis = 1 if name == "edge_index" else 0
+        sizes = [[*one.shape[:axis], *one.shape[axis + 1 :]] if free else [*one.shape] for one in (value, here)]
+        if value.dtype != here.dtype or sizes[0] != sizes[1]:
+            raise ValueError(f"{name!r} is {value.dtype} {[*value.shape]}, and {here.dtype} {[*here.shape]} was due")
+    edges = told["edge_index"]
+    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < int(data.num_nodes or 0):
+        raise ValueError(f"edges lead to nodes from {int(edges.min())} to {int(edges.max())}, of {data.num_nodes}")
 
 
 def _with_own(history: History, own: History) -> History:

@@ -249,6 +249,32 @@ def test_rounds_that_only_some_say_stop_the_run(desk):
     assert desk.say("c", "meet", what="x", round=3) == "stop"
 
 
+def test_a_site_tells_one_thing_at_a_time(desk):
+    assert desk.ask("a", "meet", what="x").about["status"] == "wait"
+    reply = desk.say("a", "meet", what="y", step=1)
+    assert reply == "refused"
+
+
+def test_greetings_are_not_kept_for_ever(desk):
+    for k in range(1000):
+        desk.coordinator.answer("a", Frame({"verb": "hello", "epoch": 0, "step": 0, "life": str(k)}).pack())
+    lives = desk.coordinator._lives
+    assert len(lives._greeted["a"]) == 100
+    assert lives.speak("a", "999")
+
+
+@pytest.mark.parametrize("verb", ["leave", "fail"])
+def test_what_a_site_says_is_one_printable_line(desk, caplog, verb):
+    caplog.set_level(logging.WARNING)
+    desk.say("a", verb, kind="Odd\x1b[2J", why="left\nWARNING b is back\x1b[2J\u202e" + "x" * 5000)
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line.isprintable()
+    assert len(line) < 300
+    told = desk.ask("b", "beat").about
+    words = [told.get("why", ""), *told.get("lost", {}).values()]
+    assert all(len(one) <= 2000 and one.isprintable() for one in words)
+
+
 def waited_for(caplog) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.getMessage().startswith("still waiting")]
 

@@ -114,6 +114,53 @@ def test_a_model_that_others_have_not_made_is_not_told(monkeypatch):
         assert not any(piece in content for content in sent for piece in pieces)
 
 
+def test_a_coordinator_that_lies_gets_no_model(monkeypatch):
+    """It tells every site that all others have its own checksums, whatever they are of."""
+    sent, ask, tell = list[bytes](), Door.ask, Connection.tell
+    monkeypatch.setattr(Door, "ask", lambda self, content: (sent.append(content), ask(self, content))[1])
+
+    def lied(self, what, value=None, tensors=(), add=False, **said):
+        values, found = tell(self, what, value, tensors, add, **said)
+        texts = all(isinstance(one, list) and one and isinstance(one[0], str) for one in values.values())
+        return dict.fromkeys(values, value) if what == "values" and texts else values, found
+
+    monkeypatch.setattr(Connection, "tell", lied)
+    models = {}
+
+    def act(here):
+        torch.manual_seed(sum(map(ord, here.name)))
+        models[here.name] = nn.Linear(*together().input_shape, 2)
+        plays(here, model=models[here.name])
+
+    found = meet(act)
+    assert all("initial models" in str(error) for error in found.values()), found
+    numbers = [one.detach().double() for model in models.values() for one in model.parameters()]
+    assert not any(one.numpy().tobytes() in content for one in numbers for content in sent)
+
+
+def test_a_site_that_shows_the_checksums_of_another_one_is_named(monkeypatch):
+    """Long Beach waits for what Cleveland, the first site, shows, and shows the same."""
+    swap = Connection.swap
+
+    def echo(self, what, give, take):
+        if self.name == "va" and what.startswith("checksums of"):
+            assert not self.mailbox.wait(["cleveland"], 30.0)
+            theirs = self.mailbox._frames[self.epoch, self.step, "cleveland"][0].tensors[0]
+            give = {to: [torch.cat([one[:, :4], theirs[:, 4:]], 1) for one in some] for to, some in give.items()}
+        return swap(self, what, give, take)
+
+    monkeypatch.setattr(Connection, "swap", echo)
+
+    def act(here):
+        torch.manual_seed(here.name == "va")
+        plays(here, model=nn.Linear(*together().input_shape, 2))
+
+    found = meet(act)
+    assert {str(error) for name, error in found.items() if name != "va"} == {
+        "at va, another initial model is shown than was committed to"
+    }
+
+
 def over_a_base(number: float = 0.0):
     """Return a function that makes a trained layer over a frozen one of known numbers."""
 

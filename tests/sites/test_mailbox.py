@@ -50,6 +50,16 @@ def test_a_message_far_ahead_is_to_be_sent_again(box):
     assert box.put("Bern", message(100, 0)) == "early"
 
 
+def test_a_sender_takes_no_more_room_than_it_has():
+    box = Mailbox({"Bern", "Genf"})
+    assert box.put("Bern", Frame({"epoch": 0, "step": 0, "x": [[]] * 20_000}).pack()) == "damaged"  # 1.4 MB in memory
+    assert box.put("Bern", Frame({"epoch": 0, "step": 0}, [torch.empty(0)] * 10_001).pack()) == "damaged"
+    assert [box.put("Bern", message(0, step)) for step in range(1001)] == ["ok"] * 1000 + ["full"]
+    assert box.put("Genf", message(0, 0)) == "ok"
+    box.turn_to(0, 10)
+    assert [box.put("Bern", message(0, step)) for step in range(1000, 1011)] == ["ok"] * 10 + ["full"]
+
+
 def test_a_cut_message_is_refused_and_may_come_again(box):
     whole = message()
     assert box.put("Bern", whole[:-3]) == "damaged"

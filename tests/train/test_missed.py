@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import pytest
@@ -11,6 +12,7 @@ from safetensors.torch import save
 from graphcollab import methods
 from graphcollab.control.state import LOOP
 from graphcollab.testing import Scene
+from graphcollab.train import missed
 from graphcollab.train.history import Finding, History
 from graphcollab.train.missed import LENGTH, hand_over, take_over
 
@@ -43,6 +45,32 @@ def test_what_a_site_has_seen_for_itself_stays_with_it():
     assert back.graphs[1][1].tolist() == [0.25]
     assert back.findings[0].text == "it gives itself 0.25"
     assert back.weighing["own_weight"][0] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("x", None, "'x' is a site's own, and no other site may set it"),
+        ("edge_weight", torch.zeros(30), "'edge_weight' is a site's own"),
+        ("unheard_of", 1, "'unheard_of' is a site's own"),
+        ("trains", torch.zeros(6), r"'trains' is torch.float32 \[6\], and torch.bool \[6\] was due"),
+        ("trains", torch.zeros(7, dtype=torch.bool), r"'trains' is torch.bool \[7\]"),
+        ("trains", 1, "'trains' is a int, and a Tensor was due"),
+        ("edge_index", torch.tensor([[0], [6]]), "edges lead to nodes from 0 to 6, of 6"),
+    ],
+)
+def test_a_site_takes_over_nothing_but_what_everybody_may_know(monkeypatch, name, value, message):
+    method = methods.l2c()
+    data, _ = Scene.small(embeds=method.embeds).begin(method)
+    fields = (*LOOP, *method.fields)
+    evil = copy.copy(data)
+    evil[name] = data.x if value is None else value
+    public = missed._is_public
+    monkeypatch.setattr(missed, "_is_public", lambda n, f: n == name or public(n, f))
+    content = hand_over(evil, history([1], 0.5), fields)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=rf"what another site has handed over cannot be read \(ValueError: {message}"):
+        take_over(content, data, fields)
 
 
 def forged(code):
