@@ -115,7 +115,8 @@ class Attendance:
 
     def left(self, data: Data, round_: int) -> Tensor:
         """Return which nodes have left before a round, [K]."""
-        return torch.isin(data.node_id, torch.tensor([n for n, last in self.leaves.items() if round_ >= last]))
+        gone = [n for n, last in self.leaves.items() if round_ >= last]
+        return torch.isin(data.node_id, torch.tensor(gone, dtype=torch.int64))
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
         """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
