@@ -58,11 +58,7 @@ class Scores:
     loss: Tensor = field(repr=False)
     values: Mapping[str, Tensor]
     metrics: tuple[Metric, ...] = field(repr=False)
-    member: Tensor = field(repr=False, default=None)  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        if self.member is None:
-            object.__setattr__(self, "member", torch.ones_like(self.sizes, dtype=torch.bool))
+    member: Tensor | None = field(repr=False, default=None)
 
     def __getitem__(self, metric: str) -> Tensor:
         """Return a metric of all nodes, [K]; a KeyError names those there are."""
@@ -76,7 +72,7 @@ class Scores:
         It is NaN if a member's model has diverged: what the others reach is no result then.
         """
         values, known = self[metric], self.counted(metric)
-        if not bool(known.any()) or bool(torch.isinf(self.loss[self.member]).any()):
+        if not bool(known.any()) or bool(torch.isinf(self.loss[self.members]).any()):
             return math.nan
         weight = self.sizes[known].double() if weighted else torch.ones(int(known.sum()), dtype=torch.float64)
         return float((weight * values[known]).sum() / weight.sum())
@@ -87,7 +83,12 @@ class Scores:
 
     def counted(self, metric: str) -> Tensor:
         """Return over which nodes a metric's mean is, [K]."""
-        return self.member & ~self[metric].isnan()
+        return self.members & ~self[metric].isnan()
+
+    @property
+    def members(self) -> Tensor:
+        """Which nodes belong to the collaboration, [K]."""
+        return torch.ones_like(self.sizes, dtype=torch.bool) if self.member is None else self.member
 
     def undefined(self, metric: str) -> list[str]:
         """Return the nodes whose metric is not defined although they have samples, by name."""

@@ -127,7 +127,7 @@ class SiteScores:
         def add(title: str, values: Tensor, digits: int | None, by: Sequence[str], signed: bool = False) -> None:
             """Add a column of values and the ends of their intervals, [K, 3], ``by`` some methods, and their means."""
             known = torch.stack([self.scores[method].counted(metric.name) for method in by]).all(0)
-            lost = torch.stack([self.scores[method].loss.isinf() & self.scores[method].member for method in by])
+            lost = torch.stack([self.scores[method].loss.isinf() & self.scores[method].members for method in by])
             counted.logical_or_(known)
             header.append(title)
             columns.append([_cell(value, digits, signed) for value in values])
@@ -155,7 +155,7 @@ class SiteScores:
         """Say which intervals are too narrow, and why others are missing."""
         first = next(iter(self.scores.values()))
         small = [f"{name} ({n})" for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL]
-        away = {first.names[k] for one in self.scores.values() for k in (~one.member & ~one.loss.isnan()).nonzero()}
+        away = {first.names[k] for one in self.scores.values() for k in (~one.members & ~one.loss.isnan()).nonzero()}
         why: dict[str, None] = {}
         flat = False
         for method, scores in self.scores.items():
@@ -312,7 +312,7 @@ def _missing(scores: Scores, metric: Metric, k: int) -> str:
     """Say why a node has no interval of a metric."""
     if int(scores.sizes[k]) < 2:
         return "one sample" if int(scores.sizes[k]) else "no samples"
-    if bool(scores.loss[k].isnan() & ~scores.member[k]):
+    if bool(scores.loss[k].isnan() & ~scores.members[k]):
         return "it has not joined"
     if not bool(scores.loss[k].isfinite()):
         return "its model has diverged"

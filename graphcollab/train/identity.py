@@ -293,7 +293,7 @@ def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
     elif type(value) is dict:
         for key, item in value.items():
             yield from found_in(item, f"{name}[{key!r}]")
-    elif type(value) in (list, tuple):
+    elif isinstance(value, list | tuple) and type(value) in (list, tuple):
         for number, item in enumerate(value):
             yield from found_in(item, f"{name}[{number}]")
     elif dataclasses.is_dataclass(value) and type(value).__module__.partition(".")[0] == "graphcollab":

@@ -14,6 +14,7 @@ from graphcollab import Phases, Tasks, compare, fedavg, methods, run
 from graphcollab.control import Attendance
 from graphcollab.report import results_table, site_table
 from graphcollab.testing import Scene
+from graphcollab.train import join
 from tests.methods.quick import early
 
 DRAW = torch.Generator().manual_seed(0)
@@ -126,6 +127,13 @@ def test_what_a_node_is_judged_by_stays_as_it_was_when_it_left(name):
     for later in judged[2:]:
         assert torch.equal(later[1], judged[1][1])
     assert not torch.equal(judged[3], judged[1])
+
+
+def test_newcomers_hear_nobody_who_is_not_there():
+    result = played(6, attend=Attendance(leaves={"a": 2}, joins={"d": 9}))
+    found = join(result, Tasks.from_samples([NODES[1]], names=["new"], val_fraction=0), warmup=0, finetune=0)
+    assert {sender for sender, _, _ in found.graph().named_edges()} == {"b", "c"}
+    torch.testing.assert_close(found.model("new").weight, result.model("b").weight)  # the average
 
 
 def test_a_node_that_left_keeps_its_model_in_later_phases_and_after_a_checkpoint(tmp_path):
