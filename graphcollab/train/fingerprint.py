@@ -256,7 +256,9 @@ def _functions(value: Any) -> list[object]:
 
 def _is_setting(kind: type, name: str, value: object) -> bool:
     """Tell whether a module's attribute is read: what a library's class keeps to itself only where it is plain."""
-    return not (_known(kind) and name.startswith("_")) or (value is not None and type(value) in PLAIN)
+    if not (_known(kind) and name.startswith("_")):
+        return True
+    return value is not None and type(value) in PLAIN and _root(kind) not in MODELS  # which note how they were loaded
 
 
 def _attributes(value: object) -> dict[str, Any]:
