@@ -15,6 +15,8 @@ from graphcollab import Tasks, fedavg, run
 from graphcollab.engine import Loss, Views
 from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.sites import connected, site
+from graphcollab.sites.hall import Hall
 from graphcollab.train import OtherRunError
 
 X, Y = torch.arange(24.0).view(12, 2).sin(), torch.arange(12) % 2
@@ -187,3 +189,15 @@ def test_layers_of_pyg_with_other_settings_are_refused(tmp_path, make):
     of_nodes(tmp_path, 1, model=lambda: Graph(make(1.0)))
     with pytest.raises(OtherRunError, match="layer 'layer' of architecture 0"):
         of_nodes(tmp_path, 2, model=lambda: Graph(make(2.0)))
+
+
+def test_sites_with_other_settings_are_refused():
+    def act(connection):
+        smoothed = Loss(smooth(0.25 if connection.name == "a" else 0.75))
+        method = Method("own", local=Fit(batch_size=4, objective=smoothed))
+        table = {"age": [*range(8)], "ill": [0, 1] * 4}
+        with connected(connection):
+            site(connection.name, table, target="ill").run(method, lambda: nn.Linear(1, 2), rounds=1)
+
+    with pytest.raises(ValueError, match=r"sites differ in code .*label_smoothing=0\.25 at a and .*0\.75 at b, c"):
+        Hall(tuple("abc"), poll=0.1).play(act)
