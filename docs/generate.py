@@ -19,9 +19,15 @@ SLOTS = ("local", "weigh", "exchange", "rewire")  # folders whose classes are al
 
 
 def main(check: bool = False) -> list[str]:
-    """Write all generated texts; with ``check``, write nothing and return the files that would change."""
-    stale = write(exports(), check)
-    return stale + write(runpy.run_path(str(ROOT / "docs" / "pages.py"))["texts"](), check)
+    """Write all generated texts, or none; with ``check``, write nothing and return the files that would change."""
+    wanted = [*exports()]
+    before = [(path, path.read_text(encoding="utf-8")) for path, _ in wanted]
+    stale = write(wanted, check)
+    try:
+        return stale + write(runpy.run_path(str(ROOT / "docs" / "pages.py"))["texts"](), check)
+    except BaseException:  # the package as its exports have it now fails, or a page does
+        write(before, check)
+        raise
 
 
 def write(texts: Iterable[tuple[Path, str]], check: bool) -> list[str]:

@@ -14,6 +14,7 @@ from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.naming import few
 from graphcollab.settings import Buffers, Count, Momentum, NonNegative, checked
 from graphcollab.stop import EarlyStopping
 from graphcollab.weigh import PeerWeights
@@ -81,12 +82,17 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
 
     What they mean is taken from the pieces named here, whose settings of the same name they are, or from ``SHARED``.
     Where it takes ``**training``, its signature begins with the arguments of `Training`, with the defaults given here
-    or in ``USUAL``. Arguments are checked against their annotations (`graphcollab.settings.checked`). An optimiser
-    object brings its own settings, so none may be given beside it.
+    or in ``USUAL``; a method that neither has ``epochs`` nor ``steps`` by default takes none. Arguments are checked
+    against their annotations (`graphcollab.settings.checked`). An optimiser object brings its own settings, so none may
+    be given beside it.
 
     Raises:
-        TypeError: If an argument is documented nowhere.
+        TypeError: If an argument is documented nowhere or lacks a default, or defaults are epochs and steps.
     """
+    if defaults.get("epochs") and defaults.get("steps"):
+        raise TypeError(f"a method has epochs or steps by default, got both: {defaults}")
+    if "steps" in defaults:
+        defaults.setdefault("epochs", None)
     kinds, known = get_type_hints(Training, include_extras=True), {**USUAL, **defaults}
     said = {name: hint.__forward_arg__ for name, hint in Training.__annotations__.items()}
     if defaults.get("epochs"):
@@ -101,6 +107,8 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
         *own, last = signature.parameters.values()
         training: dict[str, Any] = {}
         if last.kind is last.VAR_KEYWORD:
+            if lacking := [name for name in kinds if name not in (*known, *left_out)]:
+                raise TypeError(f"{function.__name__} takes **{last.name}: give @method a default of {few(lacking)}")
             training = {name: known[name] for name in kinds if name not in left_out}
             first = [
                 last.replace(name=name, kind=last.KEYWORD_ONLY, default=default, annotation=said[name])
@@ -121,6 +129,8 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
                 )
             if "momentum" in given and isinstance(optimizer, str) and optimizer != "sgd" and kwargs["momentum"]:
                 raise ValueError(f"momentum is a setting of SGD: leave it out, got it with optimizer={optimizer!r}")
+            if kwargs.get("epochs") is not None and "steps" in training:
+                kwargs.setdefault("steps", None)  # instead of a default in steps
             for name, default in training.items():
                 kwargs.setdefault(name, default)
             return check(*args, **kwargs)

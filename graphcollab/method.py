@@ -223,12 +223,15 @@ class Method(Playable):
             data.last_graph = Relation(edge_index, edge_weight, (data.num_nodes, data.num_nodes))
             data = allowed_only(data)
         data.round = data.round + 1
-        return data
+        return self._let_leave(data, last, env)
 
     @in_step
     def models(self, data: Data, env: Env) -> Stacks:
-        """Return the models nodes are judged by."""
-        return self.judge(data, env)
+        """Return the models nodes are judged by; of nodes that have left those that they had then."""
+        models = self.judge(data, env)
+        if env.attend is None or "as_left" not in data:
+            return models
+        return models.where(env.attend.left(data, data.round), data.as_left)
 
     def _check_stop(self) -> None:
         """Check that nodes that stop keep their models, and are judged by them."""
@@ -273,6 +276,16 @@ class Method(Playable):
     def _hears(self, data: Data, env: Env) -> list[Tensor]:
         """Return the rows of owned nodes that are read along all edges in this round, [k, P] each."""
         return [*self.exchange.hears(data, env), *self.weigh.hears(data, env)]
+
+    def _let_leave(self, data: Data, last: Data, env: Env) -> Data:
+        """Return the data after a round in which nodes that have left keep their models, whatever a server sends."""
+        if env.attend is None or not bool((left := env.attend.left(data, data.round)).any()):
+            return data
+        gone = env.attend.left(data, last.round)
+        data.x = data.x.where(gone, last.x)
+        if bool((leaving := left & ~gone).any()):
+            data.as_left = data.get("as_left", data.x).where(leaving, self.judge(data, env))
+        return data
 
     def _learn(self, data: Data, env: Env) -> Data:
         """Let the weigher learn from the validation losses of the mixed models."""

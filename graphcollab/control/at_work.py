@@ -25,6 +25,7 @@ __all__ = [
     "dismiss",
     "edges_in_use",
     "has_neighbors",
+    "membership",
     "serving",
     "weights_in_use",
 ]
@@ -42,7 +43,9 @@ class Attendance:
 
     Before it joins and after it has left, a node neither trains nor serves, and no pair with it is touched. One that
     joins starts with the model and the edge weights it has, those of the run's start (under a server, with the last
-    average that the server has sent to everyone). Rounds count from 0 at the run's start, as in `graphcollab.Phases`.
+    average that the server has sent to everyone). One that has left gets nothing any more: it keeps the model that it
+    had when it left, whatever the method is, and means over nodes are without it. Rounds count from 0 at the run's
+    start, as in `graphcollab.Phases`.
 
     Of the others a node that is away neither trains nor serves in that round. A late one trains, and merges what others
     sent, but its own model misses the round: nobody waits for it, so pairs with it are skipped, and it is dropped, not
@@ -111,12 +114,26 @@ class Attendance:
         out += [n for n, last in self.leaves.items() if round_ >= last]
         return ~torch.isin(data.node_id, torch.tensor(out, dtype=torch.int64))
 
+    def left(self, data: Data, round_: int) -> Tensor:
+        """Return which nodes have left before a round, [K]."""
+        gone = [n for n, last in self.leaves.items() if round_ >= last]
+        return torch.isin(data.node_id, torch.tensor(gone, dtype=torch.int64))
+
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
         """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
         there = keyed_uniform(env.seed, _DROP_STREAM, data.node_id, data.round) >= self.drop
         in_time = keyed_uniform(env.seed, _LATE_STREAM, data.node_id, data.round) >= self.late
         there = there & self.members(data, data.round)
         return there, there & in_time
+
+
+def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:
+    """Return which nodes belonged to the collaboration in the last round, which means are over, and which ever had."""
+    if env.attend is None:
+        return torch.ones_like(data.isolated), torch.ones_like(data.isolated)
+    last = max(data.round - 1, 0)
+    member = env.attend.members(data, last)
+    return member, member | env.attend.left(data, last)
 
 
 def attend(data: Data, env: Env) -> Data:

@@ -38,6 +38,7 @@ LOOP = (
     Field("raised", "per_node", "in which of the last rounds an update raised the loss, a bit each", "run", "owner"),
     Field("good", "rows", "last good models by field, where nodes are isolated", "run", "owner"),
     Field("refused", "per_node", "mask: who sent this process what can be no model", "round", "owner"),
+    Field("as_left", "models", "models of nodes that have left, as they were judged then", "run", "owner"),
     Field("val_loss", "per_node", "validation loss of the mixed model, where weights learn from it", "round", "owner"),
     Field("x_start", "models", "models when the round began", "round", "owner"),
     Field("x_local", "models", "models after the local update, before the exchange", "round", "owner"),

@@ -49,6 +49,7 @@ class Scores:
         loss: The task's loss, [K]; infinite where a model has diverged, NaN where a node has no samples.
         values: For every metric its values, [K], by its name; NaN where a node has none.
         metrics: The metrics.
+        member: Which nodes belong to the collaboration, [K]: means are over them. Default: all.
     """
 
     names: tuple[str, ...]
@@ -57,6 +58,7 @@ class Scores:
     loss: Tensor = field(repr=False)
     values: Mapping[str, Tensor]
     metrics: tuple[Metric, ...] = field(repr=False)
+    member: Tensor | None = field(repr=False, default=None)
 
     def __getitem__(self, metric: str) -> Tensor:
         """Return a metric of all nodes, [K]; a KeyError names those there are."""
@@ -65,20 +67,28 @@ class Scores:
         return self.values[metric]
 
     def mean(self, metric: str, weighted: bool = False) -> float:
-        """Return a metric's mean over the nodes that have a value: all alike, or weighted by their samples.
+        """Return a metric's mean over the members that have a value: all alike, or weighted by their samples.
 
-        It is NaN if a model has diverged: what the others reach is no result then.
+        It is NaN if a member's model has diverged: what the others reach is no result then.
         """
-        values = self[metric]
-        known = ~values.isnan()
-        if not bool(known.any()) or bool(torch.isinf(self.loss).any()):
+        values, known = self[metric], self.counted(metric)
+        if not bool(known.any()) or bool(torch.isinf(self.loss[self.members]).any()):
             return math.nan
         weight = self.sizes[known].double() if weighted else torch.ones(int(known.sum()), dtype=torch.float64)
         return float((weight * values[known]).sum() / weight.sum())
 
     def nodes(self, metric: str) -> int:
         """Return over how many nodes a metric's mean is."""
-        return int((~self[metric].isnan()).sum())
+        return int(self.counted(metric).sum())
+
+    def counted(self, metric: str) -> Tensor:
+        """Return over which nodes a metric's mean is, [K]."""
+        return self.members & ~self[metric].isnan()
+
+    @property
+    def members(self) -> Tensor:
+        """Which nodes belong to the collaboration, [K]."""
+        return torch.ones_like(self.sizes, dtype=torch.bool) if self.member is None else self.member
 
     def undefined(self, metric: str) -> list[str]:
         """Return the nodes whose metric is not defined although they have samples, by name."""
@@ -115,6 +125,8 @@ def score_nodes(
     metrics: Sequence[Metric],
     told: Mapping[str, Collection[str]] | None = None,
     plane: Plane | None = None,
+    member: Tensor | None = None,
+    joined: Tensor | None = None,
 ) -> Scores:
     """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
 
@@ -126,6 +138,9 @@ def score_nodes(
         split: Which samples they are judged on.
         metrics: What they are judged by.
         told: Nodes by the name of a metric, of which it has been said already that it is not defined there.
+        plane: Tells what nodes in other processes have. Default: all are here.
+        member: Which nodes belong to the collaboration, [K]. Default: all.
+        joined: Which nodes ever have, [K]: the others have no scores. Default: all.
     """
     tasks = engine.tasks
     sizes = tasks.sizes(split)
@@ -136,8 +151,10 @@ def score_nodes(
     loss, values = score_all(engine, Rows.own(models), split, metrics)
     if plane is not None:
         loss, values = plane.scored(loss), plane.scored(values)
+    if joined is not None:
+        loss, values = (scored.masked_fill(~joined, torch.nan) for scored in (loss, values))
     by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}
-    scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics))
+    scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics), member)
     for metric in metrics:
         nodes = scores.undefined(metric.name)
         if not {*nodes} <= {*(told or {}).get(metric.name, ())}:

@@ -96,7 +96,8 @@ class SiteScores:
         """Return a table with a row per node, and below them the means over the nodes that have a value.
 
         Several metrics have a table each where they would not fit side by side. The samples in the last row are those
-        of all nodes that have a value in some column. Where a model has diverged there are no means.
+        of all nodes that have a value in some column. Where a model has diverged there are no means. Nodes that have
+        left the collaboration (`graphcollab.control.Attendance`) have a row, and are in no mean.
         """
         every = [*range(len(next(iter(self.scores.values())).metrics))]
         table = self.cells(every).text(markdown)
@@ -123,9 +124,10 @@ class SiteScores:
         means, weighted = ["mean", ""], ["mean, by samples"]
         counted = torch.zeros(len(first.names), dtype=torch.bool)
 
-        def add(title: str, values: Tensor, digits: int | None, lost: Tensor, signed: bool = False) -> None:
-            """Add a column of values and the ends of their intervals, [K, 3], and their means; ``lost``: diverged."""
-            known = ~values[:, 0].isnan()
+        def add(title: str, values: Tensor, digits: int | None, by: Sequence[str], signed: bool = False) -> None:
+            """Add a column of values and the ends of their intervals, [K, 3], ``by`` some methods, and their means."""
+            known = torch.stack([self.scores[method].counted(metric.name) for method in by]).all(0)
+            lost = torch.stack([self.scores[method].loss.isinf() & self.scores[method].members for method in by])
             counted.logical_or_(known)
             header.append(title)
             columns.append([_cell(value, digits, signed) for value in values])
@@ -139,14 +141,13 @@ class SiteScores:
             metric = first.metrics[m]
             share = metric.name in SHARES
             scale, digits, unit = shown_in(share, 1)
-            lost = {method: scores.loss.isinf() for method, scores in self.scores.items()}
             for method, scores in self.scores.items():
                 values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
                 title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
-                add(title, scale * values, digits, lost[method])
+                add(title, scale * values, digits, [method])
             for method, values in self.differences.items():
                 title = f"{method} − {self.reference}, {'points' if share else metric.name}"
-                add(title, scale * values[m], digits, lost[method] | lost[str(self.reference)], signed=True)
+                add(title, scale * values[m], digits, [method, str(self.reference)], signed=True)
         weighted.insert(1, str(int(first.sizes[counted].sum())))
         return Cells(header, [*zip(*columns, strict=True), means, weighted])
 
@@ -154,6 +155,7 @@ class SiteScores:
         """Say which intervals are too narrow, and why others are missing."""
         first = next(iter(self.scores.values()))
         small = [f"{name} ({n})" for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL]
+        away = {first.names[k] for one in self.scores.values() for k in (~one.members & ~one.loss.isnan()).nonzero()}
         why: dict[str, None] = {}
         flat = False
         for method, scores in self.scores.items():
@@ -163,6 +165,7 @@ class SiteScores:
                 for k in low.isnan().nonzero().flatten().tolist():
                     why[f"{first.names[k]} ({_missing(scores, metric, k)})"] = None
         return [
+            f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}" * bool(away),
             f"few samples of the rarer class, be wary: {few(self.rare)}" * bool(self.rare),
             f"with fewer than {SMALL} samples intervals are too narrow: {few(small)}" * bool(small),
             "an interval of no width says that all resamples gave the same, not that the value is certain" * flat,
@@ -309,6 +312,8 @@ def _missing(scores: Scores, metric: Metric, k: int) -> str:
     """Say why a node has no interval of a metric."""
     if int(scores.sizes[k]) < 2:
         return "one sample" if int(scores.sizes[k]) else "no samples"
+    if bool(scores.loss[k].isnan() & ~scores.members[k]):
+        return "it has not joined"
     if not bool(scores.loss[k].isfinite()):
         return "its model has diverged"
     if bool(scores[metric.name][k].isnan()):

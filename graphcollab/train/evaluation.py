@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import warn
+from graphcollab.control.at_work import membership
 from graphcollab.control.guard import large_targets
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.method import Method
@@ -56,8 +57,8 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
             case that it was not found in training: an infinite validation or test loss, and no metric.
         ValueError: If a callback observed something other than one value per node, or under a name that is taken.
     """
-    models, tasks, attend = method.models(data, env), env.engine.tasks, env.attend
-    member = torch.ones_like(data.isolated) if attend is None else attend.members(data, max(data.round - 1, 0))
+    models, tasks = method.models(data, env), env.engine.tasks
+    member, _ = membership(data, env)
     judged = unseen = member & ~data.isolated
     parts = {"train_loss": env.plane.part(data.train_loss), **{name: data[name] for name in SENT}}
     for split in ("val", "test"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import dis
 import functools
+import inspect
 import sys
 import sysconfig
 import types
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch_geometric.inspector import Inspector
 
 from graphcollab.train.checksum import checksum, hashed
 
@@ -26,6 +28,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), rang
 INSIDE = frozenset(vars(nn.Module()))  # what every module has
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 SHOWN = frozenset({"__init__", "extra_repr", "_get_name"})  # how an object is made shows in it, how it is printed never
+MADE = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})  # what they set, an object was made with
 DEEP = 40  # values inside one another that are read at once; those further inside are read afterwards
 MANY = 10**6  # values of which more than their class is read
 LONG = 2000  # characters of a text that is shown, and not only its checksum
@@ -47,11 +50,12 @@ RUNNING = frozenset(  # what their objects hold is of the program that runs, and
 def fingerprint(value: object) -> str:
     """Return what a value is: plain values as they are, tensors by checksum, functions and classes by their bytecode.
 
-    A function's defaults, the variables it closes over, and what it uses by name are part of it; variables that it sets
-    itself, comments, and places in files and memory are not. Objects are what they hold, containers in them and slots
-    included, and the code of their class. Of the code of the standard library, of `LIBRARIES` and of this package only
-    names are: their versions say the rest. What a function reaches through a module (``mine.loss``) is not followed.
-    Neither are random generators, threads, locks, files and loggers.
+    A function's defaults, attributes, the variables it closes over, and what it uses by name are part of it; variables
+    that it sets itself, comments, and places in files and memory are not. Objects are what they hold, containers in
+    them and slots included, but for attributes that they set when they are used, and the code of their class. Of the
+    code of the standard library, of `LIBRARIES` and of this package only names are: their versions say the rest. What a
+    function reaches through a module (``mine.loss``) is not followed. Neither are random generators, threads, locks,
+    files and loggers.
     """
     reader = Reader()
     return reader.finish(reader.text(value))
@@ -120,11 +124,13 @@ class Reader:
     def module(self, module: nn.Module) -> str:
         """Describe a module without its children."""
         kind, held = type(module), vars(module)
-        private = not _known(kind)
-        own = {name: held[name] for name in held if name not in INSIDE and (private or not name.startswith("_"))}
-        own = _without_places(kind, own)
+        own = {name: held[name] for name in held if name not in INSIDE and _is_setting(kind, name, held[name])}
+        own = _settings(kind, own)
         own |= {hooks: list(held[hooks].values()) for hooks in HOOKS if held.get(hooks)}
-        if frozen := [name for name, tensor in module.named_parameters(recurse=False) if not tensor.requires_grad]:
+        parameters = dict(module.named_parameters(recurse=False))
+        hooked = {name: one._backward_hooks for name, one in parameters.items() if one._backward_hooks}
+        own |= {f"hooks of {name}": list(hooks.values()) for name, hooks in hooked.items()}
+        if frozen := [name for name, one in parameters.items() if not one.requires_grad]:
             own["frozen"] = frozen
         if isinstance(module, GENERATED):
             own["code"] = self._generated(module)
@@ -134,7 +140,7 @@ class Reader:
         if isinstance(value, nn.Module):
             tensors = (*value.named_parameters(recurse=False), *value.named_buffers(recurse=False))
             inside = [f"{name}: {self.text(one)}" for name, one in (*tensors, *value.named_children())]
-            return ", ".join([self.module(value), *inside])
+            return ", ".join([self.module(value) + ("" if value.training else " in evaluation mode"), *inside])
         if isinstance(value, type):
             return value.__qualname__ + self._class(value)
         if type(value) in CONTAINERS:
@@ -154,7 +160,7 @@ class Reader:
     def _object(self, value: Any) -> str:
         """Describe an object by its class and all that it holds."""
         kind = type(value)
-        if _is_running(kind):
+        if _is_running(kind) or kind is Inspector:  # which holds more of a class in its first object than in others
             return kind.__qualname__
         if isinstance(value, Enum):
             return f"{kind.__qualname__}.{value.name}={self.text(value.value)}{self._class(kind)}"
@@ -167,7 +173,7 @@ class Reader:
         held += "".join(map(self.text, _state(value)))
         if isinstance(value, np.ndarray):
             held += self.text(value.tolist())
-        own = self._fields(_without_places(kind, _attributes(value)))
+        own = self._fields(_settings(kind, _attributes(value)))
         return f"{name}{kind.__qualname__}{held}({own}){self._class(kind)}"
 
     def _content(self, value: Any) -> str:
@@ -191,10 +197,12 @@ class Reader:
         return ", ".join(f"{name}={self.text(fields[name])}" for name in sorted(fields))
 
     def _function(self, function: types.FunctionType) -> str:
-        if _versioned(function):
-            return f"{function.__module__}.{function.__qualname__}"
         code = function.__code__
-        parts = [_code(code, function.__doc__), self.text([function.__defaults__, function.__kwdefaults__])]
+        counted = _names(code, "STORE_ATTR")  # and what torch.compile notes are numbers of the process
+        held = {one: function.__dict__[one] for one in vars(function) if one not in counted and one[:6] != "_torch"}
+        if _versioned(function):
+            return f"{function.__module__}.{function.__qualname__}" + (f"({self._fields(held)})" if held else "")
+        parts = [_code(code, function.__doc__), self.text([function.__defaults__, function.__kwdefaults__, held])]
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             if name not in _names(code, "STORE_DEREF"):
                 content = None
@@ -246,6 +254,13 @@ def _functions(value: Any) -> list[object]:
     return [] if isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType) else [value]
 
 
+def _is_setting(kind: type, name: str, value: object) -> bool:
+    """Tell whether a module's attribute is read: what a library's class keeps to itself only where it is plain."""
+    if not (_known(kind) and name.startswith("_")):
+        return True
+    return value is not None and type(value) in PLAIN and _root(kind) not in MODELS  # which note how they were loaded
+
+
 def _attributes(value: object) -> dict[str, Any]:
     """Return an object's attributes, those in slots included."""
     with suppress(Exception):
@@ -255,11 +270,26 @@ def _attributes(value: object) -> dict[str, Any]:
     return {}
 
 
-def _without_places(kind: type, held: dict[str, Any]) -> dict[str, Any]:
-    """Return what an object holds but for where it was loaded from: weights are known by their checksum."""
-    if not any(_root(one) in MODELS for one in kind.__mro__):
-        return held
-    return {name: value for name, value in held.items() if name not in PLACES}
+def _settings(kind: type, held: dict[str, Any]) -> dict[str, Any]:
+    """Return what an object holds but for what it notes in use, as metrics do, and where models were loaded from."""
+    others = _set_by_use(kind) | (PLACES if any(_root(one) in MODELS for one in kind.__mro__) else frozenset())
+    return {name: value for name, value in held.items() if name not in others}
+
+
+@functools.lru_cache(maxsize=4096)
+def _set_by_use(kind: type) -> frozenset[str]:
+    """Return the attributes that objects set when they are called, or used by operators, by the code of that."""
+    found: frozenset[str] = frozenset()
+    met, ahead = set(MADE), ["forward", *(name for name in dir(kind) if name.startswith("__"))]
+    while ahead and not _versioned(kind):
+        if (name := ahead.pop()) in met:
+            continue
+        met.add(name)
+        function = inspect.getattr_static(kind, name, None)
+        if isinstance(function, types.FunctionType) and not _versioned(function):
+            found |= _names(function.__code__, "STORE_ATTR")
+            ahead += [*_names(function.__code__, "LOAD_ATTR"), *_names(function.__code__, "LOAD_METHOD")]
+    return found
 
 
 def _state(value: object) -> list[Any]:

@@ -16,13 +16,17 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
+from graphcollab.checks import warn
+from graphcollab.method import Method
 from graphcollab.naming import few, find_nodes, numbered
+from graphcollab.phases import Phases
 from graphcollab.settings import Finite, Natural, SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.transforms import Complete
+from graphcollab.transforms._edges import edge_weights
 
-__all__ = ["Graph", "Pairs", "read_graph", "read_pairs"]
+__all__ = ["Graph", "Pairs", "begin_weights", "read_graph", "read_pairs"]
 
 GRAPH = (
     "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K] of NumPy, SciPy or PyTorch, a NetworkX "
@@ -72,37 +76,77 @@ CSV file with columns ``sender`` and ``receiver``, such as `LearnedGraph.to_csv`
 numbers of shape [2, E] are always an ``edge_index``, of positions; where nodes' names are other whole numbers it is
 refused, since there a number is a name, see `Node`: give pairs, or a ``Data``, which always holds positions.) Edges of
 an undirected NetworkX graph go both ways; its nodes are the tasks' names or positions (`Node`), and nodes that it lacks
-have no edges. Weights that are given say only where there is an edge: those of a run are the method's to find.
+have no edges. Weights that are given are those of the run where its method keeps them (`graphcollab.weigh.KeepWeights`
+in the first phase); else they say only where there is an edge, and a warning says so where they differ from each other.
 """
 
 
 def read_graph(graph: Graph, tasks: Tasks) -> Data:
-    """Return a graph's edges between positions, and of a ``Data`` the other fields that belong to edges."""
+    """Return a graph's edges between positions, their weights where it has some, and a ``Data``'s fields of edges."""
     count = tasks.num_nodes
     if graph is None or isinstance(graph, BaseTransform):
         found: Data = (graph or Complete())(Data(num_nodes=count, node_id=tasks.ids))
         return found
     if isinstance(graph, Data):
-        fields = {name: graph[name] for name in graph.keys() if "edge" in name and name != "edge_weight"}  # noqa: SIM118
+        fields = {name: graph[name] for name in graph.keys() if "edge" in name}  # noqa: SIM118
         if isinstance(graph, LearnedGraph) and list(graph.name) != list(tasks.names):
             place = torch.tensor(find_nodes(graph.name, tasks.names), dtype=torch.int64)
             return Data(num_nodes=count, **{**fields, "edge_index": place[graph.edge_index.cpu()]})
         return Data(num_nodes=graph.num_nodes, **fields).cpu()
     if isinstance(graph, networkx.Graph):
-        ends = graph.edges(keys=False) if graph.is_multigraph() else graph.edges
-        pairs = [*ends] if graph.is_directed() else [*ends, *((j, i) for i, j in ends)]
+        weighs = networkx.is_weighted(graph) and graph.number_of_edges() > 0
+        ends = [(j, i, weight) if weighs else (j, i) for j, i, weight in graph.edges(data="weight")]
+        pairs = ends if graph.is_directed() else [*ends, *((i, j, *weight) for j, i, *weight in ends)]
         find_nodes(graph, tasks.names)  # those without edges as well, which may be misspelt
-        return Data(num_nodes=count, edge_index=read_pairs("graph", GRAPH, pairs, tasks.names, tasks.names))
+        return _of_pairs(pairs, tasks)
     if isinstance(graph, str | os.PathLike):
         graph = _read_csv(graph)
     elif isinstance(graph, Frame):
         graph = _of_frame(graph, tasks)
     if isinstance(graph, Tensor | np.ndarray | sparse.sparray | sparse.spmatrix):
-        return Data(num_nodes=count, edge_index=_from_numbers(graph, tasks))
-    return Data(num_nodes=count, edge_index=read_pairs("graph", GRAPH, graph, tasks.names, tasks.names))
+        return _from_numbers(graph, tasks)
+    return _of_pairs(graph, tasks)
 
 
-def _read_csv(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
+    """Return the edges of pairs, and their weights where all of them have one behind."""
+    found, place = _ends("graph", GRAPH, pairs, tasks.names, tasks.names).unique(dim=1, return_inverse=True)
+    data = Data(num_nodes=tasks.num_nodes, edge_index=found)
+    if len(pairs) and all(len(pair) == 3 for pair in pairs):
+        given: list[Any] = [pair[2] for pair in pairs]
+        weight = torch.tensor(given, dtype=torch.float64)
+        data.edge_weight = weight.new_empty(found.shape[1]).index_copy_(0, place, weight)
+        if bool((apart := (data.edge_weight[place] != weight) & ~weight.isnan()).any()):
+            edge = place[apart][0]
+            j, i = (tasks.names[k] for k in found[:, edge].tolist())
+            raise ValueError(f"the graph has the edge from {j!r} to {i!r} more than once, with different weights")
+    return data
+
+
+def _number(text: Any) -> float:
+    """Return a weight in a file, NaN where it is no number; it is refused where weights are read."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype) -> Tensor:
+    """Return the weights that edges begin with, [E]: those that were given where they are kept, else 0."""
+    first = None if method is None else method.last(0)
+    if "edge_weight" in data and first is not None:
+        if first.weigh.origin == "kept" and not first.local.crosses:
+            return edge_weights(data).to(dtype)
+        if not bool((data.edge_weight == data.edge_weight[:1]).all()):
+            warn(
+                f"the weights of the graph's edges are not read: {first.name} finds its own, and those say only where "
+                "there is an edge. A method with weigh=KeepWeights() in its first phase mixes by them",
+                UserWarning,
+            )
+    return torch.zeros(data.edge_index.shape[1], dtype=dtype)
+
+
+def _read_csv(path: str | os.PathLike[str]) -> list[tuple[Any, ...]]:
     """Return the pairs of a CSV file."""
     if Path(path).suffix.lower() != ".csv":
         raise SettingError("graph", GRAPH, path)
@@ -112,14 +156,16 @@ def _read_csv(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
             raise ValueError(
                 f"{path} has the columns {few(rows.fieldnames or ())}, and a graph needs sender and receiver"
             )
-        return [(row["sender"], row["receiver"]) for row in rows]
+        weighs = "weight" in (rows.fieldnames or ())
+        return [(row["sender"], row["receiver"], *([_number(row["weight"])] if weighs else [])) for row in rows]
 
 
-def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[str, str]]:
+def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[Any, ...]]:
     """Return the pairs of a frame, or its matrix in the order of the nodes."""
     columns, index = [*map(str, frame.columns)], [*map(str, getattr(frame, "index", ()))]
     if {*_ENDS} <= {*columns}:
-        return [(str(sender), str(receiver)) for sender, receiver in zip(*(frame[end] for end in _ENDS), strict=True)]
+        weights = [[*map(_number, frame["weight"])]] if "weight" in columns else []
+        return [*zip(*(map(str, frame[end]) for end in _ENDS), *weights, strict=True)]
     if not sorted(columns) == sorted(index) == sorted(tasks.names):
         raise ValueError(
             "a frame as a graph needs the names of all nodes as its index, for receivers, and as its columns, for "
@@ -132,11 +178,15 @@ def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[str, str]]:
 
 def read_pairs(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
     """Return pairs of nodes as ``edge_index`` [2, E], each once; a `SettingError` names the argument."""
+    return _ends(name, what, pairs, senders, receivers).unique(dim=1)
+
+
+def _ends(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
     if not all(map(_is_edge, pairs)):
         raise SettingError(name, what, pairs)
     nodes: list[list[Any]] = [[pair[end] for pair in pairs] for end in (0, 1)]
     j, i = (find_nodes(some, names) for some, names in zip(nodes, (senders, receivers), strict=True))
-    return torch.tensor([j, i], dtype=torch.int64).unique(dim=1) if j else torch.empty(2, 0, dtype=torch.int64)
+    return torch.tensor([j, i], dtype=torch.int64)
 
 
 def _is_edge(pair: Sequence[object]) -> bool:
@@ -149,8 +199,8 @@ def _is_edge(pair: Sequence[object]) -> bool:
     return len(ends) == 2 and not any(isinstance(end, float) for end in ends)
 
 
-def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix, tasks: Tasks) -> Tensor:
-    """Return the edges of an ``edge_index`` or a matrix."""
+def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix, tasks: Tasks) -> Data:
+    """Return the edges of an ``edge_index``, or of a matrix, and its entries as weights."""
     count = tasks.num_nodes
     if isinstance(graph, sparse.sparray | sparse.spmatrix):
         _require_size(graph.shape, count)
@@ -168,7 +218,7 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
                 f"too: {few(tasks.names)}. Give pairs (sender, receiver) of names, such as graph=edge_index.T.tolist() "
                 f"if they are names, or Data(edge_index=edge_index, num_nodes={count}) if they are positions"
             )
-        return matrix  # an edge_index, or what is refused as one
+        return Data(num_nodes=count, edge_index=matrix)  # or what is refused as one
     _require_size(matrix.shape, count)
     if matrix.layout == torch.strided:
         found = matrix.nonzero().T
@@ -177,7 +227,7 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
     return _entries(matrix.indices(), matrix.values(), tasks)
 
 
-def _entries(places: Tensor, values: Tensor, tasks: Tasks) -> Tensor:
+def _entries(places: Tensor, values: Tensor, tasks: Tasks) -> Data:
     """Return the edges of entries of a matrix, at [receivers, senders], that are above 0; others must be 0."""
     real = values.real if values.is_complex() else values
     bad = values.isnan() if values.dtype == torch.bool else values.isnan() | (real < 0)
@@ -187,7 +237,8 @@ def _entries(places: Tensor, values: Tensor, tasks: Tasks) -> Tensor:
             f"the graph's matrix has {_said(values[bad][0])} where {one!r} may hear {two!r}: give 0 "
             "where there is no edge, and a number above 0 where there is one"
         )
-    return places.flip(0)[:, values != 0]
+    there = values != 0
+    return Data(num_nodes=tasks.num_nodes, edge_index=places.flip(0)[:, there], edge_weight=real[there])
 
 
 def _said(value: Tensor) -> str:

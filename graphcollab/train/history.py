@@ -105,7 +105,11 @@ class History:
         """Say after which round it ends, and the mean of what the returned models reach."""
         what = next((name for name in MISSING if name in self.values), "")
         named = what.replace("metric", self.metric).replace("_", " ")
-        reached = f"mean {named} {self.summary(what)['mean']:.4g}" if what else "nothing evaluated"
+        reached = "nothing evaluated"
+        if what:
+            found = self.summary(what)
+            over = f" ({found['nodes']:g} of {len(self.names)} nodes)" if found["ignored"] else ""
+            reached = f"mean {named} {found['mean']:.4g}{over}"
         return f"History({len(self.names)} nodes, round {[0, *self.rounds][-1]}; {reached})"
 
     def table(self, name: str) -> Tensor:

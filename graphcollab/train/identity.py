@@ -284,18 +284,16 @@ def layers(model: nn.Module) -> dict[str, str]:
 
 
 def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Iterate over the tensors and functions that a value holds, and the objects whose classes are not this package's.
+    """Iterate over the tensors that a value holds, and all that is not plain, a container or a piece of this package.
 
     What each is and where, from the value's name on, comes with its checksum or fingerprint.
     """
     if isinstance(value, Tensor):
         yield f"tensor {name}", checksum(value)
-    elif isinstance(value, nn.Module):
-        yield from found_in(value.state_dict(), name)
-    elif isinstance(value, Mapping):
+    elif type(value) is dict:
         for key, item in value.items():
             yield from found_in(item, f"{name}[{key!r}]")
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple) and type(value) in (list, tuple):
         for number, item in enumerate(value):
             yield from found_in(item, f"{name}[{number}]")
     elif dataclasses.is_dataclass(value) and type(value).__module__.partition(".")[0] == "graphcollab":

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter, warn
+from graphcollab.control.at_work import membership
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
@@ -141,7 +142,8 @@ def join(
         result: A run of one architecture.
         newcomers: The new nodes' data.
         allowed: Pairs of an old node and a new one that may hear it, by name or position; or both by position, [2, E].
-            Default: all pairs. A newcomer never hears another one, nor a node that was isolated. Where parts of the
+            Default: all pairs. A newcomer never hears another one, nor a node that was isolated, has left, or has not
+            joined. Where parts of the
             graph that are not connected trained mixers of their own, a newcomer may hear nodes of one part only, and
             uses its mixer.
         warmup: Rounds of local training before mixing, and further rounds as told above.
@@ -170,7 +172,8 @@ def join(
     newcomers = newcomers.to(old.x.device)
     if allowed is not None and not isinstance(allowed, Tensor):
         allowed = read_pairs("allowed", "pairs (old node, new node)", allowed, result.tasks.names, newcomers.names)
-    heard = _allowed_edges(allowed, old.isolated, newcomers.num_nodes)
+    member, _ = membership(old, result.env)
+    heard = _allowed_edges(allowed, old.isolated | ~member, newcomers.num_nodes)
     known, count = old.num_nodes, newcomers.num_nodes
     receiver = torch.arange(count)
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
@@ -292,9 +295,9 @@ def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
     )
 
 
-def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tensor:
-    """Return the edges from old nodes to new ones, sorted by receiver, without those of isolated nodes, [2, E]."""
-    known = len(isolated)
+def _allowed_edges(allowed: Tensor | None, away: Tensor, count: int) -> Tensor:
+    """Return the edges from old nodes to new ones, sorted by receiver, without those of nodes away, [2, E]."""
+    known = len(away)
     if allowed is None:
         allowed = torch.cartesian_prod(torch.arange(count), torch.arange(known)).T.flip(0)
     if allowed.dim() != 2 or allowed.shape[0] != 2 or allowed.is_floating_point():
@@ -309,4 +312,4 @@ def _allowed_edges(allowed: Tensor | None, isolated: Tensor, count: int) -> Tens
     if len(key.unique()) < len(key):
         raise ValueError("allowed names an edge twice: leave out doubles, for example by allowed.unique(dim=1)")
     allowed = allowed[:, key.argsort()]
-    return allowed[:, ~isolated[allowed[0]]]
+    return allowed[:, ~away[allowed[0]]]

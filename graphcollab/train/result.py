@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
+from graphcollab.control.at_work import membership
 from graphcollab.engine.modules import copy_module
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import Scores, as_metrics, score_nodes
@@ -169,14 +170,16 @@ class Result(Predicts):
         """Return one metric or several of every node's model on its samples of a split, from one pass of predictions.
 
         Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, unless that of the run
-        has, and means are over the others. In a run of several processes all of them call it.
+        has, and means are over the others. Nodes that have left are judged by the models they had then, and are in no
+        mean; those that have not joined have no scores. In a run of several processes all of them call it.
 
         Args:
             metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
         judged, told = as_metrics(metrics, self.tasks.metric), {self.history.metric: self.history.undefined(split)}
-        return score_nodes(self.env.engine, self.stacks, split, judged, told, self.env.plane)
+        member, joined = membership(self.data, self.env)
+        return score_nodes(self.env.engine, self.stacks, split, judged, told, self.env.plane, member, joined)
 
     def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
         """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.

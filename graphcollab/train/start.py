@@ -30,7 +30,7 @@ from graphcollab.plane import BYTES_PER_FLOAT
 from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.train.graph_input import Graph, read_graph
+from graphcollab.train.graph_input import Graph, begin_weights, read_graph
 from graphcollab.train.squashed import warn_of_squashed
 from graphcollab.transforms import Isolated, check_edges, check_no_duplicates, sort_edges
 
@@ -158,9 +158,9 @@ def build_graph(
     """Put models on a graph: every node of an architecture starts from the same parameters.
 
     Edges that are given are a promise. They are remembered as ``allowed``, and nobody ever hears along another one; of
-    a ``Data`` the fields of its edges are kept. Without a graph everybody may hear everybody, and there is no such
-    field; pairs are not listed then if the method that is to be run sends nothing along edges, or draws its own. See
-    `Graph` and `Architecture`.
+    a ``Data`` the fields of its edges are kept, and weights where the method's weigher keeps them. Without a graph
+    everybody may hear everybody, and there is no such field; pairs are not listed then if the method that is to be run
+    sends nothing along edges, or draws its own. See `Graph` and `Architecture`.
 
     Returns:
         A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks
@@ -182,7 +182,7 @@ def build_graph(
         data.allowed = allow(data.edge_index, count)
         data.component = components(data)  # of a run's edges, which never become more
     data.x = data.x_init = _stack(modules, architecture, tasks)
-    data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype)
+    data.edge_weight = begin_weights(data, method, data.x.dtype)
     data.round = 0
     for name in ("trains", "serves", "present"):
         data[name] = torch.ones(count, dtype=torch.bool)

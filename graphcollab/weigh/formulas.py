@@ -99,7 +99,11 @@ class Metropolis(Formula):
 
 @dataclass(frozen=True)
 class KeepWeights(Formula):
-    """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with."""
+    """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with.
+
+    Those of a graph (`Graph`) are kept where no other phase comes before. Edges that came without weights, and
+    self-loops that are added to them, weigh 0 (``WithSelfLoops(fill_value)``).
+    """
 
     origin: ClassVar[Origin] = "kept"
 

@@ -56,6 +56,24 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
     assert "Kin" not in elsewhere  # only slots show all their classes
 
 
+def test_nothing_is_written_where_a_page_fails(generate, monkeypatch, tmp_path):
+    exports, page = tmp_path / "__init__.py", tmp_path / "page.md"
+    exports.write_text("before")
+
+    def texts():
+        yield page, "new"
+        assert exports.read_text() == "after"  # the package is read as its exports have it
+        raise KeyError("epochs")
+
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    monkeypatch.setattr(generate, "exports", lambda: iter([(exports, "after")]))
+    monkeypatch.setattr(generate.runpy, "run_path", lambda path: {"texts": texts})
+    with pytest.raises(KeyError, match="epochs"):
+        generate.main()
+    assert exports.read_text() == "before"
+    assert not page.exists()
+
+
 def test_every_method_has_a_line_and_a_paper(pages):
     rows = pages.table_of_methods().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == methods.__all__

@@ -124,6 +124,13 @@ def test_a_process_of_which_nobody_trains_at_first(name):
     check(method, scene_of(method, attend=Attendance(joins={1: 2, 2: 2, 5: 2})))
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["ditto", "fedavg_finetuned", "fedproto", "fedsim", "flt", "ifca", "pfedsim"])
+def test_nodes_that_have_left_keep_their_models_in_every_process(name):
+    method = early(name)
+    check_planes(method, scene_of(method, attend=Attendance(leaves={1: 1, 3: 2})), rounds=3)
+
+
 @dataclass(frozen=True)
 class ByLoss(Formula):
     """Weighs by what only the sender may know."""

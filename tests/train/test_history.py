@@ -61,7 +61,7 @@ def test_findings_are_part_of_the_json(tmp_path):
 
 def test_histories_and_results_are_printed_in_a_line(history):
     history.metric = "auc"
-    assert repr(history) == "History(3 nodes, round 4; mean test auc 0.7)"  # of 0.6 and 0.8
+    assert repr(history) == "History(3 nodes, round 4; mean test auc 0.7 (2 of 3 nodes))"  # 0.6, 0.8
     assert repr(History(("a", "b"))) == "History(2 nodes, round 0; nothing evaluated)"
     history.values = {"train_loss": history.values["test_loss"]}
     assert repr(history) == "History(3 nodes, round 4; mean train loss 3)"

@@ -91,7 +91,7 @@ def _bins(result: Result) -> Tensor:
     ]
     with own_filter("ignore", ".* is not defined for"):  # nodes without test samples have none in any bin
         scores = result.scores(measures, "test")
-    sums = torch.stack([scores[one.name] for one in measures]).nansum(1)
+    sums = torch.stack([scores[one.name][scores.members] for one in measures]).nansum(1)
     return sums.reshape(len(KINDS), BINS)
 
 
