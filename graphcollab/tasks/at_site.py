@@ -8,13 +8,22 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
+from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._others import Everyone, Party
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = ["Message", "tasks_of_site", "told_by_site"]
 
 
-def tasks_of_site(meeting: Everyone, site: object, data: Any, *, rehearsed: bool = False, **settings: Any) -> Tasks:
+def tasks_of_site(
+    meeting: Everyone,
+    site: object,
+    data: Any,
+    *,
+    rehearsed: bool = False,
+    ledger: Ledger | None = None,
+    **settings: Any,
+) -> Tasks:
     """Make the tasks of all sites at one of them, which gives its own samples and meets the others.
 
     They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`): the same names,
@@ -61,7 +70,7 @@ def tasks_of_site(meeting: Everyone, site: object, data: Any, *, rehearsed: bool
         >>> north.names, north.sizes("train").tolist(), len(north.pools["samples"])
         (('north', 'south'), [6, 6], 10)
     """
-    party = Party(site, meeting, rehearsed)
+    party = Party(site, meeting, rehearsed, ledger)
     if isinstance(data, Dataset | DataLoader) or {"val", "test"} & settings.keys():
         given: Any = {name: {party: settings.pop(name)} for name in ("val", "test") if settings.get(name) is not None}
         return Tasks.from_samples({party: data}, **given, **settings)

@@ -78,9 +78,8 @@ class Preparation:
 
     @property
     def messages_per_site(self) -> int:
-        """How often a site has told something: once, and again where deviations from common means followed."""
-        numbers = any(column.categories is None for column in self.columns) or self.target.deviation != (1.0,)
-        return (2 if numbers and not self.sites else 1) if self.floats_per_site else 0
+        """How often a site has told something."""
+        return int(self.floats_per_site > 0)
 
     @property
     def classes(self) -> tuple[str | int | float | bool, ...]:
