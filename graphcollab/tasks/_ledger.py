@@ -60,13 +60,13 @@ class Ledger:
         return {**counts, **parts}
 
     def _refusal(self, changed: Mapping[str, int], rows: int) -> str:
-        before = next(iter(changed.values()))
-        by = f", {abs(rows - before)} {'more' if rows > before else 'fewer'}" if rows != before else ", not all the same"
+        before, what = next(iter(changed.values())), "columns" if len(changed) > 1 else "column"
+        less = f"{abs(rows - before)} {'more' if rows > before else 'fewer'}" if rows != before else "not all the same"
         return (
-            f"{'column' if len(changed) == 1 else 'columns'} {few([*map(repr, changed)])}: other sites were told counts "
-            f"and sums of {before} rows ({self.path}), and now there are {rows}{by}. From both they could compute the "
-            "values of the rows that differ. Give the rows of then; or give preparation=, that of the earlier tasks, at "
-            "all sites, and no sums are told; or, if the others may know the difference, give tell_changes=True here"
+            f"{what} {few([*map(repr, changed)])}: other sites were told counts and sums of {before} rows ({self.path}), "
+            f"and now there are {rows}, {less}. From both they could compute the values of the rows that differ. Give "
+            "the rows of then; or give preparation=, that of the earlier tasks, at all sites, and no sums are told; or, "
+            "if the others may know the difference, give tell_changes=True here"
         )
 
     def _read(self) -> Columns:
@@ -79,7 +79,9 @@ class Ledger:
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{self.path} is no ledger of what a site has told: restore it, or name another") from error
+            raise ValueError(
+                f"{self.path} is no ledger of what a site has told: restore it, or name another"
+            ) from error
         if site != self.site:
             raise ValueError(f"{self.path} is the ledger of site {site!r}, and not of {self.site!r}: name another")
         return columns

@@ -34,7 +34,7 @@ __all__ = ["Counts", "Everyone", "Party", "Together", "others_of", "said"]
 
 
 class Everyone(Protocol):
-    """A meeting of sites."""
+    """A meeting of sites. One that knows who speaks has their ``names``, too, in the order of what they tell."""
 
     def everyone(self, value: Any, /) -> list[Any]:
         """Tell a value of JSON, and return those of all sites, in one order that is the same at all of them."""
@@ -124,9 +124,7 @@ class Party(Together):
         ledger: What the site has told before. Default: nobody knows.
     """
 
-    def __init__(
-        self, name: object, meeting: Everyone, rehearsed: bool = False, ledger: Ledger | None = None
-    ) -> None:
+    def __init__(self, name: object, meeting: Everyone, rehearsed: bool = False, ledger: Ledger | None = None) -> None:
         self.name, self.meeting, self.rehearsed, self.ledger = name, meeting, rehearsed, ledger
         self._rows: list[int] = []
         self._order: list[int] = []
@@ -222,8 +220,8 @@ class Party(Together):
         if names:
             have = f"columns {few_names([*map(repr, names)])} have" if len(names) > 1 else f"column {names[0]!r} has"
             warn(
-                f"{have} fewer than {FEW} values at site {str(self)!r}, whose sums would say what they are, so none are "
-                "told: they are standardised by the sums of other sites alone",
+                f"{have} fewer than {FEW} values at site {str(self)!r}, whose sums would say what they are, so none "
+                "are told: they are standardised by the sums of other sites alone",
                 UserWarning,
             )
 
@@ -231,6 +229,9 @@ class Party(Together):
         """Tell a value, and return those of all sites, in the order of their names; raise what any has failed by."""
         told = self.meeting.everyone({"about": about, "failed": failed, **self._first, **value})
         if self._first:
+            for known, one in zip(getattr(self.meeting, "names", ()), told, strict=False):
+                if not isinstance(one, Mapping) or str(one.get("site")) != known:
+                    raise ValueError(f"site {known!r} does not tell its own name first, but something else")
             require_agreed(told, value.get("facts", {}))
             self._order = in_order([one["site"] for one in told])
             self._names = tuple(str(told[k]["site"]) for k in self._order)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -106,8 +105,8 @@ class Told:
         for k in (far | small).nonzero()[0].tolist():
             warn(
                 f"column {name!r} of site {self.sites[where[k]]!r} has mean {mean[k]:g} and deviation {spread[k]:g}, "
-                f"where mean {middle:g} and deviation {width:g} are usual: its unit differs, or what it tells is false, "
-                "and all sites' values are standardised by it; ask that site, or leave the column out",
+                f"where mean {middle:g} and deviation {width:g} are usual: its unit differs, or what it tells is "
+                "false, and all sites' values are standardised by it; ask that site, or leave the column out",
                 UserWarning,
             )
 

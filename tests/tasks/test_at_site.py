@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from graphcollab import Tasks, load_dataset
 from graphcollab.tasks import Column, Preparation, tasks_of_site, told_by_site
-from tests.tasks.rooms import at_sites, made, refusal
+from tests.tasks.rooms import at_sites, made, prepared, refusal
 
 COLUMNS = (
     "age",
@@ -50,30 +49,6 @@ def alone(tables, order=None, **settings):
     names = order or list(tables)
     found, _ = at_sites(lambda door, k: tasks_of_site(door, names[k], tables[names[k]], **settings), len(names))
     return dict(zip(names, made(found), strict=True))
-
-
-def without_few(table):
-    """A site's table without the values of numeric columns of which it has too few to tell their sums."""
-    if not isinstance(table, dict):
-        return table
-    few = {n for n, v in table.items() if isinstance(v, np.ndarray) and v.dtype == float and (v == v).sum() < 6}
-    return {name: values * np.nan if name in few else values for name, values in table.items()}
-
-
-def prepared(tables, **settings):
-    """The tasks of all tables in one process, prepared as between sites: by all rows that may train."""
-    rows = tables
-    if "split" in settings:
-        word = settings["split"]
-        kept = {name: [k for k, one in enumerate(table[word]) if one == "train"] for name, table in tables.items()}
-        rows = {n: {key: [values[k] for k in kept[n]] for key, values in t.items()} for n, t in tables.items()}
-    if settings.get("pooled") != "per_site" and isinstance(rows, dict):
-        rows = {name: without_few(table) for name, table in rows.items()}
-    known = Tasks.from_frame(rows, **{**settings, "val_fraction": 0, "test_fraction": 0}).preparation
-    fitted = {"categories", "pooled", "indicator_above", "standardise_target", "preparation", "refit"}
-    how = {name: value for name, value in settings.items() if name not in fitted}
-    tasks = Tasks.from_frame(tables, **how, preparation=known)
-    return replace(tasks, preparation=replace(tasks.preparation, floats_per_site=known.floats_per_site))
 
 
 def require_equal(own, pooled, place, tolerance=1e-6):
