@@ -32,7 +32,7 @@ class Fit:
     Args:
         per_site: Whether every site has means and deviations of its own.
         standardise_target: Whether real targets are standardised.
-        indicator_above: Columns of which a larger share of training rows lacks the value get an indicator.
+        indicator_above: Columns of which a larger share of rows lacks the value get an indicator.
         like: Whose columns, categories, classes and indicators to take over.
         declared: Columns of which all categories, or classes, were named beforehand.
     """
@@ -46,7 +46,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The values of a column in training rows, where they are known.
+    """The values of a column in the rows that it is fitted to, where they are known.
 
     Args:
         values: They themselves, [n].
@@ -77,9 +77,9 @@ class Draft:
 
     Args:
         column: What is known of it already.
-        known: How many training rows have a value, [k], where that matters.
+        known: How many of these rows have a value, [k], where that matters.
         numbers: Their values, if they are to be standardised.
-        names: Different values in training rows, if they become categories.
+        names: Different values in these rows, if they become categories.
         every: Different values in all rows, if so.
     """
 
@@ -165,7 +165,7 @@ class Seen:
         return Draft(column, self._total(codes >= 0), None, names, every)
 
     def _total(self, mask: np.ndarray) -> np.ndarray:
-        """Return for how many training rows of every site that is here a mask [N] holds, [k]."""
+        """Return for how many of these rows of every site that is here a mask [N] holds, [k]."""
         index = self.rows.index.numpy()
         return np.bincount(self.sites.owner.numpy()[index[mask[index]]], minlength=len(self.sites.names))
 

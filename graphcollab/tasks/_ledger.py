@@ -63,10 +63,10 @@ class Ledger:
         before, what = next(iter(changed.values())), "columns" if len(changed) > 1 else "column"
         less = f"{abs(rows - before)} {'more' if rows > before else 'fewer'}" if rows != before else "not all the same"
         return (
-            f"{what} {few([*map(repr, changed)])}: other sites were told counts and sums of {before} rows ({self.path}), "
-            f"and now there are {rows}, {less}. From both they could compute the values of the rows that differ. Give "
-            "the rows of then; or give preparation=, that of the earlier tasks, at all sites, and no sums are told; or, "
-            "if the others may know the difference, give tell_changes=True here"
+            f"{what} {few([*map(repr, changed)])}: other sites were told counts and sums of {before} rows "
+            f"({self.path}), and now there are {rows}, {less}. From both they could compute what the rows hold that "
+            "differ. Give the rows of then; or give preparation=, that of the earlier tasks, at all sites, and no sums "
+            "are told; or, if the others may know the difference, give tell_changes=True here"
         )
 
     def _read(self) -> Columns:

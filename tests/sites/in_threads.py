@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from graphcollab import Tasks, build_model, load_dataset, site
-from graphcollab.sites import Site, connected
+from graphcollab import Tasks, build_model, load_dataset
+from graphcollab.sites import Site, connected, site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
 from graphcollab.tasks import Preparation

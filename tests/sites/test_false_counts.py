@@ -163,14 +163,8 @@ def test_no_site_has_enough_values():
 
     with pytest.warns(UserWarning, match="'rare' has fewer than 6 values"):
         found = Hall(("a", "b"), poll=0.3).play(play)
-    assert (
-        str(found["a"])
-        == str(found["b"])
-        == (
-            "no site has 6 values of column 'rare', and of fewer no sums are told, as these would say what they are: leave "
-            "it out by leave_out=['rare'], or give pooled='per_site'"
-        )
-    )
+    assert str(found["a"]) == str(found["b"])
+    assert str(found["a"]).startswith("no site has 6 values of column 'rare', and of fewer no sums are told")
 
 
 @cache

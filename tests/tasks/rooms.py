@@ -87,8 +87,7 @@ def prepared(tables: Any, **settings: Any) -> Tasks:
     fitted = {"categories", "pooled", "indicator_above", "standardise_target", "preparation", "refit"}
     how = {name: value for name, value in settings.items() if name not in fitted}
     tasks = Tasks.from_frame(tables, **how, preparation=known)
-    assert known is not None
-    return replace(tasks, preparation=replace(known, group=tasks.preparation.group))  # as if it had been told
+    return replace(tasks, preparation=known)  # as if it had been told
 
 
 def _without_few(table: Any) -> Any:
