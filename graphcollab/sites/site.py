@@ -234,6 +234,8 @@ class Site:
         values, _ = connection.tell("listeners", None if self.listeners is None else list(self.listeners))
         known = {*tasks.names}
         for sender, heard in values.items():
+            if heard is not None and not (isinstance(heard, list) and all(isinstance(one, str) for one in heard)):
+                raise ValueError(f"{sender} does not tell its listeners as a list of names")
             if strange := sorted({*(heard or ())} - known):
                 raise ValueError(f"{sender} lets {few(strange)} listen, and the sites are {few(list(tasks.names))}")
         if all(heard is None or known <= {sender, *heard} for sender, heard in values.items()):

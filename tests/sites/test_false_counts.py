@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from functools import cache
 from itertools import chain, combinations_with_replacement
@@ -9,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from graphcollab import site
+from graphcollab.methods import local
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
@@ -104,6 +107,40 @@ def test_what_cannot_be_is_refused_by_the_name_of_its_site(what):
     with pytest.raises(ValueError, match=f"^site 'd' {words}") as raised:
         raise found[0]
     assert not [name for name in "abc" if f"'{name}'" in str(raised.value)]
+
+
+@pytest.mark.parametrize("what", ["labels", "training samples", "class not there"])
+def test_samples_that_are_no_table_are_looked_at_too(what):
+    change, words = FALSE[what]
+
+    def play(connection):
+        if connection.name == "d":
+            connection.__class__ = liar(change)
+        with connected(connection):
+            try:
+                return site(connection.name, (torch.zeros(40, 2), torch.arange(40) % 2)).tasks()
+            except ValueError as error:
+                return error
+
+    assert re.match(f"site 'd' {words}", str(Hall(tuple("abcd"), poll=0.3).play(play)["a"]))
+
+
+@pytest.mark.parametrize("listeners", [5, [[]], {"a": 1}])
+def test_listeners_that_are_none_are_named(listeners):
+    class Liar(Connection):
+        def tell(self, what: str, value: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return super().tell(what, listeners if what == "listeners" else value, *args, **kwargs)
+
+    def play(connection):
+        if connection.name == "b":
+            connection.__class__ = Liar
+        with connected(connection):
+            here = site(connection.name, {"age": AGES, "ill": [0, 1] * 20}, target="ill")
+            with pytest.raises(ValueError, match="b does not tell its listeners as a list of names") as raised:
+                here.run(local(), lambda tasks: torch.nn.Linear(*tasks.input_shape, 2), rounds=1)
+            connection.leave(raised.value)
+
+    Hall(("a", "b"), poll=0.3).play(play)
 
 
 @pytest.mark.parametrize(
