@@ -84,6 +84,16 @@ def test_sums_over_many_draws_solve_no_row():
     assert told[0]["rows"] == 24
 
 
+@pytest.mark.parametrize("stratify", [False, True])
+def test_which_classes_a_draw_trains_on_is_not_told(stratify):
+    """Of a class of one row, that would tell in a few draws which row it is."""
+    lone = [0] * 10 + [1] * 9 + [2]
+    for data in ((np.zeros((20, 2), np.float32), np.array(lone)), {"x": [*range(20)], "y": lone}):
+        told = [told_by_site("a", data, seed=seed, stratify=stratify)[-1].value for seed in range(8)]
+        assert all(one == told[0] for one in told)
+        assert told[0]["classes"] == [0, 1, 2]
+
+
 def test_a_column_of_splits_keeps_rows_out_of_sums():
     words = ["train"] * 20 + ["test"] * 10
     told = {seed: told_by_site("a", table("a", part=words), target="ill", split="part", seed=seed) for seed in (0, 1)}
