@@ -41,10 +41,9 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
         raise ValueError("a site tells something that is no description of its samples")
     if which := _differing(told, [one.get("version") for one in told]):
         raise ValueError(f"sites have different versions of graphcollab, {which}: install the same one at all of them")
-    if odd := next(
-        (one for one in told if any(type(one.get(key)) not in kinds for key, kinds in _KINDS.items())), None
-    ):
-        raise ValueError(f"site {odd.get('site')!r} tells something that is no description of its samples")
+    for one in told:
+        if any(type(one.get(part)) not in kinds for part, kinds in _KINDS.items()):
+            raise ValueError(f"site {one.get('site')!r} tells something that is no description of its samples")
     names = [str(one["site"]) for one in told]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
