@@ -75,7 +75,8 @@ def text_classification_tasks(
             raise ValueError("where sites keep their texts, classes= must name all classes, in the same order")
         kinds = _kinds(documents, known)
         given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
-        divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, True, seed, given), kinds)
+        how = Draw(documents.words, val_fraction, test_fraction, True, seed, given)
+        divided = documents.divide(how, kinds)
         rows = _padded(encode(one, documents.texts, whole=False, longest=context), context)
         pool = Pool(rows, kinds, group=documents.copies if documents.repeats and not given else None)
     others.agree(facts_of_pool(pool))
@@ -83,7 +84,7 @@ def text_classification_tasks(
         names, ids = documents.sites.names, documents.sites.node_id
         more: dict[str, Any] = {"cluster": clusters_in_order(cluster, names), "split_given": test is not None}
         tasks = Tasks({SAMPLES: pool}, divided, names, "cross_entropy", metric, ids, **more)
-    others.close(tasks)
+    others.close(tasks, how.may_train(documents.sites))
     return others.joined(tasks)
 
 

@@ -101,7 +101,7 @@ def text_tasks(
         names, ids = documents.sites.names, documents.sites.node_id
         clusters = clusters_in_order(cluster, names)  # blocks of one text must not be dealt anew
         tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=True)
-    others.close(tasks)
+    others.close(tasks, splits["train"])
     return others.joined(tasks)
 
 

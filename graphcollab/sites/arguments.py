@@ -13,7 +13,7 @@ from graphcollab.tasks.tasks import TaskFields, Tasks
 
 __all__ = ["require_known", "require_name", "require_others", "require_own"]
 
-OWN = ("name", "data", "target", "listeners", "dry_run")
+OWN = ("name", "data", "target", "listeners", "dry_run", "ledger", "tell_changes")
 SAMPLES = {"frame", "inputs", "targets", "train", "kwargs"}  # which `data` stands for
 MAKERS = (Tasks.from_frame, Tasks.from_arrays, Tasks.from_samples)
 

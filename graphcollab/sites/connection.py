@@ -42,6 +42,7 @@ class Connection:
         exchanges: How often this site has waited for others so far.
         delivery: How messages get to others.
         listeners: The sites that may hear this one's models; None: all.
+        folder: Where the script of this site is, which keeps there what outlasts the run; None: nowhere.
     """
 
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
@@ -50,6 +51,7 @@ class Connection:
         self.epoch = self.step = self.exchanges = self.runs = 0
         self.unsure = self.wanted = self.greeted = self.replays = False
         self.listeners: tuple[str, ...] | None = None
+        self.folder: Path | None = None
         self.mailbox = Mailbox(set(self.sites) - {self.name})
         self._told: Exception | None = None
         self._look = min(beat, 1.0)

@@ -35,6 +35,11 @@ class Gathering:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites that are there, by their certificates, in the order of what they tell."""
+        return self.connection.present
+
     def status(self, error: Exception | None = None) -> None:
         """Let an error of this site be raised everywhere."""
         if error is not None:

@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from graphcollab.checks import own_filter, unlogged
 from graphcollab.gains import Benefit, benefit
@@ -24,7 +25,7 @@ from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.mistakes import in_short
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
-from graphcollab.tasks import Tasks, tasks_of_site
+from graphcollab.tasks import Ledger, Tasks, tasks_of_site
 from graphcollab.train import Comparison, Result, compare, run
 from graphcollab.train.lock import FolderInUseError, hold_folder
 from graphcollab.transport import agreed
@@ -47,6 +48,8 @@ def site(
     target: str | None = None,
     listeners: Names | None = None,
     dry_run: bool | Names = False,
+    ledger: str | Path | None = None,
+    tell_changes: bool = False,
     **settings: Any,
 ) -> Site:
     """Take part in a run between sites, each of which keeps its data: say who this is, what it has, and who may listen.
@@ -63,6 +66,10 @@ def site(
         dry_run: Whether nothing is to leave this site: what is called then returns a `Leaving`, which lists what would.
             All rounds are rehearsed in this process, among copies of the site, without callbacks. The names of the
             other sites say how many there are to be; ``True`` stands for the listeners, or for three others.
+        ledger: File in which this site keeps what counts and sums of its columns others were told, so that later jobs
+            tell the same ones, or none. Default: ``NAME.told.json`` beside the script that FLARE starts. A rehearsal
+            reads it, if it is named, and writes nothing.
+        tell_changes: Whether others may be told of other rows than before, and so compute what the changed rows hold.
         settings: Other settings of how tasks are made, the same at all sites: those of `Tasks.from_frame`, or of
             `Tasks.from_arrays`.
 
@@ -85,7 +92,8 @@ def site(
     if not isinstance(names, bool):
         require_others(name, names)
     said = settings if target is None else {"target": target, **settings}
-    return Site(name, data, None if listeners is None else tuple(listeners), names, said)
+    heard = None if listeners is None else tuple(listeners)
+    return Site(name, data, heard, names, said, None if ledger is None else Path(ledger), tell_changes)
 
 
 @dataclass(frozen=True)
@@ -98,6 +106,8 @@ class Site:
         listeners: See there.
         dry_run: See there.
         settings: See there.
+        ledger: See there.
+        tell_changes: See there.
     """
 
     name: str
@@ -105,6 +115,8 @@ class Site:
     listeners: tuple[str, ...] | None
     dry_run: bool | tuple[str, ...]
     settings: dict[str, Any]
+    ledger: Path | None = None
+    tell_changes: bool = False
 
     def run(self, method: Method | Phases, model: Any, *, rounds: Count, **settings: Any) -> Result | Leaving:
         """Let the sites train their models together; the same call at all of them.
@@ -188,8 +200,15 @@ class Site:
 
     def _tasks(self, connection: Connection, seed: int) -> Tasks:
         connection.listeners = self.listeners
-        own = {"seed": seed, **self.settings}
-        return tasks_of_site(Gathering(connection), self.name, self.data, rehearsed=bool(self.dry_run), **own)
+        own = {"seed": seed, "rehearsed": bool(self.dry_run), "ledger": self._ledger(connection), **self.settings}
+        return tasks_of_site(Gathering(connection), self.name, self.data, **own)
+
+    def _ledger(self, connection: Connection) -> Ledger | None:
+        """Return what this site has told before, which nobody keeps outside of jobs unless a file is named for it."""
+        path = self.ledger
+        if path is None and connection.folder is not None:
+            path = connection.folder / f"{quote(self.name, safe=' ')}.told.json"
+        return None if path is None else Ledger(path, self.name, self.tell_changes, writes=not self.dry_run)
 
     def _meet(self, act: Callable[[Connection], T]) -> T:
         """Do something with the other sites; what fails here fails at all of them."""
@@ -215,6 +234,8 @@ class Site:
         values, _ = connection.tell("listeners", None if self.listeners is None else list(self.listeners))
         known = {*tasks.names}
         for sender, heard in values.items():
+            if heard is not None and not (isinstance(heard, list) and all(isinstance(one, str) for one in heard)):
+                raise ValueError(f"{sender} does not tell its listeners as a list of names")
             if strange := sorted({*(heard or ())} - known):
                 raise ValueError(f"{sender} lets {few(strange)} listen, and the sites are {few(list(tasks.names))}")
         if all(heard is None or known <= {sender, *heard} for sender, heard in values.items()):
@@ -244,7 +265,7 @@ class Site:
         """
         named = self.listeners if isinstance(self.dry_run, bool) else self.dry_run
         others = [name for name in named or [f"site {k}" for k in range(2, GHOSTS + 2)] if name != self.name]
-        ghosts = {name: dataclasses.replace(self, name=name, listeners=None) for name in others}
+        ghosts = {name: dataclasses.replace(self, name=name, listeners=None, ledger=None) for name in others}
         every = {self.name: self, **ghosts}
 
         def play(connection: Connection) -> Connection:

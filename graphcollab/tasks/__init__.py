@@ -5,6 +5,7 @@ the numbers of what is given do not agree; it says how many are needed.
 """
 
 from graphcollab.tasks._deal import Labelled
+from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._others import Everyone, Party
 from graphcollab.tasks._pairs import Samples
 from graphcollab.tasks._tellable import TellableError
@@ -34,6 +35,7 @@ __all__ = [
     "Column",
     "Everyone",
     "Labelled",
+    "Ledger",
     "Message",
     "Party",
     "Pool",

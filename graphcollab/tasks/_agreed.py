@@ -8,6 +8,7 @@ from typing import Any
 
 from graphcollab.naming import few
 from graphcollab.tasks._csv import without
+from graphcollab.tasks._told import require_facts, require_parts
 
 __all__ = ["NOTHING", "column_kinds", "require_agreed", "require_done"]
 
@@ -24,11 +25,14 @@ _ALIKE = {
 }
 """What is said of facts that differ."""
 
+_KINDS = {"site": (str, int), "of": (str,), "settings": (dict,), "failed": (str, type(None))}
+"""What every site tells of itself."""
+
 Readers = Sequence[Mapping[str, Any]]
 
 
-def require_agreed(told: Readers) -> None:
-    """Check that sites can make tasks together, by what each tells of itself first.
+def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
+    """Check that sites can make tasks together, by what each tells of itself first, such as the ``own`` facts.
 
     A ValueError names the sites and what differs, in the same words at all of them: the version of graphcollab first,
     then names, settings, sites that failed, and what kind of samples they have.
@@ -37,6 +41,9 @@ def require_agreed(told: Readers) -> None:
         raise ValueError("a site tells something that is no description of its samples")
     if which := _differing(told, [one.get("version") for one in told]):
         raise ValueError(f"sites have different versions of graphcollab, {which}: install the same one at all of them")
+    for one in told:
+        if any(type(one.get(part)) not in kinds for part, kinds in _KINDS.items()):
+            raise ValueError(f"site {one.get('site')!r} tells something that is no description of its samples")
     names = [str(one["site"]) for one in told]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -45,6 +52,8 @@ def require_agreed(told: Readers) -> None:
         raise ValueError(f"sites give different kinds of data, {which}: give the same kind at all of them")
     _require_same_settings(told)
     require_done(told, names)
+    require_parts(names, told, {"facts": {}})
+    require_facts(names, [one["facts"] for one in told], own)
     empty = [one["site"] for one in told if not one["facts"]["rows"]]
     if empty:
         raise ValueError(f"{_sites(empty)} no rows: leave such sites out")

@@ -82,9 +82,10 @@ class Builders:
         told = others.agree(facts_of_pool(pools["train"]))
         with others.telling():
             own = cast(Any, cls)(pools, splits, split_given=test is not None, **about)
+            may_train = own.splits["train"]
             if val is None:
                 own = own.hold_out(val_fraction, seed, stratify and all(one["facts"]["labelled"] for one in told))
-        others.close(own)
+        others.close(own, may_train)
         return cast(Self, others.joined(own))
 
     @classmethod
@@ -169,7 +170,7 @@ class Builders:
             warn_of_repeated_samples({SAMPLES: pool}, splits, sites.names)
             about = (loss, metric, sites.node_id)
             own = cast(Any, cls)({SAMPLES: pool}, splits, sites.names, *about, split_given=split is not None)
-        others.close(own)
+        others.close(own, draw.may_train(sites))
         return cast(Self, others.joined(own))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Columns fitted to the training rows of all sites, by what each site tells of its own."""
+"""Columns fitted to rows of all sites, by what each site tells of its own."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LETTERS = 4  # bytes of a name that count as one float
 
 @dataclass(frozen=True)
 class Fit:
-    """What is fitted to training rows.
+    """What is fitted to rows.
 
     Args:
         per_site: Whether every site has means and deviations of its own.
         standardise_target: Whether real targets are standardised.
-        indicator_above: Columns of which a larger share of training rows lacks the value get an indicator.
+        indicator_above: Columns of which a larger share of rows lacks the value get an indicator.
         like: Whose columns, categories, classes and indicators to take over.
         declared: Columns of which all categories, or classes, were named beforehand.
     """
@@ -46,7 +46,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The values of a column in training rows, where they are known.
+    """The values of a column in the rows that it is fitted to, where they are known.
 
     Args:
         values: They themselves, [n].
@@ -77,9 +77,9 @@ class Draft:
 
     Args:
         column: What is known of it already.
-        known: How many training rows have a value, [k], where that matters.
+        known: How many of these rows have a value, [k], where that matters.
         numbers: Their values, if they are to be standardised.
-        names: Different values in training rows, if they become categories.
+        names: Different values in these rows, if they become categories.
         every: Different values in all rows, if so.
     """
 
@@ -97,19 +97,18 @@ class Draft:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the training rows say that are here, of one site or of all.
+    """What the rows say that are here and to which columns are fitted, of one site or of all.
 
-    `count` and `squares` are what sites tell; `centred` and `preparation` follow from what all have told, at every site
-    alike.
+    `count` is what sites tell; `preparation` follows from what all have told, at every site alike.
 
     Args:
         sites: Whose rows are here.
-        train: Their training rows.
+        rows: Those of them to which columns are fitted.
         fit: What is fitted.
     """
 
     sites: Sites
-    train: Split
+    rows: Split
     fit: Fit
 
     def draft(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
@@ -136,53 +135,38 @@ class Seen:
         return replace(self._of_names(column, values), known=None)
 
     def count(self, drafts: Sequence[Draft]) -> Counts:
-        """Count training rows and known values, add these up, and name the values of categories, site by site.
+        """Count rows and known values, add these up, and name the values of categories, site by site.
 
         Where every site has means of its own nothing is added up.
         """
         known = {one.name: one.known for one in drafts if one.known is not None}
-        sums = {} if self.fit.per_site else {one.name: one.numbers.sums() for one in drafts if one.numbers is not None}
+        numbers = {one.name: one.numbers for one in drafts if one.numbers is not None and not self.fit.per_site}
+        sums = {name: one.sums() for name, one in numbers.items()}
+        squares = {name: one.squares(sums[name] / np.maximum(one.known, 1)) for name, one in numbers.items()}
         names = {one.name: one.names for one in drafts if one.names is not None}
-        return Counts(self.train.sizes.numpy(), known, sums, names)
+        return Counts(self.rows.sizes.numpy(), known, sums, squares, names, known)
 
-    def centred(self, drafts: Sequence[Draft], told: Counts) -> list[Column]:
-        """Return the columns with means, categories and indicators, given what all sites have told."""
-        return [self._centred(one, told) for one in drafts]
-
-    def squares(self, drafts: Sequence[Draft], columns: Sequence[Column]) -> dict[str, np.ndarray]:
-        """Add up squared deviations from the means, site by site; in a second sum these lose no digits."""
-        pairs = [] if self.fit.per_site else [*zip(drafts, columns, strict=True)]
-        return {one.name: one.numbers.squares(column.mean) for one, column in pairs if one.numbers is not None}
-
-    def preparation(
-        self,
-        drafts: Sequence[Draft],
-        columns: Sequence[Column],
-        told: Counts,
-        squares: Mapping[str, np.ndarray],
-        node: str,
-    ) -> Preparation:
-        """Return the preparation, given the squared deviations of all sites."""
-        pairs = zip(drafts, columns, strict=True)
-        *inputs, aim = (self._spread(one, column, told, squares.get(one.name)) for one, column in pairs)
+    def preparation(self, drafts: Sequence[Draft], told: Counts, node: str) -> Preparation:
+        """Return the preparation, given what all sites have told."""
+        *inputs, aim = (self._spread(one, self._centred(one, told), told) for one in drafts)
         sites = self.sites.names if self.fit.per_site else ()
         return Preparation(tuple(inputs), aim, node, sites, self._floats(inputs, aim))
 
     def _of_numbers(self, column: Column, values: np.ndarray) -> Draft:
-        index = self.train.index.numpy()
+        index = self.rows.index.numpy()
         index = index[~np.isnan(values[index])]
         numbers = Numbers(values[index], self.sites.owner.numpy()[index], self._total(~np.isnan(values)))
         return Draft(column, numbers.known, numbers)
 
     def _of_names(self, column: Column, values: np.ndarray) -> Draft:
         every, codes = factorised(values)
-        seen = np.unique(codes[self.train.index.numpy()]).tolist()
+        seen = np.unique(codes[self.rows.index.numpy()]).tolist()
         names = _few_enough(column.name, [every[k] for k in seen if k >= 0])
         return Draft(column, self._total(codes >= 0), None, names, every)
 
     def _total(self, mask: np.ndarray) -> np.ndarray:
-        """Return for how many training rows of every site that is here a mask [N] holds, [k]."""
-        index = self.train.index.numpy()
+        """Return for how many of these rows of every site that is here a mask [N] holds, [k]."""
+        index = self.rows.index.numpy()
         return np.bincount(self.sites.owner.numpy()[index[mask[index]]], minlength=len(self.sites.names))
 
     def _centred(self, draft: Draft, told: Counts) -> Column:
@@ -190,7 +174,7 @@ class Seen:
         means = (0.0,) * (len(self.sites.names) if self.fit.per_site else 1)
         if draft.numbers is not None:
             total = draft.numbers.sums() if self.fit.per_site else told.sums[name].sum(keepdims=True)
-            means = tuple((total / self._counted(draft.numbers, told.known[name])).tolist())
+            means = tuple((total / self._counted(draft, told)).tolist())
         column = replace(column, mean=means, deviation=(1.0,) * len(means))
         if draft.names is not None:
             names = tuple(sorted(told.names[name], key=by_size))
@@ -204,17 +188,24 @@ class Seen:
             warn(f"column {name!r} has no value in any training row: {without(name)}", UserWarning)
         return replace(column, indicator=(rows - known) / rows > self.fit.indicator_above)
 
-    def _spread(self, draft: Draft, column: Column, told: Counts, squares: np.ndarray | None) -> Column:
+    def _spread(self, draft: Draft, column: Column, told: Counts) -> Column:
         if draft.numbers is None:
             return column
-        total = draft.numbers.squares(column.mean) if squares is None else squares.sum(keepdims=True)
-        deviation = np.sqrt(total / self._counted(draft.numbers, told.known[draft.name]))
+        total = draft.numbers.squares(column.mean)
+        if draft.name in told.squares:  # those around the common mean from those around the means of sites
+            counted, sums = told.counted[draft.name], told.sums[draft.name]
+            apart = np.where(counted > 0, sums / np.maximum(counted, 1) - column.mean, 0.0)
+            total = told.squares[draft.name] + counted * apart**2
+        total = total if self.fit.per_site else total.sum(keepdims=True)
+        deviation = np.sqrt(total / self._counted(draft, told))
         constant = deviation <= 1e-11 * np.abs(column.mean)  # up to rounding
         return replace(column, deviation=tuple(np.where(constant, 0.0, deviation).tolist()))
 
-    def _counted(self, numbers: Numbers, told: np.ndarray) -> np.ndarray:
+    def _counted(self, draft: Draft, told: Counts) -> np.ndarray:
         """Return by how many values to divide: of every site that is here, [k], or of all together, [1]."""
-        return np.maximum(numbers.known if self.fit.per_site else told.sum(keepdims=True), 1)
+        if self.fit.per_site and draft.numbers is not None:
+            return np.maximum(draft.numbers.known, 1)
+        return np.maximum(told.counted[draft.name].sum(keepdims=True), 1)
 
     def _floats(self, columns: Sequence[Column], target: Column) -> int:
         """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""

@@ -63,20 +63,17 @@ def tasks_of_table(
         )
     sites, values = rows.sites, rows.values
     with others.telling():
+        may_train = rows.draw.may_train(sites)
         splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
         if isinstance(how, Fit):
-            seen = Seen(sites, splits["train"], how)
+            seen = Seen(sites, others.fitted_to(may_train, splits["train"]), how)
             drafts = [seen.draft(name, one, name in rows.categorical) for name, one in rows.read.items()]
             drafts.append(seen.draft_target(rows.target, values, real))
             if known is None:
                 warn_of_columns(sites, rows.read, [*rows.categorical], rows.target, values, rows.groups)
     if isinstance(how, Fit):
-        counts = others.add_up(seen.count(drafts))
-        *inputs, aim = seen.centred(drafts, counts)
-        place = sites.owner.numpy() if how.per_site else np.zeros(len(values), np.int64)
-    else:
-        *inputs, aim = (*how.columns, how.target)
-        place = how.places(sites.names)[sites.owner.numpy()]
+        how = seen.preparation(drafts, others.add_up(seen.count(drafts)), rows.node)
+    inputs, aim, place = how.columns, how.target, how.places(sites.names)[sites.owner.numpy()]
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     loss, metric = default[0] if loss is None else loss, default[1] if metric is None else metric
     _require_fit(aim, loss, metric)
@@ -88,15 +85,9 @@ def tasks_of_table(
         if loss == "bce":
             targets = targets.float()
         about = (sites.names, loss, metric, sites.node_id)
-        nothing = Pool(torch.zeros(len(values), 0), targets, rows.weights, rows.groups)  # until the sums are known
+        nothing = Pool(torch.zeros(len(values), 0), targets, rows.weights, rows.groups)  # until all sites have theirs
         own = make({SAMPLES: nothing}, splits, *about, split_given=rows.draw.words is not None)
-    if isinstance(how, Fit):
-        squares = others.close(own, seen.squares(drafts, [*inputs, aim]))
-        how = seen.preparation(drafts, [*inputs, aim], counts, squares, rows.node)
-        if real:
-            targets = targets_of(sites, how.target, values, place)
-    else:
-        others.close(own)
+    others.close(own, may_train)
     for one in how.columns:
         if known is not None or one.name in declared:
             one.warn_of_strangers(readable[one.name], place)

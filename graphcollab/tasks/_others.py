@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,11 +16,14 @@ from torch_geometric.utils import cumsum
 
 from graphcollab._version import __version__
 from graphcollab.checks import warn
-from graphcollab.naming import few
+from graphcollab.naming import few as few_names
 from graphcollab.tasks._agreed import require_agreed, require_done
+from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import warn_of_spellings
+from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks._tellable import TellableError
+from graphcollab.tasks._told import FEW, Told, require_parts
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import ELSEWHERE, Split
 
@@ -31,11 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Counts", "Everyone", "Party", "Together", "others_of", "said"]
 
 
-_FEW = 3  # values whose sums say little of single ones
-
-
 class Everyone(Protocol):
-    """A meeting of sites."""
+    """A meeting of sites. One that knows who speaks has their ``names``, too, in the order of what they tell."""
 
     def everyone(self, value: Any, /) -> list[Any]:
         """Tell a value of JSON, and return those of all sites, in one order that is the same at all of them."""
@@ -43,19 +42,24 @@ class Everyone(Protocol):
 
 @dataclass(frozen=True)
 class Counts:
-    """What sites tell of their training rows before anything is fitted.
+    """What sites tell of the rows to which columns are fitted.
 
     Args:
         rows: How many there are at every site, [k].
         known: How many have a value, by column, [k] each.
         sums: Sums of these values, by column of numbers, [k] each.
+        squares: Their squared deviations from the mean of the site, by column, [k] each; of none whose values are all
+            here, as those from the common mean have more digits.
         names: Different values of all sites, by column of categories.
+        counted: How many values the sums are of, by column, [k] each: none where a site has too few to tell their sums.
     """
 
     rows: np.ndarray
     known: Mapping[str, np.ndarray]
     sums: Mapping[str, np.ndarray]
+    squares: Mapping[str, np.ndarray]
     names: Mapping[str, Sequence[str]]
+    counted: Mapping[str, np.ndarray]
 
 
 class Together:
@@ -80,18 +84,16 @@ class Together:
         """Tell facts about the samples here, and return those of all sites."""
         return [{"facts": facts}]
 
+    def fitted_to(self, may_train: Split, train: Split) -> Split:
+        """Return the rows to which columns are fitted: those that train."""
+        return train
+
     def add_up(self, own: Counts) -> Counts:
-        """Tell what the training rows say that are here, and return what those of all sites say."""
-        return own
+        """Tell what the rows say that are here, and return what those of all sites say."""
+        return replace(own, squares={})
 
-    def close(self, own: Tasks, squares: Mapping[str, np.ndarray] | None = None) -> Mapping[str, np.ndarray]:
-        """Tell how many samples the tasks here have, and of which classes; return sums of squares of all sites.
-
-        Args:
-            own: Tasks of the samples here; their inputs may follow from the sums.
-            squares: Squared deviations by column, [k] each.
-        """
-        return squares or {}
+    def close(self, own: Tasks, may_train: Split) -> None:
+        """Tell how many samples the tasks here have, and of which classes those are that ``may_train``."""
 
     def joined(self, own: Tasks) -> Tasks:
         """Return the tasks of all sites, of which these are here."""
@@ -102,24 +104,29 @@ class Party(Together):
     """A site that keeps its samples and meets others that keep theirs.
 
     Where a dict by site is taken, a `Party` as its only key stands for the name of a site, and the rows are those of
-    this site. What results is what all rows together would give, with those of other sites elsewhere, as `Tasks.share`
-    would leave it. At most three values are told, each a dict of JSON with an entry ``"failed"``:
+    this site. What results is what all rows together would give with the same preparation, with those of other sites
+    elsewhere, as `Tasks.share` would leave it. At most three values are told, each a dict of JSON with an entry
+    ``"failed"``:
 
     1. ``"agreement"``: version, name, settings, columns and what kind of values they hold; nothing of single rows.
-    2. ``"counts"``: of a table, how many training rows there are and how many values are known, their sums, and the
-       names of categories and classes; where every site has means of its own, no sums.
-    3. ``"sizes"``: sums of squares, how many samples every split has, and of which classes the training samples are.
+    2. ``"counts"``: of a table, how many rows may train and how many values are known, their sums and squared
+       deviations, and the names of categories and classes; where every site has means of its own, no sums.
+    3. ``"sizes"``: how many samples every split has, and of which classes those are that may train.
 
+    Rows that may train are all but those that are kept for validation or testing by name: which of them a seed draws
+    changes nothing of what is told of columns and classes, or sums over many draws would tell every row.
     A category that a single row has is told by its name, unless categories were declared.
 
     Args:
         name: Name of this site, text or a whole number.
         meeting: How it meets the others.
         rehearsed: Whether the others are not there, or have copies of this site's samples.
+        ledger: What the site has told before. Default: nobody knows.
     """
 
-    def __init__(self, name: object, meeting: Everyone, rehearsed: bool = False) -> None:
-        self.name, self.meeting, self.rehearsed = name, meeting, rehearsed
+    def __init__(self, name: object, meeting: Everyone, rehearsed: bool = False, ledger: Ledger | None = None) -> None:
+        self.name, self.meeting, self.rehearsed, self.ledger = name, meeting, rehearsed, ledger
+        self._rows: list[int] = []
         self._order: list[int] = []
         self._names: tuple[str, ...] = ()
         self._sizes: dict[str, Tensor] = {}
@@ -154,46 +161,48 @@ class Party(Together):
     def agree(self, facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         told = self._meet("agreement", {"facts": dict(facts)})
         warn_of_spellings("the meeting of sites", self._names)
-        return told
+        return [*told.values]
+
+    def fitted_to(self, may_train: Split, train: Split) -> Split:
+        return may_train
 
     def add_up(self, own: Counts) -> Counts:
+        few = {name: known[0] < FEW for name, known in own.known.items()}
         with self.telling():
-            self._warn_of_bare(own)
-        value = {
-            "rows": int(own.rows[0]),
-            "known": _plain(own.known),
-            "sums": _plain(own.sums),
-            "names": {name: [*names] for name, names in own.names.items()},
-        }
+            self._warn_of_few([name for name in own.sums if few[name] and own.known[name][0]])
+            value: dict[str, Any] = {"rows": int(own.rows[0]), "known": _plain(own.known)}
+            for part in ("sums", "squares"):
+                value[part] = {name: None if few[name] else one for name, one in _plain(getattr(own, part)).items()}
+            value["names"] = {name: [*names] for name, names in own.names.items()}
+            if self.ledger is not None:
+                value = self.ledger.settle(value)
         told = self._meet("counts", value)
-        rows = self._numbers(told, "rows", {"": own.rows})[""]
-        known, sums = (self._numbers(told, part, getattr(own, part)) for part in ("known", "sums"))
-        names = {name: self._words(told, name) for name in own.names}
-        return Counts(rows, known, sums, names)
+        rows = told.counts("rows", most=told.rows)
+        known = {name: told.counts("known", name, rows.tolist()) for name in own.known}
+        sums, squares = (
+            {name: told.sums(part, name, known[name]) for name in own.sums} for part in ("sums", "squares")
+        )
+        counted = {name: np.where(known[name] < FEW, 0, known[name]) for name in own.sums}
+        for name, many in counted.items():
+            if known[name].any() and not many.any() and not self.rehearsed:
+                raise ValueError(
+                    f"no site has {FEW} values of column {name!r}, and of fewer no sums are told, as these would say "
+                    f"what they are: {without(name)}, or give pooled='per_site'"
+                )
+            told.warn_of_scale(name, many, sums[name], squares[name], self._names.index(str(self)))
+        return Counts(rows, known, sums, squares, {name: told.words(name) for name in own.names}, counted)
 
-    def close(self, own: Tasks, squares: Mapping[str, np.ndarray] | None = None) -> Mapping[str, np.ndarray]:
-        known = None if own.classes is None else own.classes[0]
+    def close(self, own: Tasks, may_train: Split) -> None:
+        labels = None if own.classes is None else own.pools[may_train.pool].targets[may_train.index].unique()
         value = {
-            "squares": _plain(squares or {}),
             "samples": {name: int(split.sizes[0]) for name, split in own.splits.items()},
-            "classes": None if known is None else known.nonzero().flatten().tolist(),
-            "labels": 0 if known is None else len(known),
+            "classes": None if labels is None else labels.tolist(),
+            "labels": 0 if own.classes is None else own.classes.shape[1],
         }
         told = self._meet("sizes", value)
-        one = np.ones(1, np.int64)
-        self._sizes = {
-            name: torch.from_numpy(sizes)
-            for name, sizes in self._numbers(told, "samples", dict.fromkeys(own.splits, one)).items()
-        }
-        if known is not None:
-            most = int(self._numbers(told, "labels", {"": one})[""].max())
-            self._classes = torch.zeros(len(told), most, dtype=torch.bool)
-            for k, site in enumerate(told):
-                known = site["classes"]
-                if not isinstance(known, list) or not set(known) <= {*range(most)}:
-                    raise ValueError(f"site {self._names[k]!r} tells {known!r} as its classes, which cannot be")
-                self._classes[k, torch.tensor(known, dtype=torch.int64)] = True
-        return self._numbers(told, "squares", squares or {})
+        most = {"train": told.rows}
+        self._sizes = {name: torch.from_numpy(told.counts("samples", name, most.get(name))) for name in own.splits}
+        self._classes = None if labels is None else told.classes()
 
     def joined(self, own: Tasks) -> Tasks:
         if own.cluster is not None:
@@ -206,52 +215,34 @@ class Party(Together):
             splits[name] = Split(split.pool, index, ptr)
         return replace(own, splits=splits, names=self._names, node_id=name_ids(self._names), told=self._classes)
 
-    def _warn_of_bare(self, own: Counts) -> None:
-        """Warn of sums of so few values that they say nearly what these are."""
-        bare = [repr(name) for name in own.sums if 0 < own.known[name][0] < _FEW]
-        if bare:
-            have = f"columns {few(bare)} have" if len(bare) > 1 else f"column {bare[0]} has"
+    def _warn_of_few(self, names: Sequence[str]) -> None:
+        """Warn of columns of which the site has too few values to tell their sums."""
+        if names:
+            have = f"columns {few_names([*map(repr, names)])} have" if len(names) > 1 else f"column {names[0]!r} has"
             warn(
-                f"{have} fewer than {_FEW} values in training rows of site {str(self)!r}, so the sums that other sites "
-                "are told say nearly what these are: leave such columns out, or give pooled='per_site'",
+                f"{have} fewer than {FEW} values at site {str(self)!r}, whose sums would say what they are, so none "
+                "are told: they are standardised by the sums of other sites alone",
                 UserWarning,
             )
 
-    def _meet(self, about: str, value: Mapping[str, Any], failed: str | None = None) -> list[Mapping[str, Any]]:
+    def _meet(self, about: str, value: Mapping[str, Any], failed: str | None = None) -> Told:
         """Tell a value, and return those of all sites, in the order of their names; raise what any has failed by."""
         told = self.meeting.everyone({"about": about, "failed": failed, **self._first, **value})
         if self._first:
-            require_agreed(told)
+            for known, one in zip(getattr(self.meeting, "names", ()), told, strict=False):
+                if not isinstance(one, Mapping) or str(one.get("site")) != known:
+                    raise ValueError(f"site {known!r} does not tell its own name first, but something else")
+            require_agreed(told, value.get("facts", {}))
             self._order = in_order([one["site"] for one in told])
             self._names = tuple(str(told[k]["site"]) for k in self._order)
+            self._rows = [told[k]["facts"]["rows"] for k in self._order]
             self._first = {}
         told = [told[k] for k in self._order]
         require_done(told, self._names)
         if odd := [name for name, one in zip(self._names, told, strict=True) if one["about"] != about]:
             raise ValueError(f"site {odd[0]!r} tells other things than {str(self)!r}: all must make the same tasks")
-        return told
-
-    def _numbers(
-        self, told: Sequence[Mapping[str, Any]], part: str, like: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        """Return the numbers that all sites tell of a part, [K] each, of the types that own ones have."""
-        found = {}
-        for name, own in like.items():
-            values = [one[part] if not name else one[part].get(name) for one in told]
-            whole = own.dtype.kind in "iu"
-            for site, value in zip(self._names, values, strict=True):
-                if type(value) is not (int if whole else float) or not math.isfinite(value) or (whole and value < 0):
-                    raise ValueError(f"site {site!r} tells {value!r} as {part} of {name!r}, which cannot be")
-            found[name] = np.array(values, own.dtype)
-        return found
-
-    def _words(self, told: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-        """Return the different words that sites have in a column."""
-        for site, one in zip(self._names, told, strict=True):
-            words = one["names"].get(name)
-            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-                raise ValueError(f"site {site!r} does not tell the names of categories of {name!r} as a list of words")
-        return [*dict.fromkeys(word for one in told for word in one["names"][name])]
+        require_parts(self._names, told, value)
+        return Told(self._names, told, self._rows)
 
 
 def others_of(given: object) -> Together:

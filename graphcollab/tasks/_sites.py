@@ -137,6 +137,10 @@ class Draw:
         """Which words there are among those of rows."""
         return [] if self.words is None else [word for word in WORDS if np.any(_words(self.words) == word)]
 
+    def may_train(self, sites: Sites) -> Split:
+        """Return the rows that are for training in some draw, whatever its seed: all that no word keeps from it."""
+        return sites.rows if self.words is None else _by_word(sites, self.words)["train"]
+
     def divide(self, sites: Sites, labels: Tensor | None, group: Tensor | None = None) -> dict[str, Split]:
         """Divide every node's rows, given the classes and the groups of all rows, [N], if they have such."""
         splits = {"train": sites.rows}

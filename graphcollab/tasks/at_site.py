@@ -8,19 +8,29 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
+from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._others import Everyone, Party
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = ["Message", "tasks_of_site", "told_by_site"]
 
 
-def tasks_of_site(meeting: Everyone, site: object, data: Any, *, rehearsed: bool = False, **settings: Any) -> Tasks:
+def tasks_of_site(
+    meeting: Everyone,
+    site: object,
+    data: Any,
+    *,
+    rehearsed: bool = False,
+    ledger: Ledger | None = None,
+    **settings: Any,
+) -> Tasks:
     """Make the tasks of all sites at one of them, which gives its own samples and meets the others.
 
     They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`): the same names,
-    ids, splits, features and classes; means and deviations from the same sums. What this site tells is what `Party`
-    says, and nothing of single rows but the names of categories and classes among its training rows, of which some may
-    be of one row only. Declare such categories, ``categories={"ward": ["A", "B"]}``, and no name is told.
+    ids, splits, features and classes. Means and deviations, categories and classes are those of all rows that may
+    train, whatever is drawn, so other seeds tell nothing more. What this site tells is what `Party` says, and nothing
+    of single rows but the names of categories and classes, of which some may be of one row only. Declare such
+    categories, ``categories={"ward": ["A", "B"]}``, and no name is told.
 
     What must be alike at all sites is compared first. If it differs, or a site fails, all sites raise the same
     ``ValueError``, which names the site. What a failing site's own error says stays there, as its cause.
@@ -33,6 +43,7 @@ def tasks_of_site(meeting: Everyone, site: object, data: Any, *, rehearsed: bool
             ``test`` are given.
         rehearsed: Whether the others are not there, or have copies of this site's samples: that all are of one class
             is no error then, as there may be another class elsewhere.
+        ledger: What this site has told of its columns before, which it tells again, or nothing.
         settings: Settings of that function; the same at all sites.
 
     Raises:
@@ -61,7 +72,7 @@ def tasks_of_site(meeting: Everyone, site: object, data: Any, *, rehearsed: bool
         >>> north.names, north.sizes("train").tolist(), len(north.pools["samples"])
         (('north', 'south'), [6, 6], 10)
     """
-    party = Party(site, meeting, rehearsed)
+    party = Party(site, meeting, rehearsed, ledger)
     if isinstance(data, Dataset | DataLoader) or {"val", "test"} & settings.keys():
         given: Any = {name: {party: settings.pop(name)} for name in ("val", "test") if settings.get(name) is not None}
         return Tasks.from_samples({party: data}, **given, **settings)
@@ -88,8 +99,6 @@ class Message:
 def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
     """Return what a site would tell others by `tasks_of_site`, which is played without them; nothing leaves the site.
 
-    Only the sums of squares in the last message depend on others, as they are around the mean of all sites.
-
     Args:
         site: See `tasks_of_site`.
         data: See there.
@@ -100,7 +109,7 @@ def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
         >>> [message.label for message in told]
         ['agreement', 'counts', 'sizes']
         >>> told[1].value["known"], told[1].value["names"]
-        ({'age': 6}, {'ill': ['0', '1']})
+        ({'age': 10}, {'ill': ['0', '1']})
     """
     rehearsal = _Rehearsal()
     tasks_of_site(rehearsal, site, data, rehearsed=True, **settings)

@@ -14,9 +14,9 @@ from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._csv import is_number
 from graphcollab.tasks._doubts import LACKING, plain, visibly
 
-__all__ = ["Column", "encoded", "numbers_of"]
+__all__ = ["LARGEST", "Column", "encoded", "numbers_of"]
 
-_LARGEST = 1e30  # whose square is a float of 8 bytes, with room for sums, and which is one of 4 itself
+LARGEST = 1e30  # whose square is a float of 8 bytes, with room for sums, and which is one of 4 itself
 _FAR, _ALL_FAR, _FEW_FAR, _FEW = 100, 10, 30, 3  # standard deviations: of one value, of most, of most of fewer rows
 
 
@@ -160,7 +160,7 @@ def numbers_of(
             )
         return np.full(len(values), np.nan)
     out = values.astype(np.float64)
-    bad = (np.abs(out) > _LARGEST).nonzero()[0]
+    bad = (np.abs(out) > LARGEST).nonzero()[0]
     if len(bad):
         value = float(out[bad[0]])
         said = "infinity" if np.isinf(value) else f"{value:g}, which is too large to compute with,"

@@ -26,9 +26,10 @@ _VERSION = 1
 class Preparation:
     """What turns the rows of a table into numbers: plain data, fitted on training rows, without pooling any rows.
 
-    `Tasks.from_frame` fits it, and `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations
-    and the names of categories and classes; or, where every site has means and deviations of its own (``sites``), only
-    the names, and of which columns they lack values. All rows count alike, also where they have weights.
+    `Tasks.from_frame` fits it, `tasks_of_site` does between sites, on all rows that may train in some split, and
+    `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations and the names of categories and
+    classes; or, where every site has means and deviations of its own (``sites``), only the names, and of which columns
+    they lack values. All rows count alike, also where they have weights.
 
     Args:
         columns: The columns that become the inputs, in order.
@@ -78,9 +79,8 @@ class Preparation:
 
     @property
     def messages_per_site(self) -> int:
-        """How often a site has told something: once, and again where deviations from common means followed."""
-        numbers = any(column.categories is None for column in self.columns) or self.target.deviation != (1.0,)
-        return (2 if numbers and not self.sites else 1) if self.floats_per_site else 0
+        """How often a site has told something."""
+        return int(self.floats_per_site > 0)
 
     @property
     def classes(self) -> tuple[str | int | float | bool, ...]:

@@ -40,7 +40,8 @@ class Tasks(Builders):
         preparation: What turned the rows of a table into the samples, where that is what they were.
         split_given: Whether it was said which samples are for testing, and not drawn: `graphcollab.benefit` then does
             not deal them anew.
-        told: Which classes occur among every node's training samples, [K, C], where some of these are elsewhere.
+        told: Which classes occur among every node's training samples, or between sites among those that may train,
+            [K, C], where some of these are elsewhere.
 
     Raises:
         ValueError: If a node has no training samples, or in some split none whose weight is above 0, an index is

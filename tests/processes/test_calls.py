@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcollab import Tasks
 from tests.forked import launch
 from tests.processes.calls import play
 from tests.processes.hospitals import ask, tables
 from tests.processes.test_equal import torchrun
+from tests.tasks.rooms import prepared
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
 
@@ -62,7 +62,7 @@ def test_hospitals_that_keep_their_tables_find_the_same(tmp_path):
     done = launch(3, Path(__file__).with_name("hospitals.py"), tmp_path, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
     pooled = tables()
-    alone = json.loads(json.dumps(ask(lambda **settings: Tasks.from_frame(pooled, **settings))))
+    alone = json.loads(json.dumps(ask(lambda **settings: prepared(pooled, **settings))))
     everybody = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     for found in everybody:
         assert found.keys() == alone.keys()

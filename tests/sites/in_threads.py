@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from torch import nn
 
-from graphcollab import Tasks, build_model, load_dataset, site
-from graphcollab.sites import Site, connected
+from graphcollab import Tasks, build_model, load_dataset
+from graphcollab.sites import Site, connected, site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
+from graphcollab.tasks import Preparation
 
 TABLE = load_dataset("heart_disease")
 COLUMNS = {name: values[::3] for name, values in TABLE.columns.items() if name != "ca"}  # hardly known in two
@@ -23,9 +26,16 @@ ROWS = {
 SETTINGS: dict[str, Any] = {"target": "disease", "categorical": list(TABLE.categorical)}
 
 
+@cache
+def known() -> Preparation:
+    """Return how the hospitals prepare their patients, to the last digit."""
+    return replace(meet(lambda here: here.tasks().preparation)["va"], node="hospital")
+
+
 def together(seed: int = 0) -> Tasks:
-    """Return the tasks of all hospitals, as they would be with all patients in one place."""
-    return Tasks.from_frame(COLUMNS, node="hospital", seed=seed, **SETTINGS)
+    """Return the tasks of all hospitals, as they would be with all patients in one place, prepared as between them."""
+    tasks = Tasks.from_frame(COLUMNS, node="hospital", seed=seed, preparation=known(), **SETTINGS)
+    return replace(tasks, preparation=known())  # as if it had been told
 
 
 def small(tasks: Tasks) -> nn.Module:

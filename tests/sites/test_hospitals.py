@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcollab import Tasks, build_model, methods, run
+from graphcollab import build_model, methods, run
 from graphcollab.sites import job
 from tests.sites.deployment import Deployment, deployment, wait_for
 from tests.sites.hospitals import SETTINGS, SITES, scripts, write_files
 from tests.sites.simulator import simulate
+from tests.tasks.rooms import prepared
 
 METHODS = ("fedavg", "ditto", "l2c", "meta_l2c", "cobo", "dac")
 ROUNDS = 5
@@ -97,7 +98,7 @@ def check(name: str, site: str, private: Path, alone) -> None:
 @pytest.mark.timeout(1200)
 def test_hospitals_find_what_one_process_finds(tmp_path):
     files = write_files(tmp_path)
-    pooled = Tasks.from_frame(files, **SETTINGS)
+    pooled = prepared(files, **SETTINGS)
     others = f"[f'{{private.parents[1]}}/{{k}}/private/own.csv' for k in {SITES} if k != hospital.name]"
     body = PLAY.replace("{others}", others)
     variables = {"GRAPHCOLLAB_SITE": "{private}/own.py"}
@@ -208,7 +209,7 @@ result.history.to_json(here / f"{{name}}.json")
     )
     done = simulate(job(tmp_path / "job"), names, tmp_path / "simulated", {"GRAPHCOLLAB_SITE": str(script)})
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
-    pooled = Tasks.from_frame({name: files[name] for name in names}, **SETTINGS)
+    pooled = prepared({name: files[name] for name in names}, **SETTINGS)
     alone = run(
         methods.fedavg(),
         pooled,

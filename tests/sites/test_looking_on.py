@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Tasks, compare, methods, run
+from graphcollab import compare, methods, run
 from graphcollab.report import comparison_figures, contact_heatmap, weight_heatmaps
 from graphcollab.sites.gathering import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
-from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small
+from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small, together
 from tests.sites.test_site import require_same
+from tests.tasks.rooms import prepared
 
 
 class Ends(Callback):
@@ -33,7 +34,7 @@ def test_a_callback_may_end_a_run_at_all_sites():
 def test_classes_that_weigh_unlike():
     settings = {**SETTINGS, "loss": nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))}
     method = methods.l2c(epochs=1)
-    alone = run(method, Tasks.from_frame(COLUMNS, node="hospital", **settings), small, rounds=2)
+    alone = run(method, prepared(COLUMNS, node="hospital", **settings), small, rounds=2)
     require_same(alone, meet(lambda here: here.run(method, small, rounds=2), **dict.fromkeys(NAMES, settings)))
 
 
@@ -41,9 +42,7 @@ def test_comparisons_along_edges():
     made = {"l2c": partial(methods.l2c, epochs=1), "dpsgd": methods.dpsgd}
     edges = [("va", "cleveland"), ("hungarian", "va")]
     settings = {"seeds": (0,), "rounds": 2, "graphs": {"l2c": edges}}
-    alone = compare(
-        made, lambda seed: Tasks.from_frame(COLUMNS, node="hospital", seed=seed, **SETTINGS), small, **settings
-    )
+    alone = compare(made, together, small, **settings)
     for own in meet(lambda here: here.compare(made, small, **settings)).values():
         assert str(own) == str(alone)
 
@@ -122,6 +121,6 @@ def test_a_site_of_one_class_takes_part_where_the_metric_is_not_defined_there(na
     ill = {column: values[ROWS["hungarian"]["disease"] == 1] for column, values in ROWS["hungarian"].items()}
     given = {**dict.fromkeys(NAMES, auc), "hungarian": {**auc, "rows": ill}}
     kept = (COLUMNS["hospital"] != "hungarian") | (COLUMNS["disease"] == 1)
-    together = {column: values[kept] for column, values in COLUMNS.items()}
-    alone = run(method, Tasks.from_frame(together, node="hospital", **auc), small, rounds=3)
+    every = {column: values[kept] for column, values in COLUMNS.items()}
+    alone = run(method, prepared(every, node="hospital", **auc), small, rounds=3)
     require_same(alone, meet(lambda here: here.run(method, small, rounds=3), **given))

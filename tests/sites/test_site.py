@@ -21,6 +21,7 @@ from graphcollab.stop import EarlyStopping
 from graphcollab.train import ProbeSimilarity, Result
 from graphcollab.weigh import CosineUpdates, InverseLoss
 from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, small, together
+from tests.tasks.rooms import prepared
 
 ROUNDS = 2
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
@@ -195,7 +196,7 @@ def test_a_site_probes_for_itself(metric):
             assert scores[~own].isnan().all()
 
 
-@pytest.mark.parametrize(("name", "lr"), [pytest.param("l2c", 0.05, marks=pytest.mark.slow), ("dac", 0.01)])
+@pytest.mark.parametrize(("name", "lr"), [pytest.param("l2c", 0.05, marks=pytest.mark.slow), ("dac", 0.012)])
 def test_nodes_stop_as_in_one_process(name, lr):
     method = replace(getattr(methods, name)(lr=lr), stop=EarlyStopping(patience=1), judge=Judge(field="best_x"))
     alone = run(method, together(), small, rounds=6)
@@ -231,7 +232,7 @@ def wide(tasks):
 def test_other_tasks(name, settings):
     """Regression, weighted samples, and other metrics; with a table of what every site has reached."""
     method, given = getattr(methods, name)(epochs=1), {**SETTINGS, **settings}
-    alone = run(method, Tasks.from_frame(COLUMNS, node="hospital", **given), wide, rounds=2)
+    alone = run(method, prepared(COLUMNS, node="hospital", **given), wide, rounds=2)
     table = str(site_table(alone))
 
     def act(here):

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
+
+import numpy as np
+
+from graphcollab import Tasks
 
 
 class Room:
@@ -67,3 +72,27 @@ def refusal(found: Sequence[Any]) -> str:
     kind, _, text = texts.pop().partition(": ")
     assert kind == "ValueError", text
     return text
+
+
+def prepared(tables: Any, **settings: Any) -> Tasks:
+    """Return the tasks of all tables in one process, prepared as between sites: by all rows that may train."""
+    rows = tables
+    if "split" in settings:
+        word = settings["split"]
+        kept = {name: [k for k, one in enumerate(table[word]) if one == "train"] for name, table in tables.items()}
+        rows = {n: {key: [values[k] for k in kept[n]] for key, values in t.items()} for n, t in tables.items()}
+    if settings.get("pooled") != "per_site" and isinstance(rows, dict):
+        rows = {name: _without_few(table) for name, table in rows.items()}
+    known = Tasks.from_frame(rows, **{**settings, "val_fraction": 0, "test_fraction": 0}).preparation
+    fitted = {"categories", "pooled", "indicator_above", "standardise_target", "preparation", "refit"}
+    how = {name: value for name, value in settings.items() if name not in fitted}
+    tasks = Tasks.from_frame(tables, **how, preparation=known)
+    return replace(tasks, preparation=known)  # as if it had been told
+
+
+def _without_few(table: Any) -> Any:
+    """Return a site's table without the values of numeric columns of which it has too few to tell their sums."""
+    if not isinstance(table, dict):
+        return table
+    few = {n for n, v in table.items() if isinstance(v, np.ndarray) and v.dtype == float and (v == v).sum() < 6}
+    return {name: values * np.nan if name in few else values for name, values in table.items()}

@@ -82,12 +82,12 @@ def test_a_trial_holds_what_the_history_does() -> None:
 
 
 def test_messages_that_prepare_tables_are_told_apart() -> None:
-    """Three sites, each of which sends two messages before the first round."""
+    """Three sites, each of which sends a message before the first round."""
     rows = {"site": [*"abc"] * 12, "x": range(36), "y": [0, 0, 0, 1, 1, 1] * 6}
     tasks = Tasks.from_frame(rows, target="y", val_fraction=0)
     kept = Trial.from_result("dpsgd", 0, {}, run(dpsgd(lr=0.1), tasks, MLP(1, 4, 2), rounds=2))
-    assert kept.prepared == 6
-    assert kept.messages == (6 + 6, 6 + 12)
+    assert kept.prepared == 3
+    assert kept.messages == (3 + 6, 3 + 12)
 
 
 def test_a_comparison_is_shown_in_a_line() -> None:

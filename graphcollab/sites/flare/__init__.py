@@ -134,6 +134,7 @@ class Client:
         except ScriptError as error:
             LOG.error("%s", error)
             return connection.leave(f"has no script to run, as its client's log says ({SCRIPT})")
+        connection.folder = Path(path).parent
         try:
             with connected(connection):
                 runpy.run_path(path, run_name="__main__")
