@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from graphcollab.engine.frozen import unwritten
+from graphcollab.engine.look_ups import LookUps
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
@@ -36,25 +34,9 @@ SIZES: tuple[int, ...] = 4, 2  # samples of the two nodes
 PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
 MOVED = 0.01  # how far the parameters of the second model are from the first's
 RATE = 0.1
-OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
 PLAIN = type(None), bool, int, float, str
 MOST_DOUBLED = 2**22  # frozen numbers of which there may be a copy in double precision
 DEEPEST = 8  # containers in containers that are looked into
-
-
-class _Lookups(TorchFunctionMode):
-    """Notes what embeddings that are trained do besides looking up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.options: set[str] = set()
-
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.embedding or func is F.embedding_bag:
-            given = inspect.signature(func).bind(*args, **(kwargs or {})).arguments
-            options = {name for name in OPTIONS if given.get(name) is not None and given[name] is not False}
-            self.options |= options if given["weight"].requires_grad else set()
-        return func(*args, **(kwargs or {}))
 
 
 class _AskForLatents(Objective):
@@ -85,7 +67,7 @@ class Reference:
         self.objective = objective + _AskForLatents() if self.embeds else objective
         self.random = in_training(module, self.pick(PLACES[0])[0], self.embeds).draws > 0
         self.kept: list[str] = []  # attributes that passes change
-        self.lookups = _Lookups()
+        self.lookups = LookUps()
         self.writes = False  # whether a forward pass has changed parameters
         self.noisy = False  # whether the loss draws random numbers
         self.seen: dict[bool, Tensor] = {}  # the second model's outputs by mode

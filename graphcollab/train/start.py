@@ -290,9 +290,8 @@ def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> A
                 "module.float() (autocast=True computes in bfloat16)"
             )
         shape = tuple(inputs.shape[1:])
-        raise ValueError(
-            f"{kind} cannot {what} inputs of shape {shape}{where}{_width(module, shape)}: {error}{hint}"
-        ) from error
+        width = "" if isinstance(error, IndexError) else _width(module, shape)
+        raise ValueError(f"{kind} cannot {what} inputs of shape {shape}{where}{width}: {error}{hint}") from error
 
 
 def _width(module: nn.Module, shape: tuple[int, ...]) -> str:
