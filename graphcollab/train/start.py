@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import allow, components
 from graphcollab.distributed import agreed
 from graphcollab.engine import Context, as_objective
+from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.frozen import FrozenWeightsError, unwritten
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import require_weighted
@@ -24,6 +25,7 @@ from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
+from graphcollab.metrics.scores import refuse_broadcasting
 from graphcollab.naming import few, find_nodes
 from graphcollab.phases import Phases
 from graphcollab.plane import BYTES_PER_FLOAT
@@ -264,10 +266,11 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                 )
             objective.check(outputs, labels, kind, name)
             context = Context(None, dict(module.named_parameters()))
-            objective(outputs.clone(), targets.clone(), context)
+            check_loss(objective, outputs, targets, labels, context, kind)
             if tasks.weighted:
                 require_weighted(objective, outputs, targets, context)
             if metric is not None:
+                refuse_broadcasting(metric, outputs, labels, kind)
                 ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
                 metric(outputs[None], targets[None], weight=ones)
             if name == "train":
