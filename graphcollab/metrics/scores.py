@@ -193,7 +193,8 @@ def score_all(engine: Engine, rows: Rows, split: str, metrics: Sequence[Metric])
         losses = engine.losses_of(chunk).double()
         finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
         diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(losses))
-        values = [metric(chunk.outputs, chunk.targets, chunk.mask, chunk.weight).to(found) for metric in metrics]
+        judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
+        values = [metric.leaving_out(engine.ignored)(*judged).to(found) for metric in metrics]
         told = torch.stack(
             [losses.masked_fill(diverged, torch.inf), *(v.masked_fill(diverged, torch.nan) for v in values)]
         )

@@ -19,6 +19,7 @@ from graphcollab.distributed import agreed
 from graphcollab.engine import Context, as_objective
 from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.frozen import FrozenWeightsError, unwritten
+from graphcollab.engine.losses import ignored_target
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import require_weighted
 from graphcollab.engine.randomness import keyed_layers, own_randomness
@@ -272,7 +273,9 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             if metric is not None:
                 refuse_broadcasting(metric, outputs, labels, kind)
                 ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
-                metric(outputs[None], targets[None], weight=ones)
+                ends = torch.stack([labels.flatten().argmin(), labels.flatten().argmax()]) // labels[0].numel()
+                for some in (targets, labels[ends]) if metric.of_classes else (targets,):
+                    metric.leaving_out(ignored_target(objective))(outputs[None], some[None], weight=ones)
             if name == "train":
                 warn_of_squashed(judged, inputs, targets, outputs, tasks)
                 _check_training(module, inputs)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from graphcollab import Tasks, load, local, run
 from graphcollab.engine import Context, Objective
 from graphcollab.methods import fedavg
+from graphcollab.metrics import Metric
 from graphcollab.train import join
 
 NAMES = ["a", "b", "c"]
@@ -135,6 +136,7 @@ def test_nor_by_an_objective():
     x, y = torch.randn(20, 4), torch.arange(20) % 4
     other = y.clone()
     other[7] = 4
-    tasks = Tasks.from_samples([(x, y), (x, other), (x, y)], val_fraction=0.0, loss=ToRows())
+    none = Metric.per_node("none", False, lambda outputs, targets: 0.0)
+    tasks = Tasks.from_samples([(x, y), (x, other), (x, y)], val_fraction=0.0, loss=ToRows(), metric=none)
     with pytest.raises(IndexError, match="out of range"):
         run(local(batch_size=20), tasks, nn.Linear(4, 4), rounds=1, backend="vmap")
