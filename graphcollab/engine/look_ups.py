@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,14 +14,19 @@ from torch.overrides import TorchFunctionMode
 __all__ = ["INSIDE", "EnoughError", "LookUps", "OutsideError", "guarded"]
 
 OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
-FILLS = Tensor.index_fill, Tensor.index_fill_, torch.index_fill
-INSIDE: dict[Any, tuple[str, str]] = {
-    F.embedding: ("input", "weight"),
-    torch.embedding: ("weight", "indices"),
-    torch.ops.aten.embedding: ("weight", "indices"),
-    torch.ops.aten.embedding.default: ("weight", "indices"),
+Arguments: TypeAlias = tuple[tuple[str, ...], str, str]
+"""The first arguments of an operation, in their order, and which of them are the table and the ids."""
+
+BY_ID: Arguments = (("weight", "indices"), "weight", "indices")
+LOOKS: dict[Any, Arguments] = {
+    F.embedding: (("input", "weight"), "weight", "input"),
+    **dict.fromkeys((torch.embedding, torch.ops.aten.embedding, torch.ops.aten.embedding.default), BY_ID),
 }
-"""Look-ups that vmap makes in the tables of all rows behind each other, and their first two arguments."""
+FILLS: dict[Any, Arguments] = dict.fromkeys(
+    (Tensor.index_fill, torch.index_fill, torch.ops.aten.index_fill), (("input", "dim", "index"), "input", "index")
+)
+INSIDE = LOOKS | FILLS
+"""What vmap does in the tables of all rows, one behind the other, by ids that it does not look at."""
 NOWHERE = 2**62  # in no table, also behind others
 
 
@@ -45,7 +50,7 @@ class LookUps(TorchFunctionMode):
 
     Attributes:
         count: How many there were.
-        options: What embeddings that are trained do besides, by the name of the argument, and ``"index_fill"``.
+        options: What embeddings that are trained do besides, by the name of the argument.
 
     Raises:
         OutsideError: If an id is outside of its table.
@@ -58,8 +63,6 @@ class LookUps(TorchFunctionMode):
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Look at embeddings, bags of them and one-hot codes; pass everything else on."""
         kwargs = kwargs or {}
-        if func in FILLS:
-            self.options.add("index_fill")
         if func is F.embedding or func is F.embedding_bag:
             given = inspect.signature(func).bind(*args, **kwargs).arguments
             ids, table = given["input"], given["weight"]
@@ -68,9 +71,9 @@ class LookUps(TorchFunctionMode):
             options = {name for name in OPTIONS if given.get(name) is not None and given[name] is not False}
             self.options |= options if table.requires_grad else set()
             self._look(ids, len(table))
-        elif func in INSIDE:
-            given, ids = _given(func, args, kwargs)
-            self._look(given[ids], len(given["weight"]))
+        elif func in LOOKS:
+            given, table, ids = _given(func, args, kwargs)
+            self._look(given[ids], len(given[table]))
         elif func is F.one_hot:
             ids, size = (*args, *kwargs.values())[:2] if len(args) + len(kwargs) > 1 else (args[0], -1)
             if size > 0:
@@ -88,14 +91,17 @@ class LookUps(TorchFunctionMode):
 
 
 def guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the arguments of a look-up of `INSIDE` with ids that are in their row's own table [V, ...] or in none."""
-    given, name = _given(func, args, kwargs)
-    ids = given[name].long()
-    given[name] = ids.masked_fill((ids < 0) | (ids >= len(given["weight"])), NOWHERE)
-    return (*(given.pop(first) for first in INSIDE[func]), *args[2:]), given
+    """Return the arguments of an operation of `INSIDE` with ids that are in their row's own table, or in none."""
+    given, table, name = _given(func, args, kwargs)
+    ids, size = given[name].long(), given[table].shape[given.get("dim", 0)]
+    if func in FILLS:  # which count from the end, too
+        ids = ids.where(ids >= 0, ids + size)
+    given[name] = ids.masked_fill((ids < 0) | (ids >= size), NOWHERE)
+    first = INSIDE[func][0]
+    return (*(given.pop(one) for one in first), *args[len(first) :]), given
 
 
-def _given(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the first two arguments, and those given by name, by name; and which of them is the ids."""
-    names = INSIDE[func]
-    return {**dict(zip(names, args, strict=False)), **kwargs}, names[names[0] == "weight"]
+def _given(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tuple[dict[str, Any], str, str]:
+    """Return the first arguments, and those given by name, by name; and which are the table and the ids."""
+    names, table, ids = INSIDE[func]
+    return {**dict(zip(names, args, strict=False)), **kwargs}, table, ids

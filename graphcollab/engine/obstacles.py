@@ -15,7 +15,6 @@ LOOKUPS = {
     "padding_idx": "an embedding's padding_idx is trained under vmap",
     "scale_grad_by_freq": "an embedding counts the tokens of all nodes (scale_grad_by_freq) under vmap",
     "max_norm": "an embedding changes its weights in the forward pass (max_norm)",
-    "index_fill": "index_fill writes to numbers of other nodes under vmap where an index is negative",
 }
 
 
