@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def check_loss(
     """
     own = {id(value) for value in context.params.values()}
     for term in objective.terms if isinstance(objective, Sum) else (objective,):
-        refuse_broadcast(lambda o, t, term=term: term(o, t, context), repr(term), outputs, labels, model)
+        refuse_broadcast(partial(_judge, term, context), repr(term), outputs, labels, model)
         with torch.enable_grad():
             loss = term(outputs.clone(), targets.clone(), context)
         for leaf in leaves(loss):
@@ -47,6 +48,10 @@ def check_loss(
                     "parameter of the model, so it is never trained: make it one of the model, whose outputs the loss "
                     "is given, or call requires_grad_(False) on it if it is to stay as it is"
                 )
+
+
+def _judge(term: Objective, context: Context, outputs: Tensor, targets: Tensor) -> Tensor:
+    return term(outputs, targets, context)
 
 
 def refuse_broadcast(

@@ -46,7 +46,8 @@ class Loss(Objective):
     @property
     def ignored(self) -> int | None:
         """The target that the function leaves out, its ``ignore_index``, where it has one that is known."""
-        function, given = self.function, None
+        function: Any = self.function
+        given = None
         while isinstance(function, partial):
             function, given = function.func, function.keywords.get("ignore_index", given)
         found = getattr(function, "ignore_index", None) if given is None else given
