@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, batch_groups
 from graphcollab.engine.heap import keep_heap
-from graphcollab.engine.losses import as_objective
+from graphcollab.engine.losses import as_objective, ignored_target
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import Plan, check_plan, make_plan
@@ -46,6 +46,7 @@ class Engine:
 
     Attributes:
         initial: The first architecture's model as it was made, [P]: that of a run's beginning, in every process.
+        ignored: The target that the tasks' loss leaves out, if that is known.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Engine:
         keep_heap()
         self.tasks = tasks
         self.objective = as_objective(tasks.loss)
+        self.ignored = ignored_target(self.objective)
         if tasks.weighted:
             require_weighted(self.objective)
         sample, pairs = few_samples(tasks), list(zip(modules, specs, strict=True))

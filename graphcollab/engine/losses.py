@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.settings import NonNegative, look_up
 
-__all__ = ["Loss", "Proximal", "as_objective", "cross_entropy"]
+__all__ = ["Loss", "Proximal", "as_objective", "cross_entropy", "ignored_target"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +42,16 @@ class Loss(Objective):
     def reads(self) -> Reads:
         """Nothing but the samples."""
         return PER_SAMPLE if self.per_sample else PER_BATCH
+
+    @property
+    def ignored(self) -> int | None:
+        """The target that the function leaves out, its ``ignore_index``, where it has one that is known."""
+        function: Any = self.function
+        given = None
+        while isinstance(function, partial):
+            function, given = function.func, function.keywords.get("ignore_index", given)
+        found = getattr(function, "ignore_index", None) if given is None else given
+        return found if isinstance(found, int) else None
 
     def __repr__(self) -> str:
         name = getattr(self.function, "__qualname__", type(self.function).__name__)
@@ -185,6 +196,12 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
     if isinstance(loss, str):
         return look_up("loss", loss, NAMED, also=", or a function (outputs, targets)")
     return Loss(loss)
+
+
+def ignored_target(objective: Objective) -> int | None:
+    """Return the target that a term of an objective leaves out, if one does."""
+    found = (one.ignored for one in objective.walk() if isinstance(one, Loss))
+    return next((target for target in found if target is not None), None)
 
 
 @dataclass(frozen=True)

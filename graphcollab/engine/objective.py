@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from graphcollab.engine.stacked import stacked_ops
 from graphcollab.piece import Piece
 from graphcollab.settings import Finite, check_setting
 from graphcollab.stack import ParamSpec
@@ -131,7 +132,8 @@ class Objective(Piece, ABC):
             return self(o, t, Context(**{"weight": None, "views": context.views, "spec": context.spec, **own}))
 
         stacked: Callable[..., Tensor] = vmap(one, randomness="different")
-        return stacked(outputs, targets, context.tensors())
+        with stacked_ops():
+            return stacked(outputs, targets, context.tensors())
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
         """Check, before training, that targets [N, ...] can be judged against outputs for a few samples, [B, ...].

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from graphcollab.engine.frozen import unwritten
+from graphcollab.engine.look_ups import LookUps
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
@@ -23,7 +21,7 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
 from graphcollab.typing import Embedded
 
-__all__ = ["Memory", "Numbers", "Reference", "changed", "equal", "memory_of"]
+__all__ = ["Memory", "Numbers", "Reference", "changed", "equal", "leaves", "memory_of"]
 
 Memory: TypeAlias = dict[str, Any]
 """What layers keep in plain attributes, by name."""
@@ -36,25 +34,9 @@ SIZES: tuple[int, ...] = 4, 2  # samples of the two nodes
 PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
 MOVED = 0.01  # how far the parameters of the second model are from the first's
 RATE = 0.1
-OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
 PLAIN = type(None), bool, int, float, str
 MOST_DOUBLED = 2**22  # frozen numbers of which there may be a copy in double precision
 DEEPEST = 8  # containers in containers that are looked into
-
-
-class _Lookups(TorchFunctionMode):
-    """Notes what embeddings that are trained do besides looking up."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.options: set[str] = set()
-
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.embedding or func is F.embedding_bag:
-            given = inspect.signature(func).bind(*args, **(kwargs or {})).arguments
-            options = {name for name in OPTIONS if given.get(name) is not None and given[name] is not False}
-            self.options |= options if given["weight"].requires_grad else set()
-        return func(*args, **(kwargs or {}))
 
 
 class _AskForLatents(Objective):
@@ -82,10 +64,11 @@ class Reference:
         self.inputs, self.targets = sample
         with keyed_layers(1):
             self.embeds = no_latents(module, self.inputs[:2].clone()) is None
+        self.loss = objective
         self.objective = objective + _AskForLatents() if self.embeds else objective
         self.random = in_training(module, self.pick(PLACES[0])[0], self.embeds).draws > 0
         self.kept: list[str] = []  # attributes that passes change
-        self.lookups = _Lookups()
+        self.lookups = LookUps()
         self.writes = False  # whether a forward pass has changed parameters
         self.noisy = False  # whether the loss draws random numbers
         self.seen: dict[bool, Tensor] = {}  # the second model's outputs by mode
@@ -210,11 +193,17 @@ class Reference:
 
     def require_repeatable(self, expected: Numbers, train: bool) -> None:
         """Raise if a module gives other numbers in a second pass that is like the first."""
-        kind = "gradient in training" if train else "gradient"
-        outputs, _, gradient = self.forward(1, self.pick(PLACES[1][: SIZES[1]]), train, key=1 if train else 2)
-        unsure = self.noisy and not train
-        if equal(outputs, self.seen[train]) and (unsure or equal(gradient, expected[kind][1])):
+        mode = " in training" if train else ""
+        outputs, loss, gradient = self.forward(1, self.pick(PLACES[1][: SIZES[1]]), train, key=1 if train else 2)
+        unsure, alike = self.noisy and not train, equal(outputs, self.seen[train])
+        if alike and (unsure or equal(gradient, expected[f"gradient{mode}"][1])):
             return
+        if alike and not equal(loss, expected[f"loss{mode}"][1]):
+            raise ValueError(
+                f"two calls of {self.loss!r} with the same outputs and targets differ: it keeps something from call to "
+                "call, such as a counter, which nodes would share, or draws random numbers from elsewhere than PyTorch "
+                "(NumPy, Python): let it depend on what it is given alone"
+            )
         own = self.changed()
         if own:
             reason = f"its attribute {own[0]!r} changes from pass to pass: make it a buffer"
@@ -235,7 +224,7 @@ class Reference:
     def strangers(self, outputs: Tensor) -> None:
         """Raise if a module's outputs depend on trainable tensors that are not its parameters."""
         own = {id(parameter) for parameter in self.module.parameters()}
-        for leaf in _leaves(outputs):
+        for leaf in leaves(outputs):
             if id(leaf) not in own:
                 raise ValueError(
                     f"{self.kind} computes with a tensor of shape {tuple(leaf.shape)} that requires a gradient and is "
@@ -251,7 +240,7 @@ def _joined(found: Tensor | Embedded) -> Tensor:
     return torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
 
 
-def _leaves(outputs: Tensor) -> Iterator[Tensor]:
+def leaves(outputs: Tensor) -> Iterator[Tensor]:
     """Yield the tensors that a gradient of outputs would be accumulated in."""
     seen, waiting = set(), [outputs.grad_fn]
     while waiting:

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from graphcollab.engine.look_ups import INSIDE, guarded
+
 __all__ = ["Chain", "elementwise", "flatten", "linear", "make_chain", "stacked_linear", "stacked_ops"]
 
 # Layers that treat every number alike and have no state: the same for one node and for many.
@@ -105,13 +107,18 @@ def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class stacked_ops(TorchFunctionMode):
-    """While active inside vmap, linear layers use their stacked form."""
+    """While active inside vmap, linear layers use their stacked form, and look-ups stay in their row's own table.
+
+    vmap puts the tables of all rows one behind the other, where an id past the end of one is in the next.
+    """
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Redirect linear layers, pass everything else on."""
+        """Redirect linear layers, guard look-ups, pass everything else on."""
         kwargs = kwargs or {}
         if func is F.linear and not kwargs and len(args) == 3:
             return _Linear.apply(*args)
+        if func in INSIDE:
+            args, kwargs = guarded(func, args, kwargs)
         return func(*args, **kwargs)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.modules import in_training, require_latents
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
@@ -54,8 +55,9 @@ def check_objective(objective: Objective, data: Data, env: Env) -> None:
         given = {name: data[name][data.x.place(members[0])] for name in reads.fields} or None
         latent, projection = latents or (None, None)
         context = Context(None, own, own if reads.anchor else None, latent, projection, given, spec=spec)
-        objective.check(outputs, tasks.pools[split.pool].targets[split.here], type(backend.module).__name__, "train")
-        objective(outputs, targets, context)
+        labels, kind = tasks.pools[split.pool].targets[split.here], type(backend.module).__name__
+        objective.check(outputs, labels, kind, "train")
+        check_loss(objective, outputs, targets, labels, context, kind)
         if tasks.weighted:
             require_weighted(objective, outputs, targets, context)
 

@@ -100,5 +100,5 @@ def bootstrap_nodes(
             for m, metric in enumerate(metrics if n else ()):
                 one = chunk.outputs[r, :n].detach(), chunk.targets[r, :n]
                 weight = None if chunk.weight is None else chunk.weight[r, :n]
-                found[m, node] = bootstrap(metric, *one, resamples, seed, ids[node], weight)
+                found[m, node] = bootstrap(metric.leaving_out(engine.ignored), *one, resamples, seed, ids[node], weight)
     return found

@@ -6,9 +6,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphcollab.metrics.metric import Metric, row_mean
+from graphcollab.metrics.metric import IGNORED, Metric, row_mean
 
-__all__ = ["accuracy", "auc"]
+__all__ = ["accuracy", "auc", "counted_classes"]
+
+
+def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> Tensor:
+    """Return which targets [R, n, ...] count: of real samples, and not `IGNORED`; refuse those that are no class."""
+    counted = mask.reshape(*mask.shape, *[1] * (targets.dim() - 2)) & (targets != IGNORED)
+    strange = counted & ((targets < 0) | (targets >= classes) | (targets != targets.long()))
+    if bool(strange.any()):
+        row, found = int(strange.nonzero()[0, 0]), targets[strange][0].item()
+        raise ValueError(f"{name}: targets must be classes from 0 to {classes - 1}, but row {row} has {found}")
+    return counted
 
 
 def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
@@ -22,15 +32,17 @@ def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) ->
             "accuracy: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
             f"got {list(outputs.shape)} and {list(targets.shape)}"
         )
-    return row_mean(predicted == targets, weight)
+    counted = counted_classes("accuracy", targets, mask, max(outputs.size(2), 2))
+    return row_mean(predicted == targets, weight, counted)
 
 
-accuracy = Metric("accuracy", True, _accuracy, weighted=True)
+accuracy = Metric("accuracy", True, _accuracy, weighted=True, of_classes=True)
 """The share of samples whose predicted class is the true one.
 
 Outputs [R, n, C, ...] with C classes are read as PyTorch's cross-entropy reads them: classes are the dimension after
 the samples. Outputs [R, n] without classes, or with one, [R, n, 1], are read as logits of class 1 in a binary task.
-Targets [R, n, ...] are class indices, with one output also [R, n, 1].
+Targets [R, n, ...] are class indices, with one output also [R, n, 1]; those that are -100, or what the loss has as
+``ignore_index``, are left out, by all metrics of classes. Other targets are an error.
 """
 
 
@@ -48,10 +60,8 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
     targets = targets.squeeze(2) if targets.dim() == 3 and targets.size(2) == 1 else targets
     if targets.dim() != 2:
         raise ValueError(f"auc: targets must have shape [R, n] or [R, n, 1], got {list(targets.shape)}")
-    strange = mask & (targets != 0) & (targets != 1)
-    if bool(strange.any()):
-        row, sample = strange.nonzero()[0].tolist()
-        raise ValueError(f"auc: targets must be 0 or 1, but row {row} has a target {targets[row, sample].item()}")
+    mask = counted_classes("auc", targets, mask, 2)
+    weight = weight.where(mask, 0.0)
     padded = scores.masked_fill(~mask, torch.inf).contiguous()  # its place does not matter, since it weighs nothing
     ordered, order = padded.sort(dim=1)
     positive, negative = weight.where(targets == 1, 0.0), weight.where(targets == 0, 0.0)
@@ -65,7 +75,7 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
     return area.masked_fill((scores.isnan() & mask).any(dim=1), torch.nan)
 
 
-auc = Metric("auc", True, _auc, undefined="it needs samples of both classes", weighted=True)
+auc = Metric("auc", True, _auc, undefined="it needs samples of both classes", weighted=True, of_classes=True)
 r"""The area under the ROC curve of a binary task: how often a positive sample scores above a negative one.
 
 .. math::

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["Metric", "row_mean"]
+__all__ = ["IGNORED", "Metric", "row_mean"]
+
+IGNORED = -100
+"""The target that metrics of classes leave out, as PyTorch's losses of classes do by default."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Metric:
     measure: Callable[..., Tensor] = field(repr=False)
     undefined: str = ""
     weighted: bool = False
+    of_classes: bool = False
 
     @classmethod
     def per_node(
@@ -70,6 +74,12 @@ class Metric:
             tensor([1.], dtype=torch.float64)
         """
         return cls(name, higher_is_better, partial(_each_node, name, function), weighted=weighted)
+
+    def leaving_out(self, target: int | None) -> Metric:
+        """Return it so that a target is left out that the loss leaves out; itself where it is not of classes."""
+        if target is None or target == IGNORED or not self.of_classes:
+            return self
+        return replace(self, measure=partial(_marked, self.measure, target))
 
     def __call__(
         self, outputs: Tensor, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
@@ -102,6 +112,10 @@ class Metric:
             raise ValueError(f"{self.name}: weights must be {list(mask.shape)}, got {list(weight.shape)}")
 
 
+def _marked(measure: Callable[..., Tensor], ignored: int, outputs: Tensor, targets: Tensor, *rest: Tensor) -> Tensor:
+    return measure(outputs, targets.masked_fill(targets == ignored, IGNORED), *rest)
+
+
 def _each_node(
     name: str,
     function: Callable[..., Any],
@@ -123,13 +137,16 @@ def _each_node(
     return found
 
 
-def row_mean(values: Tensor, weight: Tensor) -> Tensor:
+def row_mean(values: Tensor, weight: Tensor, counted: Tensor | None = None) -> Tensor:
     """Return the mean of each row of values [R, n, ...] over samples and all further dimensions, [R], float64.
 
-    ``weight`` [R, n] are the samples' weights, 0 in the padding, or the mask of real ones. It is NaN for a row without
-    samples.
+    ``weight`` [R, n] are the samples' weights, 0 in the padding, or the mask of real ones, and ``counted`` [R, n, ...]
+    says which values count. It is NaN for a row without any.
     """
+    values, weight = values.double(), weight.double()
+    share = torch.ones_like(weight)  # [R, n]: of a sample's values that count
+    if counted is not None:
+        values, share = values.where(counted, 0.0), counted.double()
     # [R, n]
-    values = values.double().flatten(2).mean(dim=2) if values.dim() > 2 else values.double()
-    weight = weight.double()
-    return (values.where(weight > 0, 0.0) * weight).sum(dim=1) / weight.sum(dim=1)
+    values, share = (part.flatten(2).mean(dim=2) if part.dim() > 2 else part for part in (values, share))
+    return (values.where(weight > 0, 0.0) * weight).sum(dim=1) / (share * weight).sum(dim=1)

@@ -2,7 +2,7 @@
 
 Outputs are read as `accuracy` reads them: [R, n, C, ...] are logits of C classes, and [R, n] or [R, n, 1] logits of
 class 1 in a binary task. Their softmax, or sigmoid, are the probabilities; so log-probabilities may be given too.
-Targets [R, n, ...] are class indices.
+Targets [R, n, ...] are class indices; those that the loss ignores are left out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from graphcollab.metrics.classification import counted_classes
 from graphcollab.metrics.metric import Metric, row_mean
 
 __all__ = ["BINS", "brier", "confidences", "ece", "log_loss"]
@@ -19,8 +20,11 @@ BINS = 15
 """How many bins `ece` has."""
 
 
-def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities of classes [R, n, C, ...], float64, and class indices [R, n, ...], 0 in the padding."""
+def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log-probabilities of classes [R, n, C, ...], float64, class indices [R, n, ...], and which of them count.
+
+    Those that do not are 0.
+    """
     outputs = (outputs.unsqueeze(2) if outputs.dim() == 2 else outputs).double()
     if outputs.size(2) == 1:
         targets = targets.squeeze(2) if targets.shape == outputs.shape else targets
@@ -32,35 +36,27 @@ def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor
             f"{name}: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
             f"got {list(outputs.shape)} and {list(targets.shape)}"
         )
-    real = mask.reshape(*mask.shape, *[1] * (targets.dim() - 2))
-    targets = targets.where(real, 0)
-    strange = (targets < 0) | (targets >= log_p.size(2)) | (targets != targets.floor())
-    if bool(strange.any()):
-        row = int(strange.nonzero()[0, 0])
-        raise ValueError(
-            f"{name}: targets must be classes from 0 to {log_p.size(2) - 1}, but row {row} has "
-            f"{targets[strange][0].item()}"
-        )
-    return log_p, targets.long()
+    counted = counted_classes(name, targets, mask, log_p.size(2))
+    return log_p, targets.where(counted, 0).long(), counted
 
 
 def _log_loss(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
-    log_p, targets = _log_probabilities("log_loss", outputs, targets, mask)
-    return row_mean(-log_p.gather(2, targets.unsqueeze(2)).squeeze(2), weight)
+    log_p, targets, counted = _log_probabilities("log_loss", outputs, targets, mask)
+    return row_mean(-log_p.gather(2, targets.unsqueeze(2)).squeeze(2), weight, counted)
 
 
-log_loss = Metric("log_loss", False, _log_loss, weighted=True)
+log_loss = Metric("log_loss", False, _log_loss, weighted=True, of_classes=True)
 """The mean of -log p of the true class, in nats: what cross-entropy is without class weights or label smoothing."""
 
 
 def _brier(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
-    log_p, targets = _log_probabilities("brier", outputs, targets, mask)
+    log_p, targets, counted = _log_probabilities("brier", outputs, targets, mask)
     true = torch.zeros_like(log_p).scatter_(2, targets.unsqueeze(2), 1.0)
     distance = (log_p.exp() - true).square().sum(2)
-    return row_mean(distance / 2 if log_p.size(2) == 2 else distance, weight)
+    return row_mean(distance / 2 if log_p.size(2) == 2 else distance, weight, counted)
 
 
-brier = Metric("brier", False, _brier, weighted=True)
+brier = Metric("brier", False, _brier, weighted=True, of_classes=True)
 r"""The mean squared distance between predicted probabilities and what came true.
 
 From `Verification of Forecasts Expressed in Terms of Probability (Brier, Monthly Weather Review 1950)
@@ -87,18 +83,18 @@ def confidences(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return how sure every prediction is, whether it is right, its bin, and its weight, [R, N] each.
 
-    A sample with several predictions counts with each of them; the weight is 0 in the padding.
+    A sample with several predictions counts with each of them; the weight is 0 where there is no class.
     """
-    log_p, targets = _log_probabilities("ece", outputs, targets, mask)
+    log_p, targets, counted = _log_probabilities("ece", outputs, targets, mask)
     confidence, predicted = log_p.exp().max(2)
     right = (predicted == targets).double()  # [R, n, ...]
-    weight = weight.reshape(*weight.shape, *[1] * (right.dim() - 2)).expand_as(right).flatten(1)
+    weight = (weight.reshape(*weight.shape, *[1] * (right.dim() - 2)) * counted).flatten(1)
     # bin b holds confidences in (b / M, (b + 1) / M]; what a NaN says is NaN in any of them
     bins = ((confidence.flatten(1) * BINS).ceil() - 1).nan_to_num(0.0).clamp(0, BINS - 1).long()
     return confidence.flatten(1), right.flatten(1), bins, weight
 
 
-ece = Metric("ece", False, _ece, weighted=True)
+ece = Metric("ece", False, _ece, weighted=True, of_classes=True)
 r"""The expected calibration error: how far confidence is from accuracy.
 
 From `On Calibration of Modern Neural Networks (Guo et al., ICML 2017) <https://arxiv.org/abs/1706.04599>`_:

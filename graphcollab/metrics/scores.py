@@ -13,6 +13,7 @@ from torch import Tensor
 from graphcollab.checks import warn
 from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
+from graphcollab.engine.check_loss import refuse_broadcast
 from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.metric import Metric
 from graphcollab.naming import few
@@ -26,6 +27,7 @@ __all__ = [
     "Scores",
     "as_metrics",
     "not_defined",
+    "refuse_broadcasting",
     "refuse_metric",
     "score_all",
     "score_nodes",
@@ -118,6 +120,13 @@ def refuse_metric(metric: Metric, tasks: Tasks, split: str = "train") -> None:
         refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
 
 
+def refuse_broadcasting(metric: Metric, outputs: Tensor, targets: Tensor, model: str = "the model") -> None:
+    """Refuse a metric of a user's own that broadcasts outputs and targets of samples; see `refuse_broadcast`."""
+    if METRICS.get(metric.name) is not metric:
+        judge = lambda o, t: metric(o[None], t[None])  # noqa: E731
+        refuse_broadcast(judge, f"the metric {metric.name}", outputs, targets, model)
+
+
 def score_nodes(
     engine: Engine,
     models: Stacks,
@@ -196,10 +205,13 @@ def score_all(engine: Engine, rows: Rows, split: str, metrics: Sequence[Metric])
     """Return the loss [R] and several metrics [M, R] of every row, from one pass of predictions; see `score_rows`."""
     found = torch.full((1 + len(metrics), len(rows)), torch.nan, dtype=torch.float64, device=rows.source.device)
     for chunk in engine.predict(rows, split):
+        for metric in metrics:
+            refuse_broadcasting(metric, chunk.outputs[0], chunk.targets[0][chunk.mask[0]])
         losses = engine.losses_of(chunk).double()
         finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
         diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(losses))
-        values = [metric(chunk.outputs, chunk.targets, chunk.mask, chunk.weight).to(found) for metric in metrics]
+        judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
+        values = [metric.leaving_out(engine.ignored)(*judged).to(found) for metric in metrics]
         told = torch.stack(
             [losses.masked_fill(diverged, torch.inf), *(v.masked_fill(diverged, torch.nan) for v in values)]
         )

@@ -28,6 +28,7 @@ from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Pairs, read_pairs
+from graphcollab.train.ids import check_ids
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
@@ -186,6 +187,7 @@ def join(
             "ditto or dac; or run with them from the start, attend=Attendance(joins=...)"
         )
     method.check(newcomers)
+    check_ids(newcomers, result.modules, [torch.arange(count)])
     _check_inputs(newcomers, result)
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans)
     env = Env(engine, Plane(), result.env.seed)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphcollab.engine.look_ups import LookUps, OutsideError
 from graphcollab.naming import Node, few, find_node
 from graphcollab.tasks import Preparation, Tasks
 from graphcollab.tasks.samples import not_finite
@@ -120,8 +121,15 @@ class Predicts(ABC):
         reading = self._reading()
         reading.require_one(site, samples)
         module = self.model(site)
-        with torch.no_grad():
-            return torch.as_tensor(module(reading.samples(site, samples).to(next(module.parameters()).device)))
+        inputs = reading.samples(site, samples).to(next(module.parameters()).device)
+        with torch.no_grad(), LookUps():
+            try:
+                return torch.as_tensor(module(inputs))
+            except OutsideError as error:
+                raise ValueError(
+                    f"a sample of site {reading.name(site)!r} leads to id {error.found}, and an embedding of the model "
+                    f"has ids 0 to {error.size - 1}: leave out what it was not trained with"
+                ) from error
 
     def predict(self, site: Node, samples: Any = None) -> np.ndarray:
         """Predict by a site's model.
@@ -138,7 +146,8 @@ class Predicts(ABC):
         Raises:
             KeyError: If there is no such site.
             TypeError: If the site or its samples are not given, or several sites at once.
-            ValueError: If samples are not of the shape that the models read, or hold numbers that are not finite.
+            ValueError: If samples are not of the shape that the models read, hold numbers that are not finite, or lead
+                to ids that an embedding has not.
         """
         outputs, reading = self.outputs(site, samples).cpu(), self._reading()
         answers = reading.answers(outputs)

@@ -40,6 +40,7 @@ from graphcollab.train.identity import (
     require_same,
     require_same_run,
 )
+from graphcollab.train.ids import check_ids
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
@@ -208,8 +209,9 @@ def run(
         same_beginning(modules, plane)
         metric = as_metric(tasks.metric)
         attend = None if attend is None else attend.by_id(tasks.names, tasks.ids)
-        check_outputs(tasks if plane.alone else tasks.select(plane.own), modules, metric)
         data = build_graph(tasks, modules, graph, architecture, method)
+        check_ids(tasks, modules, data.x.members)
+        check_outputs(tasks if plane.alone else tasks.select(plane.own), modules, metric)
         fields = (*LOOP, *method.fields)
         saver = None if checkpoint is None else Saver(checkpoint, checkpoint_every, plane, fields)
         history = History(tasks.names, metric.name, metric.higher_is_better)

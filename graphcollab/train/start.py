@@ -17,13 +17,16 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import allow, components
 from graphcollab.distributed import agreed
 from graphcollab.engine import Context, as_objective
+from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.frozen import FrozenWeightsError, unwritten
+from graphcollab.engine.losses import ignored_target
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import require_weighted
 from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
+from graphcollab.metrics.scores import refuse_broadcasting
 from graphcollab.naming import few, find_nodes
 from graphcollab.phases import Phases
 from graphcollab.plane import BYTES_PER_FLOAT
@@ -264,12 +267,15 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                 )
             objective.check(outputs, labels, kind, name)
             context = Context(None, dict(module.named_parameters()))
-            objective(outputs.clone(), targets.clone(), context)
+            check_loss(objective, outputs, targets, labels, context, kind)
             if tasks.weighted:
                 require_weighted(objective, outputs, targets, context)
             if metric is not None:
+                refuse_broadcasting(metric, outputs, labels, kind)
                 ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
-                metric(outputs[None], targets[None], weight=ones)
+                ends = torch.stack([labels.flatten().argmin(), labels.flatten().argmax()]) // labels[0].numel()
+                for some in (targets, labels[ends]) if metric.of_classes else (targets,):
+                    metric.leaving_out(ignored_target(objective))(outputs[None], some[None], weight=ones)
             if name == "train":
                 warn_of_squashed(judged, inputs, targets, outputs, tasks)
                 _check_training(module, inputs)
@@ -290,9 +296,8 @@ def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> A
                 "module.float() (autocast=True computes in bfloat16)"
             )
         shape = tuple(inputs.shape[1:])
-        raise ValueError(
-            f"{kind} cannot {what} inputs of shape {shape}{where}{_width(module, shape)}: {error}{hint}"
-        ) from error
+        width = "" if isinstance(error, IndexError) else _width(module, shape)
+        raise ValueError(f"{kind} cannot {what} inputs of shape {shape}{where}{width}: {error}{hint}") from error
 
 
 def _width(module: nn.Module, shape: tuple[int, ...]) -> str:

@@ -175,7 +175,7 @@ class TrialMixtures(Weigher):
         for chunk in engine.predict(rows, self.split):
             classes = self.compare == "metric" and not chunk.targets.is_floating_point()
             judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
-            score = accuracy(*judged) if classes else -engine.losses_of(chunk).double()
+            score = accuracy.leaving_out(engine.ignored)(*judged) if classes else -engine.losses_of(chunk).double()
             out[beside(chunk.rows, out)] = score.nan_to_num(nan=WORST, neginf=WORST)
         return out
 

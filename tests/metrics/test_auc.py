@@ -62,7 +62,7 @@ def test_one_class_only_and_scores_that_are_nan() -> None:
 
 
 def test_bad_inputs() -> None:
-    with pytest.raises(ValueError, match="targets must be 0 or 1, but row 1 has a target 2"):
+    with pytest.raises(ValueError, match="targets must be classes from 0 to 1, but row 1 has 2"):
         auc(torch.zeros(2, 3), torch.tensor([[0, 1, 1], [0, 2, 1]]))
     with pytest.raises(ValueError, match=r"got \[1, 3, 4\]; it is a metric of binary tasks"):
         auc(torch.zeros(1, 3, 4), torch.zeros(1, 3))

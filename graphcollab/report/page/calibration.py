@@ -87,7 +87,9 @@ def _between_parties(result: Result) -> bool:
 def _bins(result: Result) -> Tensor:
     """Return sums of weights, confidences and right predictions of every bin over all nodes, [3, BINS]."""
     measures = [
-        Metric(f"{kind} {b}", True, partial(_sum, kind, b), weighted=True) for kind in KINDS for b in range(BINS)
+        Metric(f"{kind} {b}", True, partial(_sum, kind, b), weighted=True, of_classes=True)
+        for kind in KINDS
+        for b in range(BINS)
     ]
     with own_filter("ignore", ".* is not defined for"):  # nodes without test samples have none in any bin
         scores = result.scores(measures, "test")

@@ -1,0 +1,108 @@
+"""Checks of losses and metrics of a user's own: that they judge samples one by one, and hold nothing to be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.checks import own_filter
+from graphcollab.engine.objective import Context, Objective, Sum
+from graphcollab.engine.randomness import keyed_layers
+from graphcollab.engine.reference import leaves
+
+__all__ = ["check_loss", "refuse_broadcast"]
+
+FEW = 4  # samples with one target, and with others
+MOVES = 1, 2, 3
+
+
+def check_loss(
+    objective: Objective, outputs: Tensor, targets: Tensor, labels: Tensor, context: Context, model: str
+) -> None:
+    """Judge the outputs of a few samples, and check that no term broadcasts, or has parameters, which nobody trains.
+
+    Args:
+        objective: What is minimised.
+        outputs: Outputs for the few samples, [B, ...].
+        targets: Their targets, [B, ...].
+        labels: Targets of all samples, [N, ...].
+        context: What the objective reads besides.
+        model: What the model is called.
+
+    Raises:
+        ValueError: If one does.
+    """
+    own = {id(value) for value in context.params.values()}
+    for term in objective.terms if isinstance(objective, Sum) else (objective,):
+        refuse_broadcast(partial(_judge, term, context), repr(term), outputs, labels, model)
+        with torch.enable_grad():
+            loss = term(outputs.clone(), targets.clone(), context)
+        for leaf in leaves(loss):
+            if id(leaf) not in own:
+                raise ValueError(
+                    f"{term!r} computes with a tensor of shape {[*leaf.shape]} that requires a gradient and is no "
+                    "parameter of the model, so it is never trained: make it one of the model, whose outputs the loss "
+                    "is given, or call requires_grad_(False) on it if it is to stay as it is"
+                )
+
+
+def _judge(term: Objective, context: Context, outputs: Tensor, targets: Tensor) -> Tensor:
+    return term(outputs, targets, context)
+
+
+def refuse_broadcast(
+    judge: Callable[[Tensor, Tensor], Any], name: str, outputs: Tensor, targets: Tensor, model: str = "the model"
+) -> None:
+    """Refuse a loss or a metric in which outputs such as [B, 1] and targets such as [B] are broadcast to [B, B].
+
+    Then it makes no difference which sample has which target, and it does where both are given one shape. Losses that
+    compare samples on purpose, as rankings do, mind in either case, and those that compare distributions in neither.
+
+    Args:
+        judge: Function of outputs and targets, [B, ...] each, to a number, or one per sample.
+        name: What it is called.
+        outputs: Outputs of the model, of which the shape is looked at.
+        targets: Targets [N, ...].
+        model: What the model is called.
+
+    Raises:
+        ValueError: If they are.
+    """
+    own, given = outputs.shape[1:], targets.shape[1:]
+    if own == given or own.numel() != given.numel():
+        return
+    other = (targets != targets[:1]).reshape(len(targets), -1).any(1)
+    few = targets[torch.cat([(~other).nonzero().flatten()[:FEW], other.nonzero().flatten()[:FEW]])]
+    spread = torch.linspace(0.1, 0.9, few.numel(), device=outputs.device)
+    for values in (few, spread):  # as near to targets as models come, and what a logarithm can be taken of
+        said = values.to(outputs.dtype).reshape(-1, *own)
+        if _minds(judge, said, few) is not False:
+            continue
+        alike = _minds(judge, said.reshape(few.shape), few), _minds(judge, said, few.reshape(said.shape))
+        if any(alike) and False not in alike:
+            made, wanted = (f"[{', '.join(map(str, ('B', *shape)))}]" for shape in (own, given))
+            raise ValueError(
+                f"{name} compares the output for every sample with the targets of all, since {model} returns outputs "
+                f"{made}, targets are {wanted}, and PyTorch broadcasts them: let the model return outputs of the "
+                "targets' shape, such as outputs.squeeze(-1), or compare outputs.reshape(targets.shape)"
+            )
+
+
+def _minds(judge: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Tensor) -> bool | None:
+    """Tell whether it makes a difference which sample has which target; None where these shapes are not taken."""
+
+    def value(targets: Tensor) -> Tensor:
+        with keyed_layers(0):
+            found = torch.as_tensor(judge(outputs.clone(), targets.clone()))
+        return found.double().cpu().flatten().sort().values  # also where there is one for every sample
+
+    try:
+        with own_filter("ignore"), torch.no_grad():
+            first, *moved = (value(targets.roll(by, 0)) for by in (0, *MOVES))
+            return not all(torch.allclose(first, one, 1e-4, 1e-6, equal_nan=True) for one in moved)
+    except Exception:
+        return None
