@@ -11,7 +11,7 @@ import datetime
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.naming import few
+from graphcollab.tasks._agreed import NOTHING
 from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
 from graphcollab.tasks._no_column import no_column
 from graphcollab.tasks._partly_text import partly_text
 
-__all__ = ["Table", "as_text", "by_size", "dates", "factorised", "open_table"]
+__all__ = ["Table", "as_text", "by_size", "dates", "factorised", "kind_of", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
@@ -48,6 +49,7 @@ class Table:
         declared: Columns whose type in a frame says that they are categories, whatever they hold.
         index: Names of a frame's index.
         made: The column that was made of the names of sites, where the table was given site by site.
+        kinds: What the columns that were read hold at every site, {column: {site: kind}}, where it was given so.
     """
 
     names: tuple[str, ...]
@@ -57,6 +59,7 @@ class Table:
     declared: frozenset[str] = frozenset()
     index: tuple[str, ...] = ()
     made: str | None = None
+    kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -114,6 +117,13 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(str(int(one)) if float(one).is_integer() else repr(float(one)) for one in present.tolist()), codes
 
 
+def kind_of(values: np.ndarray) -> str:
+    """Return what a column holds."""
+    if values.dtype.kind == "O":
+        return NOTHING if all(one is None for one in values.tolist()) else "text"
+    return NOTHING if bool(np.isnan(values).all()) else "numbers"
+
+
 def _is_table(value: Any) -> bool:
     rows = isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
     return rows or isinstance(value, Mapping | str | os.PathLike) or hasattr(value, "columns")
@@ -161,6 +171,7 @@ def _existing(path: Path) -> Path:
 def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
     """Put the tables of all sites below each other."""
     names = dict.fromkeys(name for table in tables.values() for name in table.names if name != node)
+    kinds: dict[str, Mapping[str, str]] = {}
 
     def read(name: str) -> np.ndarray:
         if name == node:
@@ -174,6 +185,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
         parts = [_of_site(site, table, name) for site, table in tables.items()]
         if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in zip(tables, parts, strict=True)):
             raise ValueError(f"column {name!r} names the site of every row: give node={name!r}")
+        kinds[name] = {site: kind_of(part) for site, part in zip(tables, parts, strict=True)}
         if any(part.dtype.kind == "O" for part in parts):
             _refuse_mixed_truths(name, dict(zip(tables, parts, strict=True)))
             parts = [part if part.dtype.kind == "O" else as_text(part) for part in parts]
@@ -184,7 +196,9 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             raise ValueError(f"the frame of site {site!r} has rows of other sites in its column {node!r}")
     sizes = {site: table.rows for site, table in tables.items()}
     declared = frozenset().union(*(table.declared for table in tables.values()))
-    return Table((*names, *([node] if node else [])), sum(sizes.values()), read, sizes, declared, made=node)
+    return Table(
+        (*names, *([node] if node else [])), sum(sizes.values()), read, sizes, declared, made=node, kinds=kinds
+    )
 
 
 def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,14 +79,14 @@ class Draft:
         column: What is known of it already.
         known: How many training rows have a value, [k], where that matters.
         numbers: Their values, if they are to be standardised.
-        names: Different values in training rows, if they become categories.
+        names: Different values that every site has in training rows, [k], if they become categories.
         every: Different values in all rows, if so.
     """
 
     column: Column
     known: np.ndarray | None = None
     numbers: Numbers | None = None
-    names: tuple[str, ...] | None = None
+    names: tuple[tuple[str, ...], ...] | None = None
     every: tuple[str, ...] = ()
 
     @property
@@ -176,9 +176,14 @@ class Seen:
 
     def _of_names(self, column: Column, values: np.ndarray) -> Draft:
         every, codes = factorised(values)
-        seen = np.unique(codes[self.train.index.numpy()]).tolist()
-        names = _few_enough(column.name, [every[k] for k in seen if k >= 0])
-        return Draft(column, self._total(codes >= 0), None, names, every)
+        index = self.train.index.numpy()
+        _few_enough(column.name, np.unique(codes[index][codes[index] >= 0]))
+        names: list[list[str]] = [[] for _ in self.sites.names]
+        for key in np.unique(self.sites.owner.numpy()[index] * (1 + len(every)) + codes[index] + 1).tolist():
+            site, code = divmod(key, 1 + len(every))
+            if code:
+                names[site].append(every[code - 1])
+        return Draft(column, self._total(codes >= 0), None, tuple(map(tuple, names)), every)
 
     def _total(self, mask: np.ndarray) -> np.ndarray:
         """Return for how many training rows of every site that is here a mask [N] holds, [k]."""
@@ -193,10 +198,11 @@ class Seen:
             means = tuple((total / self._counted(draft.numbers, told.known[name])).tolist())
         column = replace(column, mean=means, deviation=(1.0,) * len(means))
         if draft.names is not None:
-            names = tuple(sorted(told.names[name], key=by_size))
+            names = tuple(sorted({word for words in told.names[name] for word in words}, key=by_size))
             what = f"column {name!r}" if draft.known is not None else f"the target {name!r}"
             warn_of_spellings(what, sorted({*names, *draft.every}, key=by_size))
-            column = replace(column, categories=_few_enough(name, names))
+            _few_enough(name, names)
+            column = replace(column, categories=names)
         if draft.known is None or self.fit.like is not None:
             return column
         rows, known = int(told.rows.sum()), int(told.known[name].sum())
@@ -247,8 +253,7 @@ def if_categories(name: str) -> str:
     return f"if they are categories, name it in categorical=[{name!r}]"
 
 
-def _few_enough(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of categories, unless there are too many."""
+def _few_enough(name: str, names: Sized) -> None:
+    """Refuse more categories than anybody means."""
     if len(names) > _MOST_CATEGORIES:
         raise ValueError(f"column {name!r} has {len(names)} different values: {without(name)}, or group them first")
-    return tuple(names)

@@ -11,9 +11,10 @@ import torch
 
 from graphcollab.checks import warn
 from graphcollab.naming import few
+from graphcollab.tasks._codings import warn_of_codings
 from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._fit import Fit, Seen
-from graphcollab.tasks._others import others_of, said
+from graphcollab.tasks._others import Counts, others_of, said
 from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks._suspects import warn_of_columns, warn_of_repeats
@@ -70,6 +71,7 @@ def tasks_of_table(
             drafts.append(seen.draft_target(rows.target, values, real))
             if known is None:
                 warn_of_columns(sites, rows.read, [*rows.categorical], rows.target, values, rows.groups)
+    counts: Counts | None = None
     if isinstance(how, Fit):
         counts = others.add_up(seen.count(drafts))
         *inputs, aim = seen.centred(drafts, counts)
@@ -90,7 +92,7 @@ def tasks_of_table(
         about = (sites.names, loss, metric, sites.node_id)
         nothing = Pool(torch.zeros(len(values), 0), targets, rows.weights, rows.groups)  # until the sums are known
         own = make({SAMPLES: nothing}, splits, *about, split_given=rows.draw.words is not None)
-    if isinstance(how, Fit):
+    if isinstance(how, Fit) and counts is not None:
         squares = others.close(own, seen.squares(drafts, [*inputs, aim]))
         how = seen.preparation(drafts, [*inputs, aim], counts, squares, rows.node)
         if real:
@@ -114,7 +116,10 @@ def tasks_of_table(
         warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
     pool = Pool(torch.from_numpy(encoded_inputs), targets, rows.weights, rows.groups)
     preparation = replace(how, group=rows.together)
-    return others.joined(replace(own, pools={SAMPLES: pool}, preparation=preparation))
+    tasks = others.joined(replace(own, pools={SAMPLES: pool}, preparation=preparation))
+    if counts is not None:
+        warn_of_codings(tasks.names, counts.rows.tolist(), counts.names, rows.target)
+    return tasks
 
 
 def _settings(

@@ -49,13 +49,13 @@ class Counts:
         rows: How many there are at every site, [k].
         known: How many have a value, by column, [k] each.
         sums: Sums of these values, by column of numbers, [k] each.
-        names: Different values of all sites, by column of categories.
+        names: Different values that every site has, by column of categories, [k] lists each.
     """
 
     rows: np.ndarray
     known: Mapping[str, np.ndarray]
     sums: Mapping[str, np.ndarray]
-    names: Mapping[str, Sequence[str]]
+    names: Mapping[str, Sequence[Sequence[str]]]
 
 
 class Together:
@@ -163,7 +163,7 @@ class Party(Together):
             "rows": int(own.rows[0]),
             "known": _plain(own.known),
             "sums": _plain(own.sums),
-            "names": {name: [*names] for name, names in own.names.items()},
+            "names": {name: [*names] for name, (names,) in own.names.items()},
         }
         told = self._meet("counts", value)
         rows = self._numbers(told, "rows", {"": own.rows})[""]
@@ -245,13 +245,13 @@ class Party(Together):
             found[name] = np.array(values, own.dtype)
         return found
 
-    def _words(self, told: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-        """Return the different words that sites have in a column."""
+    def _words(self, told: Sequence[Mapping[str, Any]], name: str) -> list[list[str]]:
+        """Return the different words that every site has in a column, [K] lists."""
         for site, one in zip(self._names, told, strict=True):
             words = one["names"].get(name)
             if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                 raise ValueError(f"site {site!r} does not tell the names of categories of {name!r} as a list of words")
-        return [*dict.fromkeys(word for one in told for word in one["names"][name])]
+        return [one["names"][name] for one in told]
 
 
 def others_of(given: object) -> Together:
