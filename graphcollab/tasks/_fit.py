@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +24,7 @@ __all__ = ["Draft", "Fit", "Seen", "declared_columns", "if_categories"]
 
 _MOST_CATEGORIES = 1000
 _LETTERS = 4  # bytes of a name that count as one float
+_ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and of the mean, in means
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,10 @@ class Numbers:
     known: np.ndarray
 
     def sums(self) -> np.ndarray:
-        """Add up the values of every site, [k]."""
-        return self._by_site(self.values)
+        """Add up the values of every site, [k]: around its first, so that no digits are lost where all are alike."""
+        first = np.zeros(len(self.known))
+        first[self.owner[::-1]] = self.values[::-1]
+        return self.known * first + self._by_site(self.values - first[self.owner])
 
     def squares(self, mean: Sequence[float]) -> np.ndarray:
         """Add up squared deviations from the mean, or from those of sites, [k]."""
@@ -194,7 +198,7 @@ class Seen:
         name, column = draft.name, draft.column
         means = (0.0,) * (len(self.sites.names) if self.fit.per_site else 1)
         if draft.numbers is not None:
-            total = draft.numbers.sums() if self.fit.per_site else told.sums[name].sum(keepdims=True)
+            total = draft.numbers.sums() if self.fit.per_site else np.array([math.fsum(told.sums[name])])
             means = tuple((total / self._counted(draft.numbers, told.known[name])).tolist())
         column = replace(column, mean=means, deviation=(1.0,) * len(means))
         if draft.names is not None:
@@ -215,7 +219,7 @@ class Seen:
             return column
         total = draft.numbers.squares(column.mean) if squares is None else squares.sum(keepdims=True)
         deviation = np.sqrt(total / self._counted(draft.numbers, told.known[draft.name]))
-        constant = deviation <= 1e-11 * np.abs(column.mean)  # up to rounding
+        constant = deviation <= _ROUNDING * np.abs(column.mean)
         return replace(column, deviation=tuple(np.where(constant, 0.0, deviation).tolist()))
 
     def _counted(self, numbers: Numbers, told: np.ndarray) -> np.ndarray:

@@ -145,6 +145,30 @@ def test_sums_of_sites_are_what_all_rows_together_give():
     assert column.deviation[0] == pytest.approx(x.std(), rel=1e-9)
 
 
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+@pytest.mark.parametrize(("mean", "spread"), [(1e9, 0.01), (-1e9, 3e-5), (1.7e9, 1e-3), (1e-9, 1e-22), (1e29, 1e16)])
+def test_large_numbers_that_differ_little_are_standardised(mean, spread, pooled):
+    """As NumPy does it in two passes, however small a deviation is beside the mean; so does scikit-learn."""
+    x = mean + spread * np.random.default_rng(0).normal(size=60)
+    table = {"site": ["a", "b"] * 30, "x": x, "y": ["u", "v", "v", "u"] * 15}
+    inputs = Tasks.from_frame(table, pooled=pooled, **ALL).pools["samples"].inputs[:, 0].numpy()
+    for rows in (slice(None),) if pooled == "sums" else (slice(0, None, 2), slice(1, None, 2)):
+        right = (x[rows] - x[rows].mean()) / x[rows].std()
+        np.testing.assert_allclose(inputs[rows], right, atol=1e-5 + 1e-15 * abs(mean) / spread)  # digits of the mean
+    amounts = {"site": table["site"], "k": np.sin(np.arange(60)), "y": x}
+    amounts = Tasks.from_frame(amounts, pooled=pooled, standardise_target=True, loss="mse", **ALL)
+    assert torch.equal(amounts.pools["samples"].targets, torch.from_numpy(inputs))
+
+
+@pytest.mark.parametrize("value", [0.1, -1e9 / 3, 1e30 / 7, 1e-30 / 3])
+def test_numbers_that_are_all_the_same_are_0_at_any_number_of_rows(value):
+    draw = np.random.default_rng(0)
+    table = {"site": draw.integers(0, 300, 30_000), "x": np.full(30_000, value), "y": draw.integers(0, 2, 30_000)}
+    tasks = Tasks.from_frame(table, **ALL)
+    assert tasks.preparation.columns[0].deviation == (0.0,)
+    assert not tasks.pools["samples"].inputs.any()
+
+
 def test_a_column_that_does_not_vary_or_is_never_known_says_nothing():
     table = {**TABLE, "age": [0.1] * 8, "dose": [NAN] * 8}
     with pytest.warns(UserWarning, match=r"column 'dose' has no value in any training row: leave it out by leave"):
