@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -258,7 +259,14 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
         whole = len(known) == len(values) and all(issubclass(kind, Integral | np.bool_) for kind in kinds)
         whole = whole and all(abs(int(one)) <= LARGEST for one in known)
         filled = [np.nan if lack else one for one, lack in zip(values, lacks, strict=True)]
-        return np.array(filled, np.int64 if whole else np.float64)
+        try:
+            return np.array(filled, np.int64 if whole else np.float64)
+        except OverflowError as error:
+            row = next(k for k, one in enumerate(filled) if abs(one) > sys.float_info.max)
+            raise ValueError(
+                f"row {row} of column {name!r} holds a number that is too large to compute with: correct it, or "
+                f"{without(name)}"
+            ) from error
     day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
     if day is not None:
         raise ValueError(dates(name, f"such as {day}", *[""] * isinstance(day, datetime.timedelta)))

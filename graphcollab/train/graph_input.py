@@ -108,11 +108,15 @@ def _read_csv(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
         raise SettingError("graph", GRAPH, path)
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
+        try:
+            pairs = [(row.get("sender"), row.get("receiver")) for row in rows]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as a CSV file in UTF-8 ({error}; line {rows.line_num})") from error
         if not {*_ENDS} <= {*(rows.fieldnames or ())}:
             raise ValueError(
                 f"{path} has the columns {few(rows.fieldnames or ())}, and a graph needs sender and receiver"
             )
-        return [(row["sender"], row["receiver"]) for row in rows]
+        return pairs
 
 
 def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[str, str]]:

@@ -312,6 +312,14 @@ def test_a_preparation_is_plain_data_and_comes_back():
         (lambda s: {k: v for k, v in s.items() if k != "columns"}, "no preparation that .*columns"),
         (lambda s: {**s, "columns": [3]}, "a column must be a dict, got 3"),
         (lambda s: {**s, "columns": [{"name": 3}]}, "name must be a string, got 3"),
+        (
+            lambda s: {**s, "target": {**s["target"], "categories": ["0", "x"], "numbers": True}},
+            "'y' has categories that are .* 'x' is",
+        ),
+        (
+            lambda s: {**s, "target": {**s["target"], "categories": ["9" * 5000], "numbers": True}},
+            "'y' has categories that are numbers",
+        ),
         (lambda s: {**s, "sites": ["a", "b"]}, "column 'age' needs 2 means and deviations, got 1"),
     ],
 )
