@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-__all__ = ["on_the_line"]
+__all__ = ["on_the_line", "printable"]
 
 INSTEAD = {
     r"\bpaired_table\b": "the table of differences",
@@ -24,6 +24,20 @@ INSTEAD = {
     r"\bNone\b": "none",
 }
 VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\.{3}|[\w+−-](?:[\w.+−-]*\w)?)?"
+
+
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal or browser obeys and does not show: control characters, and those that turn the direction of text."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text with codes for what would be obeyed and not shown; lines and tabs stay.
+
+    Example:
+        >>> print(printable("Bern\x1b[2J, \u202egnp.exe"))
+        Bern\x1b[2J, \u202egnp.exe
+    """
+    return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def on_the_line(text: str, names: Collection[str]) -> str:

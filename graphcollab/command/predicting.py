@@ -113,7 +113,7 @@ def _write(asked: dict[str, Any], header: list[str], rows: list[list[Any]]) -> N
     if asked["out"]:
         note(f"wrote {write_csv(asked['out'], header, rows)}", asked["quiet"])
         return
-    tell(csv_text(header, rows).rstrip("\n"))
+    tell(csv_text(header, rows).rstrip("\n"), table=True)
 
 
 PREDICT = Work(

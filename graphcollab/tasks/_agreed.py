@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from graphcollab.naming import few
 from graphcollab.tasks._csv import without
 
-__all__ = ["NOTHING", "column_kinds", "require_agreed", "require_alike", "require_done"]
+__all__ = ["NOTHING", "column_kinds", "kind_of", "require_agreed", "require_alike", "require_done"]
 
 NOTHING = "no values"
 """The kind of a column that is empty at a site, which goes with every other."""
@@ -81,6 +83,13 @@ def column_kinds(told: Readers) -> dict[str, str]:
             )
         found[name] = some[0][1] if some else NOTHING
     return found
+
+
+def kind_of(values: np.ndarray) -> str:
+    """Return what a column holds."""
+    if values.dtype.kind == "O":
+        return NOTHING if all(one is None for one in values.tolist()) else "text"
+    return NOTHING if bool(np.isnan(values).all()) else "numbers"
 
 
 def require_alike(kinds: Mapping[str, Mapping[str, str]], target: str) -> None:

@@ -21,12 +21,12 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.naming import few
-from graphcollab.tasks._agreed import NOTHING
+from graphcollab.tasks._agreed import kind_of
 from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
 from graphcollab.tasks._no_column import no_column
 from graphcollab.tasks._partly_text import partly_text
 
-__all__ = ["Table", "as_text", "by_size", "dates", "factorised", "kind_of", "open_table"]
+__all__ = ["Table", "as_text", "by_size", "dates", "factorised", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet file, or a "
@@ -116,13 +116,6 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     present = found[~np.isnan(found)]
     codes = np.where(codes < len(present), codes, -1)
     return tuple(str(int(one)) if float(one).is_integer() else repr(float(one)) for one in present.tolist()), codes
-
-
-def kind_of(values: np.ndarray) -> str:
-    """Return what a column holds."""
-    if values.dtype.kind == "O":
-        return NOTHING if all(one is None for one in values.tolist()) else "text"
-    return NOTHING if bool(np.isnan(values).all()) else "numbers"
 
 
 def _is_table(value: Any) -> bool:

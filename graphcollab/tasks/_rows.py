@@ -10,9 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.tasks._agreed import column_kinds, require_alike
+from graphcollab.tasks._agreed import column_kinds, kind_of, require_alike
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
-from graphcollab.tasks._columns import Table, as_text, kind_of, open_table
+from graphcollab.tasks._columns import Table, as_text, open_table
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._fit import if_categories
 from graphcollab.tasks._groups import to_groups

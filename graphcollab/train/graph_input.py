@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
+from graphcollab.files import of_cell
 from graphcollab.naming import few, find_nodes, numbered
 from graphcollab.settings import Finite, Natural, SettingError
 from graphcollab.tasks import Tasks
@@ -109,7 +110,7 @@ def _read_csv(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
         try:
-            pairs = [(row.get("sender"), row.get("receiver")) for row in rows]
+            pairs = [(of_cell(row.get("sender") or ""), of_cell(row.get("receiver") or "")) for row in rows]
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path} cannot be read as a CSV file in UTF-8 ({error}; line {rows.line_num})") from error
         if not {*_ENDS} <= {*(rows.fieldnames or ())}:
