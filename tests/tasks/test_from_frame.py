@@ -130,7 +130,7 @@ def test_only_training_rows_are_looked_at(pooled):
 
 def test_missing_values_of_other_rows_bring_no_indicator():
     table = split_table(NAN, "x")
-    table["y"] = table["site"]
+    table["y"] = np.tile(["u", "u", "v", "v"], 6)
     tasks = Tasks.from_frame(table, split="words")
     assert tasks.preparation.features == ("value", "text = x", "text = y")
     assert inputs(tasks, "a", "val").tolist() == [[0, 1, 0]]
