@@ -71,9 +71,9 @@ def tasks_of_table(
             drafts.append(seen.draft_target(rows.target, values, real))
             if known is None:
                 warn_of_columns(sites, rows.read, [*rows.categorical], rows.target, values, rows.groups)
-    counts: Counts | None = None
+    fitted: Counts | None = None
     if isinstance(how, Fit):
-        counts = others.add_up(seen.count(drafts))
+        counts = fitted = others.add_up(seen.count(drafts))
         *inputs, aim = seen.centred(drafts, counts)
         place = sites.owner.numpy() if how.per_site else np.zeros(len(values), np.int64)
     else:
@@ -92,7 +92,7 @@ def tasks_of_table(
         about = (sites.names, loss, metric, sites.node_id)
         nothing = Pool(torch.zeros(len(values), 0), targets, rows.weights, rows.groups)  # until the sums are known
         own = make({SAMPLES: nothing}, splits, *about, split_given=rows.draw.words is not None)
-    if isinstance(how, Fit) and counts is not None:
+    if isinstance(how, Fit):
         squares = others.close(own, seen.squares(drafts, [*inputs, aim]))
         how = seen.preparation(drafts, [*inputs, aim], counts, squares, rows.node)
         if real:
@@ -117,8 +117,8 @@ def tasks_of_table(
     pool = Pool(torch.from_numpy(encoded_inputs), targets, rows.weights, rows.groups)
     preparation = replace(how, group=rows.together)
     tasks = others.joined(replace(own, pools={SAMPLES: pool}, preparation=preparation))
-    if counts is not None:
-        warn_of_codings(tasks.names, counts.rows.tolist(), counts.names, rows.target)
+    if fitted is not None:
+        warn_of_codings(tasks.names, fitted.rows.tolist(), fitted.names, rows.target)
     return tasks
 
 
