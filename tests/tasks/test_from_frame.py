@@ -858,7 +858,7 @@ def test_columns_that_nobody_named():
 
 def test_amounts_that_are_taken_for_classes_are_told_briefly():
     table = {"site": ["a", "b"] * 40, "x": [0.5] * 80, "costs": [k + 0.5 for k in range(80)]}
-    told = r"the classes that were trained on are 0\.5, .*… \(\d+ in all\): .* if they are amounts, give loss='mse'"
+    told = r"^targets in column 'costs' are amounts, such as 0\.5 in row 0 \(site 'a'\), .* or give loss='mse'$"
     with pytest.raises(ValueError, match=told):
         Tasks.from_frame(table, target="costs", loss="cross_entropy")
 
