@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from graphcollab_command.wording import printable
+
 __all__ = ["own_filter", "unlogged", "warn"]
 
 _FILTERS = threading.Lock()
@@ -22,7 +24,7 @@ def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(printable(text), category, stacklevel=level)
 
 
 class _OfThread(type):

@@ -5,15 +5,28 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["csv_text", "flush_folder", "own_name", "unwritten", "write_csv", "write_new", "write_whole"]
+__all__ = [
+    "as_cell",
+    "csv_text",
+    "flush_folder",
+    "of_cell",
+    "own_name",
+    "unwritten",
+    "write_csv",
+    "write_new",
+    "write_whole",
+]
 
 PART = ".part"  # how names of what is being written end
 _WRITES = True
+_FORMULA = re.compile(r"(?![+-]?[\d.]+(e[+-]?\d+)?$)(?![=+@-]+$)'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]", re.IGNORECASE)
+"""Text of cells that spreadsheets compute, and no number; one apostrophe more tells those that have one already."""
 
 
 @contextmanager
@@ -60,12 +73,27 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as text with commas."""
+    """Return a table as text with commas; text that spreadsheets would compute has an apostrophe before it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerow(map(as_cell, header))
+    writer.writerows(map(as_cell, row) for row in rows)
     return text.getvalue()
+
+
+def as_cell(value: object) -> object:
+    """Return what a cell holds; before text that a spreadsheet would take for a formula comes an apostrophe.
+
+    Example:
+        >>> [as_cell(one) for one in ("=1+2", "-5", "++", -5, "Bern")]
+        ["'=1+2", '-5', '++', -5, 'Bern']
+    """
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def of_cell(text: str) -> str:
+    """Return the text that `as_cell` has made a cell of."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
 
 
 def own_name(path: Path) -> Path:

@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from graphcollab_command.encoding import write_in_any_encoding
 from graphcollab_command.ending import INTERRUPTED, WRONG, about, keep_traceback, on_purpose
 from graphcollab_command.line import Line
-from graphcollab_command.wording import on_the_line
+from graphcollab_command.wording import on_the_line, printable
 
 __all__ = ["Program"]
 
@@ -43,6 +44,7 @@ class Program(click.Group):
         """
         if extra.get("standalone_mode") is False:
             return super().main(args, prog_name, **extra)
+        write_in_any_encoding()
         words = list(sys.argv[1:] if args is None else args)
         debug = "--debug" in words
         words = [word for word in words if word != "--debug"]
@@ -70,5 +72,6 @@ class Program(click.Group):
         """Say what has happened, in one line, and exit."""
         if debug:
             sys.excepthook(type(error), error, error.__traceback__)
-        click.echo(f"{where or self.name}: {' '.join(on_the_line(text, self.settings).split())}", err=True)
+        said = " ".join(on_the_line(text, self.settings).split())
+        click.echo(f"{where or self.name}: {printable(said)}", err=True)
         sys.exit(code)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection
 
-__all__ = ["on_the_line"]
+__all__ = ["on_the_line", "printable"]
 
 INSTEAD = {
     r"\bpaired_table\b": "the table of differences",
@@ -19,11 +20,28 @@ INSTEAD = {
     r"\bgive Tasks\(\.\.\., cluster=\.\.\.\), which is not possible between sites": "leave the method out, or compare "
     "methods on a dataset dealt out by --partition groups",
     r"\bgive root=FOLDER or set\b": "set",
+    r"\bgive `test` to Tasks\.from_samples, or test_fraction above 0 to .*'test'\)": "give --test-fraction above 0",
+    r"=True in Tasks\.from_frame\b": "=True",
     r"\bTrue or False\b": "true or false",
     r" or None\b": " or none",
     r"\bNone\b": "none",
 }
-VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\.{3}|[\w+−-](?:[\w.+−-]*\w)?)?"
+TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+VALUE = rf"(?P<value>{TEXT}|\[(?:{TEXT}|[^\]'\"])*\]|\.{{3}}|[\w+−-](?:[\w.+−-]*\w)?)?"
+
+
+HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal or browser obeys and does not show: control characters, and those that turn the direction of text."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text with codes for what would be obeyed and not shown; lines and tabs stay.
+
+    Example:
+        >>> print(printable("Bern\x1b[2J, \u202egnp.exe"))
+        Bern\x1b[2J, \u202egnp.exe
+    """
+    return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def on_the_line(text: str, names: Collection[str]) -> str:
@@ -36,6 +54,8 @@ def on_the_line(text: str, names: Collection[str]) -> str:
     Example:
         >>> on_the_line("give loss='mse', or name it in leave_out=['age']", ["loss", "leave_out"])
         'give --loss mse, or name it in --leave-out age'
+        >>> on_the_line("leave them out by leave_out=['Unnamed: 0', 'age']", ["leave_out"])
+        "leave them out by --leave-out 'Unnamed: 0' age"
         >>> on_the_line("the run has rounds=7; say by target= which", ["rounds", "target"])
         'the run has --rounds 7; say by --target which'
         >>> on_the_line("try more of them, repeats=...", ["repeats"])
@@ -52,5 +72,7 @@ def _option(found: re.Match[str]) -> str:
     name, value = found["name"].replace("_", "-"), found["value"] or ""
     if value in ("true", "True", "False"):
         return f"--{'no-' * (value == 'False')}{name}"
-    listed = re.sub(r"['\"\[\],]", "", value).replace("...", "").strip()
-    return f"--{name} {listed}".rstrip()
+    texts = re.findall(TEXT, value)
+    bare = re.sub(r"[\[\],]", "", value).replace("...", "")
+    said = [shlex.quote(re.sub(r"\\([\\'\"])", r"\1", one[1:-1])) for one in texts] or [bare]
+    return " ".join([f"--{name}", *said]).strip()

@@ -14,6 +14,7 @@ from graphcollab.datasets import DATASETS, TABLES, load_dataset
 from graphcollab.models import MLP, build_model
 from graphcollab.naming import close
 from graphcollab.tasks import Tasks
+from graphcollab.tasks._targets import warn_of_many
 
 __all__ = ["DATA", "MODEL", "OF_TABLE", "model_for", "require_data", "tasks_for"]
 
@@ -85,7 +86,17 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
     dealing = [one.name for one in DEALING if settings.get(one.name, one.default) != one.default]
     if dealing:
         raise ValueError(f"{dealing[0]}= is of datasets without sites, and {data} is a table: leave it out")
-    return lambda seed: Tasks.from_frame(data, seed=seed, **own)
+
+    named = settings["categories"] or ()
+
+    def make(seed: int) -> Tasks:
+        tasks = Tasks.from_frame(data, seed=seed, **own)
+        target = None if tasks.preparation is None else tasks.preparation.target
+        if settings["loss"] is None and target is not None and target.numbers and target.name not in named:
+            warn_of_many(target.name, len(target.categories or ()), above=2)  # which may be counts
+        return tasks
+
+    return make
 
 
 def model_for(hidden: int | Sequence[int]) -> Callable[[Tasks], nn.Module]:

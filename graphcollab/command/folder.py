@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,7 +11,7 @@ from typing import Any
 
 from graphcollab.checks import warn
 from graphcollab.command.declared import Setting
-from graphcollab.command.settings_file import RUN, as_text
+from graphcollab.command.settings_file import RUN, as_text, read_toml
 from graphcollab.files import write_whole
 from graphcollab.naming import few
 from graphcollab.report.page.page import page_in_words
@@ -68,7 +69,7 @@ def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--out {out} is a file: name a folder")
     there = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
-    before = (folder / RUN).read_text(encoding="utf-8") if RUN in there else ""
+    before = RUN in there and os.path.getsize(folder / RUN) > 0
     if there and not before:
         raise ValueError(f"--out {out} holds something else ({few(there)}): name another folder, or empty it")
     try:
@@ -77,17 +78,17 @@ def begin_folder(out: str, command: str, settings: Mapping[str, Any]) -> Path:
         raise ValueError(f"--out {out} cannot be written ({error.strerror}): name another folder") from error
     text = as_text(folder, command, {**settings, "out": out})
     if before:
-        _require_same(folder, before, text)
+        _require_same(folder, text)
     write_whole(folder / RUN, text.encode())
     return folder
 
 
-def _require_same(out: Path, before: str, text: str) -> None:
+def _require_same(out: Path, text: str) -> None:
     """Check that a folder is of the same run, by what its file of settings and that of this run say."""
     try:
-        told, asked = tomllib.loads(before), tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{out / RUN} is damaged ({error}): name another folder") from error
+        told, asked = read_toml(out / RUN), tomllib.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--out {out} holds a damaged run ({error}): name another folder") from error
     differing = [name for name in {**told, **asked} if name not in HOW and not _goes_on(name, told, asked)]
     if differing:
         name = differing[0]

@@ -115,7 +115,7 @@ def _folder(name: str) -> str:
     """Return what a folder of results holds, or one of saved models."""
     run, answer, saved = Path(name) / RUN, Path(name) / RESULTS, folders_of_models(name)
     if run.is_file() and (answer.is_file() or not saved):
-        parts = [one.read_text(encoding="utf-8").rstrip() for one in (answer, run) if one.is_file()]
+        parts = [one.read_text(encoding="utf-8", errors="replace").rstrip() for one in (answer, run) if one.is_file()]
         if saved:
             parts.append("\n".join(["Saved models, for graphcollab predict and show:", *(f"  {one}" for one in saved)]))
         return "\n\n".join(parts)

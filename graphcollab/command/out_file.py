@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphcollab.files import as_cell
+
 __all__ = ["require_free"]
 
 
@@ -42,6 +44,7 @@ def _are_predictions(path: Path, header: Sequence[str]) -> bool:
         return False
     if not path.stat().st_size:
         return True
+    header = [str(as_cell(name)) for name in header]
     target = header[2]
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from graphcollab.command.data import require_data
 from graphcollab.command.declared import Setting
 from graphcollab.command.out_file import require_free
-from graphcollab.command.settings_file import COMMAND, RUN
+from graphcollab.command.settings_file import COMMAND, RUN, read_toml
 from graphcollab.command.work import Work, note, tell
 from graphcollab.files import csv_text, write_csv
 from graphcollab.naming import close, few
@@ -61,8 +60,8 @@ def folders_of_models(folder: str) -> list[Path]:
 
 def _advice(run: Path) -> str:
     """Say how there come to be models, by the file of settings of a run that has none."""
-    with suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
-        command = tomllib.loads(run.read_text(encoding="utf-8")).get(COMMAND)
+    with suppress(ValueError):
+        command = read_toml(run).get(COMMAND)
         if command == "benefit":
             return "graphcollab benefit keeps none, graphcollab compare with --save does"
         if command == "site":
@@ -114,7 +113,7 @@ def _write(asked: dict[str, Any], header: list[str], rows: list[list[Any]]) -> N
     if asked["out"]:
         note(f"wrote {write_csv(asked['out'], header, rows)}", asked["quiet"])
         return
-    tell(csv_text(header, rows).rstrip("\n"))
+    tell(csv_text(header, rows).rstrip("\n"), table=True)
 
 
 PREDICT = Work(

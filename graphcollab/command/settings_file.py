@@ -13,7 +13,7 @@ import tomli_w
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.settings import look_up
 
-__all__ = ["COMMAND", "PATHS", "RUN", "as_text", "read_settings"]
+__all__ = ["COMMAND", "PATHS", "RUN", "as_text", "read_settings", "read_toml"]
 
 RUN = "run.toml"
 """The file in which a run writes what it was asked for."""
@@ -23,6 +23,20 @@ PATHS = ("data", "saved", "out")
 """Settings that are paths; in a file they are relative to its folder."""
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a file in TOML holds; a ValueError says why it cannot be read, and where."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror}): give the path of a file of settings") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text in UTF-8: a file of settings is TOML") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is no file of settings: it is nested too deeply") from error
+    except ValueError as error:  # of TOML, or a number of too many digits
+        raise ValueError(f"{path} is no TOML: {error}") from error
+
+
 def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict[str, Any]:
     """Return what a file of settings says, paths as they are from here.
 
@@ -30,14 +44,7 @@ def read_settings(path: Path, command: str, known: Mapping[str, object]) -> dict
         ValueError: If it cannot be read, is of another command, or has settings that the command does not know; the
             message names the nearest.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror}): give the path of a file of settings") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8: a file of settings is TOML") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is no TOML: {error}") from error
+    content = read_toml(path)
     of = content.pop(COMMAND, command)
     if of != command:
         raise ValueError(f"{path} has settings of graphcollab {of}, and this is graphcollab {command}")

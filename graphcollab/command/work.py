@@ -16,7 +16,7 @@ from tqdm import tqdm
 from graphcollab.command.declared import Setting
 from graphcollab.command.settings_file import PATHS, read_settings
 from graphcollab.command.wording import GROUPS
-from graphcollab_command.wording import on_the_line
+from graphcollab_command.wording import on_the_line, printable
 
 __all__ = ["Work", "note", "tell"]
 
@@ -88,10 +88,13 @@ def _table(name: str, said: Any) -> Mapping[str, Any]:
     return said
 
 
-def tell(text: str) -> None:
-    """Print the answer; where nobody reads on, as behind ``| head``, the command goes on without a word."""
+def tell(text: str, table: bool = False) -> None:
+    """Print the answer; where nobody reads on, as behind ``| head``, the command goes on without a word.
+
+    A ``table`` in CSV that no terminal shows stays as it is.
+    """
     try:
-        click.echo(text)
+        click.echo(text if table and not sys.stdout.isatty() else printable(text))
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -101,7 +104,7 @@ def tell(text: str) -> None:
 def note(text: str, quiet: bool = False) -> None:
     """Say something that is no part of the answer, beside it."""
     if not quiet:
-        tqdm.write(text, file=sys.stderr)
+        tqdm.write(printable(text), file=sys.stderr)
 
 
 @contextmanager

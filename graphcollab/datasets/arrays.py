@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -22,6 +23,10 @@ __all__ = ["from_arrays", "from_npz"]
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGB with alpha
+_FLOAT = 4  # bytes
+_HEADER = 1 << 14  # bytes in which the header of an array ends
+
+T = TypeVar("T")
 
 
 @checked
@@ -86,7 +91,7 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
     with path.open("rb") as file:  # np.load would leave a damaged file open
         try:
             stored = np.load(file, allow_pickle=False)
-        except (ValueError, EOFError, zipfile.BadZipFile, MemoryError) as error:
+        except (ValueError, EOFError, zipfile.BadZipFile, MemoryError, OSError, NotImplementedError) as error:
             raise ValueError(f"{path} is not an intact .npz file; write it with numpy.savez") from error
         if not isinstance(stored, np.lib.npyio.NpzFile):
             raise ValueError(f"{path} holds a single array; expected an .npz file, written with numpy.savez")
@@ -96,22 +101,28 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
                 f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
                 f"found {', '.join(stored.files) or 'none'}"
             )
-        train, labels, test, test_labels = (_read(path, stored, key) for key in _KEYS)
+        needed = sum(_read(path, stored, key, _needed) for key in _KEYS)
+        if needed > _memory():
+            raise ValueError(
+                f"{path} needs {needed} bytes, each array as it is, copied and as float32, which do not fit into the "
+                f"memory of this machine, {_memory()} bytes"
+            )
+        train, labels, test, test_labels = (_read(path, stored, key, _array) for key in _KEYS)
     return from_arrays(train, labels, test, test_labels, name=path.stem, class_names=class_names)
 
 
-def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
-    """Return one array of a file, once its size was found to be what its header claims."""
+def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str, what: Callable[[np.lib.npyio.NpzFile, str], T]) -> T:
+    """Return what is asked of one array of a file; a ValueError says why it cannot be read."""
     try:
-        reason = _misfit(stored, key)
-        if reason is None:
-            return stored[key]
-    except (zlib.error, EOFError, zipfile.BadZipFile) as error:
+        return what(stored, key)
+    except _MisfitError as error:
+        reason = str(error)
+    except (zlib.error, EOFError, zipfile.BadZipFile, OSError) as error:
         reason = f"it is damaged ({error}); write the file anew with numpy.savez"
-    except RuntimeError:  # what zipfile raises where a password is asked for
-        reason = "it is encrypted, and passwords are not asked for; write the file with numpy.savez"
     except NotImplementedError as error:
         reason = f"{error}; write the file with numpy.savez"
+    except RuntimeError:  # what zipfile raises where a password is asked for
+        reason = "it is encrypted, and passwords are not asked for; write the file with numpy.savez"
     except MemoryError:
         reason = "it does not fit into memory"
     except ValueError as error:
@@ -119,25 +130,37 @@ def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
     raise ValueError(f"{path}: cannot read {key}: {reason}")
 
 
-def _misfit(stored: np.lib.npyio.NpzFile, key: str) -> str | None:
-    """Say how an array is not as large as its header claims, or larger than the machine's memory."""
+class _MisfitError(ValueError):
+    """An array is not what its header claims."""
+
+
+def _array(stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
+    values: np.ndarray = stored[key]
+    return values
+
+
+def _needed(stored: np.lib.npyio.NpzFile, key: str) -> int:
+    """Return how many bytes an array takes as it is, copied and as float32, if it is as large as its header claims."""
     archive = cast(zipfile.ZipFile, stored.zip)
     name = f"{key}.npy" if f"{key}.npy" in archive.namelist() else key
     size = archive.getinfo(name).file_size
     if size > _memory():
-        return f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes"
+        raise _MisfitError(f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes")
     with archive.open(name) as member:
-        try:
-            major, _ = np.lib.format.read_magic(member)
-            read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-            shape, _, kind = read(member)
-            held = size - member.tell()
-        except ValueError as error:
-            return f"its header cannot be read ({error}); write the file anew with numpy.savez"
+        start = io.BytesIO(member.read(_HEADER))
+    try:
+        major, _ = np.lib.format.read_magic(start)
+        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(start)
+    except ValueError as error:
+        raise _MisfitError(f"its header cannot be read ({error}); write the file anew with numpy.savez") from error
+    held = size - start.tell()
     claimed = math.prod(shape) * kind.itemsize
     if not kind.hasobject and (claimed != held or min(shape, default=0) < 0):
-        return f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez"
-    return None
+        raise _MisfitError(
+            f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez"
+        )
+    return math.prod(shape) * (2 * kind.itemsize + _FLOAT)
 
 
 def _memory() -> int:

@@ -15,6 +15,7 @@ from graphcollab.metrics.weight_spread import AGREE
 from graphcollab.naming import few
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison
+from graphcollab_command.wording import printable
 
 MISSING = "–"
 FEW = 5  # test samples, below which it is said that what a node has rests on few
@@ -44,7 +45,8 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: b
         local      9.5  1.0
         l2c     failed    –
     """
-    rows = [[*row, *[MISSING] * (len(header) - len(row))] for row in rows]
+    rows = [[*map(_in_cell, row), *[MISSING] * (len(header) - len(row))] for row in rows]
+    header = [*map(_in_cell, header)]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     if markdown:
         widths = [max(width, 3) for width in widths]
@@ -55,6 +57,11 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: b
 
     rule = [("-" * (w - 1) + ":" if n and markdown else "-" * w) for n, w in enumerate(widths)]
     return "\n".join([line(header), line(rule), *map(line, rows)])
+
+
+def _in_cell(text: str) -> str:
+    """Return a text as a cell of a table shows it, in one line."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def number(value: float, digits: int | None, signed: bool = False) -> str:
@@ -91,7 +98,7 @@ class Cells(NamedTuple):
 def below(table: str, *notes: str) -> str:
     """Add lines below a table, those that say something."""
     said = [note for note in notes if note]
-    return "\n".join([table, *([""] if said else []), *said])
+    return printable("\n".join([table, *([""] if said else []), *said]))
 
 
 def weighted(tasks: Tasks) -> str:

@@ -21,7 +21,7 @@ from graphcollab.report._gains import (
     site_of,
     told,
 )
-from graphcollab.report._text import FEW, agreement, number, shown
+from graphcollab.report._text import FEW, agreement, below, number, shown
 
 __all__ = ["benefit_answer"]
 
@@ -80,7 +80,7 @@ def benefit_answer(benefit: Benefit) -> str:
     lines += [_no_better(one) for one in every]
     lines += _about(benefit)
     lines.append(_next(benefit))
-    return "\n".join(line for line in lines if line)
+    return below("\n".join(line for line in lines if line))
 
 
 def _headline(benefit: Benefit, several: bool) -> str:

@@ -8,12 +8,10 @@ from typing import Any
 
 from graphcollab.naming import few
 from graphcollab.tasks._csv import without
+from graphcollab.tasks._kinds import NOTHING
 from graphcollab.tasks._told import require_facts, require_parts
 
-__all__ = ["NOTHING", "column_kinds", "require_agreed", "require_done"]
-
-NOTHING = "no values"
-"""The kind of a column that is empty at a site, which goes with every other."""
+__all__ = ["column_kinds", "require_agreed", "require_alike", "require_done"]
 
 _ALIKE = {
     "inputs": "inputs of different shapes, {}: bring them to one shape first",
@@ -90,6 +88,21 @@ def column_kinds(told: Readers) -> dict[str, str]:
             )
         found[name] = some[0][1] if some else NOTHING
     return found
+
+
+def require_alike(kinds: Mapping[str, Mapping[str, str]], target: str) -> None:
+    """Check that columns hold the same at all sites of one table, as sites that keep their tables must.
+
+    Args:
+        kinds: What every column holds, {column: {site: kind}}.
+        target: The column of targets.
+    """
+    for name, by_site in kinds.items():
+        told = [{"site": site, "facts": {"columns": {name: kind}}} for site, kind in by_site.items()]
+        if name != target:
+            column_kinds(told)
+        elif which := _differing(told, [*by_site.values()]):
+            raise ValueError(f"sites have {_ALIKE['target'].format(which)}")
 
 
 def _require_same_settings(told: Readers) -> None:

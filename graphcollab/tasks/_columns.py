@@ -10,8 +10,9 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from graphcollab.naming import few
 from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
+from graphcollab.tasks._kinds import kind_of
 from graphcollab.tasks._no_column import no_column
 from graphcollab.tasks._partly_text import partly_text
 
@@ -48,6 +50,7 @@ class Table:
         declared: Columns whose type in a frame says that they are categories, whatever they hold.
         index: Names of a frame's index.
         made: The column that was made of the names of sites, where the table was given site by site.
+        kinds: What the columns that were read hold at every site, {column: {site: kind}}, where it was given so.
     """
 
     names: tuple[str, ...]
@@ -57,6 +60,7 @@ class Table:
     declared: frozenset[str] = frozenset()
     index: tuple[str, ...] = ()
     made: str | None = None
+    kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -161,6 +165,7 @@ def _existing(path: Path) -> Path:
 def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
     """Put the tables of all sites below each other."""
     names = dict.fromkeys(name for table in tables.values() for name in table.names if name != node)
+    kinds: dict[str, Mapping[str, str]] = {}
 
     def read(name: str) -> np.ndarray:
         if name == node:
@@ -174,6 +179,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
         parts = [_of_site(site, table, name) for site, table in tables.items()]
         if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in zip(tables, parts, strict=True)):
             raise ValueError(f"column {name!r} names the site of every row: give node={name!r}")
+        kinds[name] = {site: kind_of(part) for site, part in zip(tables, parts, strict=True)}
         if any(part.dtype.kind == "O" for part in parts):
             _refuse_mixed_truths(name, dict(zip(tables, parts, strict=True)))
             parts = [part if part.dtype.kind == "O" else as_text(part) for part in parts]
@@ -184,7 +190,9 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             raise ValueError(f"the frame of site {site!r} has rows of other sites in its column {node!r}")
     sizes = {site: table.rows for site, table in tables.items()}
     declared = frozenset().union(*(table.declared for table in tables.values()))
-    return Table((*names, *([node] if node else [])), sum(sizes.values()), read, sizes, declared, made=node)
+    return Table(
+        (*names, *([node] if node else [])), sum(sizes.values()), read, sizes, declared, made=node, kinds=kinds
+    )
 
 
 def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
@@ -244,7 +252,14 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
         whole = len(known) == len(values) and all(issubclass(kind, Integral | np.bool_) for kind in kinds)
         whole = whole and all(abs(int(one)) <= LARGEST for one in known)
         filled = [np.nan if lack else one for one, lack in zip(values, lacks, strict=True)]
-        return np.array(filled, np.int64 if whole else np.float64)
+        try:
+            return np.array(filled, np.int64 if whole else np.float64)
+        except OverflowError as error:
+            row = next(k for k, one in enumerate(filled) if abs(one) > sys.float_info.max)
+            raise ValueError(
+                f"row {row} of column {name!r} holds a number that is too large to compute with: correct it, or "
+                f"{without(name)}"
+            ) from error
     day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
     if day is not None:
         raise ValueError(dates(name, f"such as {day}", *[""] * isinstance(day, datetime.timedelta)))

@@ -26,6 +26,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?(\d+(,\d+)?|,\d+)", re.ASCII)
 _WITH_DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+,\d+", re.ASCII)
 _WITH_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 _WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
+_DIGITS = 1 + len(str(LARGEST))  # of a whole number in a column of int64, with its sign
 _GROUP = 3  # digits of a group between separators of thousands
 _SEPARATORS = ",;\t|"
 _SAID = re.compile(rf'"?sep=([{_SEPARATORS}])"?\s*')  # the first line of some files of Excel
@@ -43,7 +44,13 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             else:
                 separator = max(_SEPARATORS, key=first.count)
                 file.seek(0)
-            head, *rows = [row for row in csv.reader(file, delimiter=separator) if row] or [[]]
+            reader = csv.reader(file, delimiter=separator)
+            head, *rows = [row for row in reader if row] or [[]]
+    except csv.Error as error:
+        line = reader.line_num + (said is not None)
+        raise ValueError(
+            f"{path}: line {line} cannot be read ({error}): see whether a quotation mark that opens there is closed"
+        ) from error
     except UnicodeDecodeError as error:
         if path.suffix.lower() in _COMPRESSED:
             raise ValueError(f"{path} is compressed: unpack it, or read it into a frame and give that") from error
@@ -160,8 +167,8 @@ def _parsed(cells: list[str]) -> np.ndarray:
         return truths([TRUTHS.get(cell) for cell in cells])
     if all(map(is_number, known)) and not any(cell[0] == "0" and cell.isdigit() and cell != "0" for cell in known):
         if len(known) == len(cells) and all(cell.lstrip("+-").isdigit() for cell in known):
-            numbers = list(map(int, cells))
-            if max(map(abs, numbers)) > LARGEST:  # such as numbers of accounts
+            numbers = list(map(int, cells)) if max(map(len, cells)) <= _DIGITS else []
+            if not numbers or max(map(abs, numbers)) > LARGEST:  # such as numbers of accounts
                 return text(cells)
             return np.array(numbers, np.int64)
         return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])

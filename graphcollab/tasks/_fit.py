@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = ["Draft", "Fit", "Seen", "declared_columns", "if_categories"]
 
 _MOST_CATEGORIES = 1000
 _LETTERS = 4  # bytes of a name that count as one float
+_ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and of the mean, in means
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,10 @@ class Numbers:
     known: np.ndarray
 
     def sums(self) -> np.ndarray:
-        """Add up the values of every site, [k]."""
-        return self._by_site(self.values)
+        """Add up the values of every site, [k]: around its first, so that no digits are lost where all are alike."""
+        first = np.zeros(len(self.known))
+        first[self.owner[::-1]] = self.values[::-1]
+        return self.known * first + self._by_site(self.values - first[self.owner])
 
     def squares(self, mean: Sequence[float]) -> np.ndarray:
         """Add up squared deviations from the mean, or from those of sites, [k]."""
@@ -79,14 +83,14 @@ class Draft:
         column: What is known of it already.
         known: How many of these rows have a value, [k], where that matters.
         numbers: Their values, if they are to be standardised.
-        names: Different values in these rows, if they become categories.
+        names: Different values that every site has in these rows, [k], if they become categories.
         every: Different values in all rows, if so.
     """
 
     column: Column
     known: np.ndarray | None = None
     numbers: Numbers | None = None
-    names: tuple[str, ...] | None = None
+    names: tuple[tuple[str, ...], ...] | None = None
     every: tuple[str, ...] = ()
 
     @property
@@ -160,9 +164,14 @@ class Seen:
 
     def _of_names(self, column: Column, values: np.ndarray) -> Draft:
         every, codes = factorised(values)
-        seen = np.unique(codes[self.rows.index.numpy()]).tolist()
-        names = _few_enough(column.name, [every[k] for k in seen if k >= 0])
-        return Draft(column, self._total(codes >= 0), None, names, every)
+        index = self.rows.index.numpy()
+        _few_enough(column.name, np.unique(codes[index][codes[index] >= 0]))
+        names: list[list[str]] = [[] for _ in self.sites.names]
+        for key in np.unique(self.sites.owner.numpy()[index] * (1 + len(every)) + codes[index] + 1).tolist():
+            site, code = divmod(key, 1 + len(every))
+            if code:
+                names[site].append(every[code - 1])
+        return Draft(column, self._total(codes >= 0), None, tuple(map(tuple, names)), every)
 
     def _total(self, mask: np.ndarray) -> np.ndarray:
         """Return for how many of these rows of every site that is here a mask [N] holds, [k]."""
@@ -173,14 +182,15 @@ class Seen:
         name, column = draft.name, draft.column
         means = (0.0,) * (len(self.sites.names) if self.fit.per_site else 1)
         if draft.numbers is not None:
-            total = draft.numbers.sums() if self.fit.per_site else told.sums[name].sum(keepdims=True)
+            total = draft.numbers.sums() if self.fit.per_site else np.array([math.fsum(told.sums[name])])
             means = tuple((total / self._counted(draft, told)).tolist())
         column = replace(column, mean=means, deviation=(1.0,) * len(means))
         if draft.names is not None:
-            names = tuple(sorted(told.names[name], key=by_size))
+            names = tuple(sorted({word for words in told.names[name] for word in words}, key=by_size))
             what = f"column {name!r}" if draft.known is not None else f"the target {name!r}"
             warn_of_spellings(what, sorted({*names, *draft.every}, key=by_size))
-            column = replace(column, categories=_few_enough(name, names))
+            _few_enough(name, names)
+            column = replace(column, categories=names)
         if draft.known is None or self.fit.like is not None:
             return column
         rows, known = int(told.rows.sum()), int(told.known[name].sum())
@@ -198,7 +208,7 @@ class Seen:
             total = told.squares[draft.name] + counted * apart**2
         total = total if self.fit.per_site else total.sum(keepdims=True)
         deviation = np.sqrt(total / self._counted(draft, told))
-        constant = deviation <= 1e-11 * np.abs(column.mean)  # up to rounding
+        constant = deviation <= _ROUNDING * np.abs(column.mean)
         return replace(column, deviation=tuple(np.where(constant, 0.0, deviation).tolist()))
 
     def _counted(self, draft: Draft, told: Counts) -> np.ndarray:
@@ -238,8 +248,7 @@ def if_categories(name: str) -> str:
     return f"if they are categories, name it in categorical=[{name!r}]"
 
 
-def _few_enough(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of categories, unless there are too many."""
+def _few_enough(name: str, names: Sized) -> None:
+    """Refuse more categories than anybody means."""
     if len(names) > _MOST_CATEGORIES:
         raise ValueError(f"column {name!r} has {len(names)} different values: {without(name)}, or group them first")
-    return tuple(names)

@@ -11,9 +11,10 @@ import torch
 
 from graphcollab.checks import warn
 from graphcollab.naming import few
+from graphcollab.tasks._codings import warn_of_codings
 from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._fit import Fit, Seen
-from graphcollab.tasks._others import others_of, said
+from graphcollab.tasks._others import Counts, others_of, said
 from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks._suspects import warn_of_columns, warn_of_repeats
@@ -71,8 +72,10 @@ def tasks_of_table(
             drafts.append(seen.draft_target(rows.target, values, real))
             if known is None:
                 warn_of_columns(sites, rows.read, [*rows.categorical], rows.target, values, rows.groups)
+    fitted: Counts | None = None
     if isinstance(how, Fit):
-        how = seen.preparation(drafts, others.add_up(seen.count(drafts)), rows.node)
+        fitted = others.add_up(seen.count(drafts))
+        how = seen.preparation(drafts, fitted, rows.node)
     inputs, aim, place = how.columns, how.target, how.places(sites.names)[sites.owner.numpy()]
     default = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     loss, metric = default[0] if loss is None else loss, default[1] if metric is None else metric
@@ -105,7 +108,10 @@ def tasks_of_table(
         warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
     pool = Pool(torch.from_numpy(encoded_inputs), targets, rows.weights, rows.groups)
     preparation = replace(how, group=rows.together)
-    return others.joined(replace(own, pools={SAMPLES: pool}, preparation=preparation))
+    tasks = others.joined(replace(own, pools={SAMPLES: pool}, preparation=preparation))
+    if fitted is not None:
+        warn_of_codings(tasks.names, fitted.rows.tolist(), fitted.names, rows.target)
+    return tasks
 
 
 def _settings(

@@ -50,7 +50,7 @@ class Counts:
         sums: Sums of these values, by column of numbers, [k] each.
         squares: Their squared deviations from the mean of the site, by column, [k] each; of none whose values are all
             here, as those from the common mean have more digits.
-        names: Different values of all sites, by column of categories.
+        names: Different values that every site has, by column of categories, [k] lists each.
         counted: How many values the sums are of, by column, [k] each: none where a site has too few to tell their sums.
     """
 
@@ -58,7 +58,7 @@ class Counts:
     known: Mapping[str, np.ndarray]
     sums: Mapping[str, np.ndarray]
     squares: Mapping[str, np.ndarray]
-    names: Mapping[str, Sequence[str]]
+    names: Mapping[str, Sequence[Sequence[str]]]
     counted: Mapping[str, np.ndarray]
 
 
@@ -173,7 +173,7 @@ class Party(Together):
             value: dict[str, Any] = {"rows": int(own.rows[0]), "known": _plain(own.known)}
             for part in ("sums", "squares"):
                 value[part] = {name: None if few[name] else one for name, one in _plain(getattr(own, part)).items()}
-            value["names"] = {name: [*names] for name, names in own.names.items()}
+            value["names"] = {name: [*names] for name, (names,) in own.names.items()}
             if self.ledger is not None:
                 value = self.ledger.settle(value)
         told = self._meet("counts", value)

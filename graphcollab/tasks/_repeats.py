@@ -23,40 +23,45 @@ def warn_of_repeated_samples(pools: Mapping[str, Pool], splits: Mapping[str, Spl
     """Warn as `warn_of_repeats` does, of arrays as nodes give them."""
     if "test" not in splits or pools[splits["train"].pool].inputs[:1].numel() < 2:
         return
-    hashed = {name: _hashes(pools[name]) for name in {splits["train"].pool, splits["test"].pool}}  # [3, N]
-    train, test = (hashed[split.pool][:, split.index] for split in (splits["train"], splits["test"]))
-    owner = torch.repeat_interleave(torch.arange(len(names)), splits["test"].sizes)
+    hashed = {name: _hashes(pools[name]) for name in {split.pool for split in splits.values()}}  # [3, N]
+    hashes = {name: hashed[split.pool][:, split.index] for name, split in splits.items()}
+    nodes = torch.arange(len(names))
+    owners = {name: nodes.repeat_interleave(split.sizes) for name, split in splits.items()}
     cure = "drop samples that are there twice, or keep them together by group= of Tasks.from_arrays"
-    warn_of_repeats(train, test, owner, names, "node", cure)
+    warn_of_repeats(hashes, owners, names, "node", cure)
 
 
-def warn_of_repeats(train: Tensor, test: Tensor, owner: Tensor, names: Sequence[str], what: str, cure: str) -> None:
+def warn_of_repeats(
+    hashes: Mapping[str, Tensor], owners: Mapping[str, Tensor], names: Sequence[str], what: str, cure: str
+) -> None:
     """Warn where many samples for testing have the inputs and the target of samples for training, of whatever node.
 
     Not where that may be chance: different samples must nearly all differ in half of their numbers already, every
-    second one, so that those equal in all are hardly different ones.
+    second one, so that those equal in all are hardly different ones. All samples are counted, whatever split they are
+    in, so that many draws are warned of once.
 
     Args:
-        train: Hashes of either half of the inputs, and of all with the target, of samples for training [3, N].
-        test: The same of those for testing, [3, M].
-        owner: Nodes of those for testing, [M].
+        hashes: Hashes of either half of the inputs, and of all with the target, by split, [3, N] each.
+        owners: Nodes of these samples, [N] each.
         names: Names of the nodes.
         what: What nodes are called.
         cure: What to do about it.
     """
-    again = torch.isin(test[2], train[2])
+    again = torch.isin(hashes["test"][2], hashes["train"][2])
     if int(again.sum()) < max(_REPEATED, _SHARE * len(again)):
         return
-    different, place = torch.cat([train[2], test[2]]).unique(return_inverse=True)
+    every, owner = torch.cat([*hashes.values()], 1), torch.cat([*owners.values()])
+    different, place, counts = every[2].unique(return_inverse=True, return_counts=True)
     first = torch.empty_like(different).index_copy_(0, place, torch.arange(len(place)))
-    apart = max(len(half.unique()) for half in torch.cat([train, test], 1)[:2, first])
+    apart = max(len(half.unique()) for half in every[:2, first])
     if len(different) < _DIFFERENT or apart < _APART * len(different):
         return
-    counts = owner[again].bincount(minlength=len(names))
-    where = few([f"{names[k]!r} {int(counts[k])}" for k in counts.nonzero().flatten().tolist()])
+    twice = counts[place] > 1
+    by_node = owner[twice].bincount(minlength=len(names))
+    where = few([f"{names[k]!r} {int(by_node[k])}" for k in by_node.nonzero().flatten().tolist()])
     warn(
-        f"{int(again.sum())} of {len(again)} rows for testing are there for training, too, with the same inputs and "
-        f"target ({what} {where}), so models are tested on what they know: {cure}",
+        f"{int(twice.sum())} of {len(place)} rows have the inputs and the target of another one ({what} {where}), and "
+        f"rows for testing are there for training, too, so models are tested on what they know: {cure}",
         UserWarning,
     )
 

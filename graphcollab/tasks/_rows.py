@@ -10,12 +10,13 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.checks import warn
-from graphcollab.tasks._agreed import NOTHING, column_kinds
+from graphcollab.tasks._agreed import column_kinds, require_alike
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
 from graphcollab.tasks._columns import Table, as_text, open_table
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._fit import if_categories
 from graphcollab.tasks._groups import to_groups
+from graphcollab.tasks._kinds import kind_of
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites
 from graphcollab.tasks._targets import are_amounts, refuse_missing
@@ -98,6 +99,9 @@ def read_rows(
     chosen = choose(table, free, columns, leave_out, named) if known is None else read_by(known, table, free)
     read = {name: table.column(name) for name in chosen}
     refuse_missing(sites, values, target)
+    if known is None:
+        compared = {*chosen, target} & table.kinds.keys() - {*categorical, *declared, *table.declared}
+        require_alike({name: table.kinds[name] for name in table.names if name in compared}, target)
     weights = _weights(sites, table, weight)
     typed = [name for name in chosen if name in table.declared and name not in named]
     if known is None:
@@ -140,12 +144,8 @@ def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]
 
 
 def _kind(column: np.ndarray, categorical: bool) -> str:
-    """Return what a column holds."""
-    if categorical:
-        return "categories"
-    if column.dtype.kind == "O":
-        return NOTHING if all(one is None for one in column.tolist()) else "text"
-    return NOTHING if bool(np.isnan(column).all()) else "numbers"
+    """Return what a column holds, or is declared to hold."""
+    return "categories" if categorical else kind_of(column)
 
 
 def as_agreed(rows: Rows, told: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:

@@ -26,6 +26,7 @@ SAMPLES = "samples"
 WORDS = ("train", "val", "test")
 """What a column of splits says."""
 _LAST = 2**63 - 1
+_EXACT = 2.0**53  # up to which floats are exact whole numbers
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,12 @@ def _column(node: Any, where: str) -> np.ndarray:
     if column.dtype.kind == "O":
         column = _unwrapped(column, where)
     if column.dtype.kind == "f" and bool((column == np.round(column)).all()):
+        if bool((np.abs(column) > _EXACT).any()):
+            row = int((np.abs(column) > _EXACT).argmax())
+            raise ValueError(
+                f"row {row} has {column[row]:g} as the name of its site{where}, too large a number to tell sites "
+                "apart: give names as text"
+            )
         return column.astype(np.int64)
     if column.dtype.kind == "f" and bool(np.isnan(column).any()):
         raise ValueError(

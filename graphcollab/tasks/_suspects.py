@@ -16,6 +16,7 @@ from torch import Tensor
 
 from graphcollab.checks import warn
 from graphcollab.naming import few
+from graphcollab.tasks._coded import warn_of_codes, warn_of_target
 from graphcollab.tasks._csv import without
 from graphcollab.tasks._repeats import warn_of_repeats as repeats
 from graphcollab.tasks._sites import Sites
@@ -38,9 +39,6 @@ _PERSON = re.compile(
 _SEVERAL, _MANY, _SPREAD = 10, 100, 200  # rows from which on numbers are told to be names, by the column's, by density
 _UNEVEN, _KOLMOGOROV = 0.05, 1.36  # or as they are spread evenly, with this distance or that by the root of the rows
 _FIRST_DAY, _LAST_DAY, _DAYS = 19000101, 20991231, 3  # different days at least
-_CODES = (-9.0, *(sign * (10.0**digits - 1) for digits in range(2, 8) for sign in (-1, 1)))
-_OFTEN, _OTHERS = 3, 10  # rows with such a number, and with others
-_DIFFERENT, _FROM_ZERO = 20, 0.25  # values beside the 0 of a site; the least, in medians
 _REPEATED, _SHARE = 5, 0.05  # rows beyond one a person: at least, and of all
 _PERSONS, _VISITS = 10, 30  # different persons at least, and rows of one at most, in the mean
 
@@ -84,13 +82,8 @@ def warn_of_columns(
             f"{'they say' if len(names) > 1 else 'it says'} nothing",
             UserWarning,
         )
-    codes = [said for name, (column, known) in numbers.items() for said in _codes(name, sites, column, known)]
-    if codes:
-        warn(
-            f"{few(codes)}, far from all other values there, as where a number says that nothing is known: leave such "
-            "cells empty if so",
-            UserWarning,
-        )
+    warn_of_codes({name: (column[known], owner[known]) for name, (column, known) in numbers.items()}, sites.names)
+    warn_of_target(target, values, read)
 
 
 def warn_of_repeats(
@@ -109,10 +102,10 @@ def warn_of_repeats(
     rows = halves[0].copy()
     _mix(rows, halves[1])
     _mix(rows, targets.numpy().astype(np.float64).view(np.uint64))
-    hashes = torch.from_numpy(np.stack([*halves, rows]).view(np.int64))  # [3, N]
-    train, test = (splits[name].index for name in ("train", "test"))
+    found = torch.from_numpy(np.stack([*halves, rows]).view(np.int64))  # [3, N]
     cure = "drop rows that are there twice, in pandas by frame.drop_duplicates(), or keep them together by group="
-    repeats(hashes[:, train], hashes[:, test], sites.owner[test], sites.names, "site", cure)
+    hashes = {name: found[:, split.index] for name, split in splits.items()}
+    repeats(hashes, {name: sites.owner[split.index] for name, split in splits.items()}, sites.names, "site", cure)
 
 
 def _warn_of_persons(read: Mapping[str, np.ndarray], owner: np.ndarray) -> None:
@@ -168,7 +161,19 @@ def _warn_of_tellers(
             f"known only after it{belong}",
             UserWarning,
         )
-    return found
+    orderly = [
+        name
+        for name, column in read.items()
+        if name not in found and all(_sorts(column[those], values[those], ordered) for those in (some, rows))
+    ]
+    if orderly:
+        warn(
+            f"{'each of the columns' if len(orderly) > 1 else 'column'} {few([*map(repr, orderly)])} tells the target "
+            f"{target!r} by its order alone, without an error in any row, as by thresholds: {_leave(orderly)} if "
+            f"{'they are' if len(orderly) > 1 else 'it is'} known only after it",
+            UserWarning,
+        )
+    return [*found, *orderly]
 
 
 def _tells(column: np.ndarray, aim: np.ndarray, ordered: bool) -> bool:
@@ -186,6 +191,28 @@ def _tells(column: np.ndarray, aim: np.ndarray, ordered: bool) -> bool:
     orders = math.lgamma(len(aim) + 1) - sum(map(math.lgamma, (sizes + 1).tolist()))
     same = ordered and column.dtype.kind != "O" and ((codes == aim).all() or (codes == aim.max() - aim).all())
     return orders - (math.log(2) if same else len(first) * math.log(len(sizes))) > _CHANCE
+
+
+def _sorts(column: np.ndarray, values: np.ndarray, ordered: bool) -> bool:
+    """Tell whether, by the values of a column of numbers, targets come one after the other, beyond chance.
+
+    Targets that are ``ordered`` may as well come with several to a value, as where the column is rounded. Rows without
+    a value do not count, if these are less than half, and those of one value count as one, as persons may come again.
+    """
+    if column.dtype.kind == "O" or 2 * (known := ~np.isnan(column)).sum() < len(column):
+        return False
+    codes, aim = _numbered(column[known]), _numbered(values[known])
+    for units, parts in ((codes, aim), (aim, codes))[: 1 + ordered]:
+        part = np.empty(1 + units.max(), np.int64)
+        part[units] = parts
+        steps = np.diff(part)
+        one_by_one = np.count_nonzero(steps) == parts.max() and (part[units] == parts).all()
+        same = ordered and ((steps >= 0).all() or (steps <= 0).all())
+        if one_by_one and (same or units is codes):
+            orders = math.lgamma(len(part) + 1) - sum(map(math.lgamma, (np.bincount(part) + 1).tolist()))
+            if orders - (math.log(2) if same else math.lgamma(parts.max() + 2)) > _CHANCE:
+                return True
+    return False
 
 
 def _numbered(column: np.ndarray) -> np.ndarray:
@@ -228,33 +255,6 @@ def _are_names(name: str, column: np.ndarray, owner: np.ndarray) -> bool:
     dense = np.ptp(column) < 2 * len(column)
     even = np.abs((ordered - ordered[0]) / np.ptp(column) - np.arange(len(column)) / (len(column) - 1)).max()
     return bool(dense or (len(column) >= _SPREAD and even < max(_UNEVEN, _KOLMOGOROV / math.sqrt(len(column)))))
-
-
-def _codes(name: str, sites: Sites, column: np.ndarray, known: np.ndarray) -> list[str]:
-    """Say which numbers of a column seem to say that nothing is known: rows of nines, and 0 where a site has only 0.
-
-    Nines lie farther from the others than these from each other. All others lie far from a 0.
-    """
-    values = column[known]
-    said = []
-    if len(values) and (values.min() in _CODES or values.max() in _CODES):
-        coded = np.isin(values, _CODES)
-        others = values[~coded]
-        if len(others) >= _OTHERS and (span := np.ptp(others)) > 0:
-            for code, count in zip(*np.unique(values[coded], return_counts=True), strict=True):
-                if count >= _OFTEN and max(code - others.max(), others.min() - code) > span:
-                    said.append(f"column {name!r} has {code:.0f} in {count} rows")
-    zero = values == 0
-    if zero.any():
-        owner, count = sites.owner.numpy()[known], len(sites.names)
-        rows, zeros = np.bincount(owner, minlength=count), np.bincount(owner[zero], minlength=count)
-        empty = ((zeros == rows) & (rows >= _OTHERS)).nonzero()[0].tolist()
-        others = np.sort(np.abs(values[~zero]))
-        apart = len(others) and (values.min() >= 0 or values.max() <= 0)
-        if empty and apart and others[0] > _FROM_ZERO * np.median(others) and len(np.unique(others)) >= _DIFFERENT:
-            which = f"site{'s' * (len(empty) > 1)} {few([repr(sites.names[k]) for k in empty])}"
-            said.append(f"column {name!r} has 0 in all rows of {which}")
-    return said
 
 
 def _mix(keys: np.ndarray, values: np.ndarray) -> None:

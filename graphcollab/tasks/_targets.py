@@ -43,6 +43,7 @@ def are_amounts(sites: Sites, values: np.ndarray, target: str, loss: Any) -> tup
         _refuse_words(sites, values, target)
         return True, 0
     if loss in ("cross_entropy", "bce"):
+        _refuse_fractions(sites, values, target, loss)
         return False, 0
     if values.dtype.kind == "O":
         if not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
@@ -51,6 +52,18 @@ def are_amounts(sites: Sites, values: np.ndarray, target: str, loss: Any) -> tup
         return False, 0
     whole = bool((np.isfinite(values) & (values == np.round(values))).all())
     return not whole, len(np.unique(values)) if whole else 0
+
+
+def _refuse_fractions(sites: Sites, values: np.ndarray, target: str, loss: str) -> None:
+    """Refuse targets that are fractions, of which most differ, where they are to be classes."""
+    if values.dtype.kind != "f" or len(np.unique(values)) <= max(_MANY_CLASSES, len(values) / 2):
+        return
+    if len(fractions := (values != np.round(values)).nonzero()[0]):
+        row = int(fractions[0])
+        raise ValueError(
+            f"targets in column {target!r} are amounts, such as {values[row]:g} in {sites.at(row)}, and loss={loss!r} "
+            "is for classes: leave it out, or give loss='mse'"
+        )
 
 
 def refuse_many(target: str, different: int) -> None:
@@ -62,9 +75,9 @@ def refuse_many(target: str, different: int) -> None:
         )
 
 
-def warn_of_many(target: str, different: int) -> None:
+def warn_of_many(target: str, different: int, above: int = _MANY_CLASSES) -> None:
     """Warn of targets of so many different whole numbers that they may be no classes."""
-    if different > _MANY_CLASSES:
+    if different > above:
         warn(
             f"column {target!r} has {different} different whole numbers, which are taken for classes: give loss='mse' "
             "if they are amounts, and loss='cross_entropy' if they are classes",

@@ -54,8 +54,8 @@ class Told:
                 _refuse(site, value, part, name, f"of {many} values it is from {many * low:g} to {many * high:g}")
         return np.array([value or 0.0 for value in self._values(part, name)])
 
-    def words(self, name: str) -> list[str]:
-        """Return the different words that sites have in a column."""
+    def words(self, name: str) -> list[list[str]]:
+        """Return the different words that every site has in a column, [K] lists."""
         for site, words, rows in zip(self.sites, self._values("names", name), self.rows, strict=True):
             if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                 raise ValueError(f"site {site!r} does not tell the names of categories of {name!r} as a list of words")
@@ -65,7 +65,7 @@ class Told:
                     f"site {site!r} tells {len(words)} names of categories of {name!r}, the longest of "
                     f"{max(map(len, words))} letters: at most {most} are due, of up to {_LONGEST} letters"
                 )
-        return [*dict.fromkeys(word for words in self._values("names", name) for word in words)]
+        return self._values("names", name)
 
     def classes(self) -> Tensor:
         """Return which classes sites have, [K, C]."""

@@ -47,6 +47,9 @@ class Column:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        odd = [one for one in self.categories or () if self.numbers and not _is_finite(one)]
+        if odd:
+            raise ValueError(f"column {self.name!r} has categories that are numbers, and {odd[0]!r} is none")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -170,4 +173,8 @@ def numbers_of(
 
 def _as_number(text: str) -> str:
     """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
-    return factorised(np.array([float(text)]))[0][0] if is_number(text) and np.isfinite(float(text)) else text
+    return factorised(np.array([float(text)]))[0][0] if _is_finite(text) else text
+
+
+def _is_finite(text: str) -> bool:
+    return is_number(text) and bool(np.isfinite(float(text)))

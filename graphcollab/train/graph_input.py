@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.checks import warn
+from graphcollab.files import of_cell
 from graphcollab.method import Method
 from graphcollab.naming import few, find_nodes, numbered
 from graphcollab.phases import Phases
@@ -152,12 +153,19 @@ def _read_csv(path: str | os.PathLike[str]) -> list[tuple[Any, ...]]:
         raise SettingError("graph", GRAPH, path)
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
+        try:
+            weighs = "weight" in (rows.fieldnames or ())
+            pairs = [
+                (*(of_cell(row.get(end) or "") for end in _ENDS), *([_number(row["weight"])] if weighs else []))
+                for row in rows
+            ]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as a CSV file in UTF-8 ({error}; line {rows.line_num})") from error
         if not {*_ENDS} <= {*(rows.fieldnames or ())}:
             raise ValueError(
                 f"{path} has the columns {few(rows.fieldnames or ())}, and a graph needs sender and receiver"
             )
-        weighs = "weight" in (rows.fieldnames or ())
-        return [(row["sender"], row["receiver"], *([_number(row["weight"])] if weighs else [])) for row in rows]
+        return pairs
 
 
 def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[Any, ...]]:

@@ -22,11 +22,12 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def patients(tmp_path: Path) -> Path:
-    """A table of three hospitals, in which whoever is older than 50 is ill."""
+    """A table of three hospitals, in which whoever is older than 50 is ill, but for one."""
     drawn, rows = random.Random(0), ["hospital,age,sex,disease"]
     for k in range(90):
         age = drawn.randint(20, 80)
-        rows.append(f"{('north', 'south', 'west')[k % 3]},{age},{drawn.choice('fm')},{'ill' if age > 50 else 'well'}")
+        ill = (age > 50) != (k == 7)
+        rows.append(f"{('north', 'south', 'west')[k % 3]},{age},{drawn.choice('fm')},{'ill' if ill else 'well'}")
     path = tmp_path / "patients.csv"
     path.write_text("\n".join(rows) + "\n")
     return path

@@ -87,6 +87,8 @@ def test_a_folder_with_something_else(call, patients, about, tmp_path):
         ("lrz = [0.1]", ["unknown setting 'lrz'", "did you mean 'lrs'?"]),
         ("rounds = 0", ["rounds must be a whole number of at least 1, got 0"]),
         ("rounds = ", ["run.toml is no TOML"]),
+        ("rounds = " + "9" * 5000, ["run.toml is no TOML: Exceeds the limit"]),
+        ("seeds = " + "[" * 5000, ["run.toml is no file of settings: it is nested too deeply"]),
         ('command = "benefit"', ["settings of graphcollab benefit"]),
         ("data = 3", ["data must be a path"]),
         ("set = 3", ["set must be tables"]),
@@ -98,6 +100,15 @@ def test_a_folder_with_something_else(call, patients, about, tmp_path):
 def test_files_of_settings(call, patients, about, tmp_path, content, words):
     (tmp_path / "run.toml").write_text(content)
     one_line(call("compare", patients, *about, "--methods", "local", "--config", "run.toml"), 2, *words)
+
+
+def test_files_of_settings_that_are_damaged_in_a_folder(call, patients, about, tmp_path):
+    (tmp_path / "report").mkdir()
+    for content in (b"\xff", b"seeds = " + b"[" * 5000):
+        (tmp_path / "report" / "run.toml").write_bytes(content)
+        one_line(call("compare", patients, *about, "--methods", "local", "--out", "report"), 2, "holds a damaged run")
+        one_line(call("predict", "report", patients), 2, "report has no saved models: repeat its command")
+        assert call("show", "report").exit_code in (0, 2)
 
 
 def test_a_run_that_fails_and_one_that_is_interrupted(call, patients, about, monkeypatch):

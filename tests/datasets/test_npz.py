@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from graphcollab.datasets import arrays, from_arrays, from_npz
+from graphcollab_command.ending import on_purpose
 
 LABELS = np.array([0, 2])
 
@@ -210,6 +212,32 @@ def test_npz_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.Monk
     np.savez_compressed(tmp_path / "a.npz", x_train=inputs, y_train=labels, x_test=inputs, y_test=labels)
     with pytest.raises(ValueError, match=r"cannot read x_train: its 12000128 bytes do not fit into the memory of"):
         from_npz(tmp_path / "a.npz")
+
+
+def test_npz_whose_arrays_together_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 3 MB fits into 10 MB, and both, copied and as float32, do not: nothing of them is read."""
+    monkeypatch.setattr(arrays, "_memory", lambda: 10_000_000)
+    monkeypatch.setattr(arrays, "_array", lambda *_: pytest.fail("it is read"))
+    pixels, labels = np.zeros((300, 10_000), np.uint8), np.zeros(300, np.int64)
+    np.savez_compressed(tmp_path / "a.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
+    with pytest.raises(ValueError, match=r"a\.npz needs 36012000 bytes, each array as it is, copied and as float32"):
+        from_npz(tmp_path / "a.npz")
+
+
+def test_npz_with_changed_bytes(tmp_path: Path) -> None:
+    """Whatever is changed, it is read, or a ValueError or TypeError of the package says why not."""
+    draw = np.random.default_rng(0)
+    path, file = tmp_path / "a.npz", io.BytesIO()
+    np.savez_compressed(file, x_train=np.ones((2, 3)), y_train=LABELS, x_test=np.ones((2, 3)), y_test=LABELS)
+    for _ in range(600):
+        content = bytearray(file.getvalue())
+        for place in draw.integers(len(content), size=draw.integers(1, 5)).tolist():
+            content[place] = int(draw.integers(256))
+        path.write_bytes(content)
+        try:
+            from_npz(path)
+        except (ValueError, TypeError) as error:
+            assert on_purpose(error), repr(error)  # noqa: PT017
 
 
 def test_npz_that_is_a_single_array(tmp_path: Path) -> None:

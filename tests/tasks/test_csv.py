@@ -297,3 +297,24 @@ def test_lines_of_excel_and_rows_with_too_many_values(tmp_path):
         ValueError, match=r"row 0 has 4 values, and there are 3 columns: .* decimal commas, separate by"
     ):
         open_table(path)
+
+
+@pytest.mark.parametrize("cell", ["z" * 140_000, '"' + "z,1\n" * 50_000], ids=["long", "open quotation"])
+def test_a_cell_that_is_too_long_is_named_by_its_line(tmp_path, cell):
+    (tmp_path / "t.csv").write_text(f"site,x,y\na,1,0\na,{cell},1\n")
+    with pytest.raises(ValueError, match=r"t\.csv: line \d+ cannot be read \(field larger than field limit"):
+        open_table(tmp_path / "t.csv")
+
+
+def test_whole_numbers_of_any_length(tmp_path):
+    """Python reads 4300 digits at most; such numbers are names, as others beyond 63 bits are."""
+    for many in (20, 5000):
+        read = open_table(write(tmp_path / "t.csv", "k", ["9" * many, "8" * many])).column("k")
+        assert read.tolist() == ["9" * many, "8" * many]
+    table = {"site": ["a", "b"] * 6, "k": [10**400, 1] * 6, "y": [0, 1] * 6}
+    with pytest.raises(ValueError, match="row 0 of column 'k' holds a number that is too large to compute with"):
+        Tasks.from_frame(table, **ALL)
+    with pytest.raises(
+        ValueError, match=r"row 0 has 1\.18059e\+21 as the name of its site in column 'site', too large"
+    ):
+        Tasks.from_frame({**table, "site": [2**70, 2**71] * 6, "k": [0, 1] * 6}, **ALL)

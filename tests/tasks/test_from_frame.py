@@ -130,7 +130,7 @@ def test_only_training_rows_are_looked_at(pooled):
 
 def test_missing_values_of_other_rows_bring_no_indicator():
     table = split_table(NAN, "x")
-    table["y"] = table["site"]
+    table["y"] = np.tile(["u", "u", "v", "v"], 6)
     tasks = Tasks.from_frame(table, split="words")
     assert tasks.preparation.features == ("value", "text = x", "text = y")
     assert inputs(tasks, "a", "val").tolist() == [[0, 1, 0]]
@@ -143,6 +143,30 @@ def test_sums_of_sites_are_what_all_rows_together_give():
     column = tasks.preparation.columns[0]
     assert column.mean[0] == pytest.approx(x.mean(), rel=1e-14)
     assert column.deviation[0] == pytest.approx(x.std(), rel=1e-9)
+
+
+@pytest.mark.parametrize("pooled", ["sums", "per_site"])
+@pytest.mark.parametrize(("mean", "spread"), [(1e9, 0.01), (-1e9, 3e-5), (1.7e9, 1e-3), (1e-9, 1e-22), (1e29, 1e16)])
+def test_large_numbers_that_differ_little_are_standardised(mean, spread, pooled):
+    """As NumPy does it in two passes, however small a deviation is beside the mean; so does scikit-learn."""
+    x = mean + spread * np.random.default_rng(0).normal(size=60)
+    table = {"site": ["a", "b"] * 30, "x": x, "y": ["u", "v", "v", "u"] * 15}
+    inputs = Tasks.from_frame(table, pooled=pooled, **ALL).pools["samples"].inputs[:, 0].numpy()
+    for rows in (slice(None),) if pooled == "sums" else (slice(0, None, 2), slice(1, None, 2)):
+        right = (x[rows] - x[rows].mean()) / x[rows].std()
+        np.testing.assert_allclose(inputs[rows], right, atol=1e-5 + 1e-15 * abs(mean) / spread)  # digits of the mean
+    amounts = {"site": table["site"], "k": np.sin(np.arange(60)), "y": x}
+    amounts = Tasks.from_frame(amounts, pooled=pooled, standardise_target=True, loss="mse", **ALL)
+    assert torch.equal(amounts.pools["samples"].targets, torch.from_numpy(inputs))
+
+
+@pytest.mark.parametrize("value", [0.1, -1e9 / 3, 1e30 / 7, 1e-30 / 3])
+def test_numbers_that_are_all_the_same_are_0_at_any_number_of_rows(value):
+    draw = np.random.default_rng(0)
+    table = {"site": draw.integers(0, 300, 30_000), "x": np.full(30_000, value), "y": draw.integers(0, 2, 30_000)}
+    tasks = Tasks.from_frame(table, **ALL)
+    assert tasks.preparation.columns[0].deviation == (0.0,)
+    assert not tasks.pools["samples"].inputs.any()
 
 
 def test_a_column_that_does_not_vary_or_is_never_known_says_nothing():
@@ -288,6 +312,14 @@ def test_a_preparation_is_plain_data_and_comes_back():
         (lambda s: {k: v for k, v in s.items() if k != "columns"}, "no preparation that .*columns"),
         (lambda s: {**s, "columns": [3]}, "a column must be a dict, got 3"),
         (lambda s: {**s, "columns": [{"name": 3}]}, "name must be a string, got 3"),
+        (
+            lambda s: {**s, "target": {**s["target"], "categories": ["0", "x"], "numbers": True}},
+            "'y' has categories that are .* 'x' is",
+        ),
+        (
+            lambda s: {**s, "target": {**s["target"], "categories": ["9" * 5000], "numbers": True}},
+            "'y' has categories that are numbers",
+        ),
         (lambda s: {**s, "sites": ["a", "b"]}, "column 'age' needs 2 means and deviations, got 1"),
     ],
 )
@@ -826,7 +858,7 @@ def test_columns_that_nobody_named():
 
 def test_amounts_that_are_taken_for_classes_are_told_briefly():
     table = {"site": ["a", "b"] * 40, "x": [0.5] * 80, "costs": [k + 0.5 for k in range(80)]}
-    told = r"the classes that were trained on are 0\.5, .*… \(\d+ in all\): .* if they are amounts, give loss='mse'"
+    told = r"^targets in column 'costs' are amounts, such as 0\.5 in row 0 \(site 'a'\), .* or give loss='mse'$"
     with pytest.raises(ValueError, match=told):
         Tasks.from_frame(table, target="costs", loss="cross_entropy")
 

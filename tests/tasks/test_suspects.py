@@ -93,15 +93,18 @@ def test_rows_that_are_there_twice():
     (text,) = told(twice, seed=1)
     tasks = Tasks.from_frame(BASE, seed=1)
     assert tasks.names == ("north", "south", "west")
-    assert "rows for testing are there for training, too, with the same inputs and target (site 'north'" in text
+    assert text.startswith(
+        "600 of 600 rows have the inputs and the target of another one (site 'north' 200, 'south' 200,"
+    )
+    assert told(twice, seed=2) == told(twice, seed=3) == [text]  # the same, so that many draws warn once
     rows = np.arange(N)
     words = np.where(rows < 60, "test", "train")
     copied = {name: np.concatenate([values, values[:12]]) for name, values in BASE.items()}
     given = {"split": [*words, *["train"] * 12], "val_fraction": 0}
     (text,) = told(copied, **given)
     assert text.startswith(
-        "12 of 60 rows for testing are there for training, too, with the same inputs and target (site 'north' 4, "
-        "'south' 4, 'west' 4), so models are tested on what they know: drop rows that are there twice"
+        "24 of 312 rows have the inputs and the target of another one (site 'north' 8, 'south' 8, 'west' 8), and rows "
+        "for testing are there for training, too, so models are tested on what they know: drop rows that"
     )
     other = {**copied, "y": np.concatenate([BASE["y"], 1 - BASE["y"][:12]])}  # with another target they are others
     assert told(other, **given) == []
@@ -119,12 +122,95 @@ def test_rows_are_the_same_that_have_the_same_inputs():
     words = np.where(np.arange(N) < 60, "test", "train")
     twice = {name: [*values, *values[:30]] for name, values in {**BASE, "age": age, "ward": [*ward]}.items()}
     twice["ward"][N : N + 5] = [None, "a", None, "c", "c"]  # so rows 0 and 2 are there twice, and 1, 3 and 4 are not
-    with pytest.warns(UserWarning, match="27 of 60 rows for testing are there for training, too") as found:
+    with pytest.warns(UserWarning, match="54 of 330 rows have the inputs and the target of another one") as found:
         tasks = Tasks.from_frame(twice, split=[*words, *["train"] * 30], val_fraction=0)
     assert len(found) == 1
     inputs = tasks.pools["samples"].inputs
     rows = list(map(tuple, np.column_stack([inputs, twice["y"]]).tolist()))
     assert [k for k in range(60) if rows[k] in rows[60:]] == [0, 2, *range(5, 30)]
+
+
+LAB = np.where(BASE["y"] == 1, 10.0, 3.0) + 0.3 * DRAW.normal(size=N)
+
+
+@pytest.mark.parametrize("target", [BASE["y"], np.where(BASE["y"] == 1, "ill", "well")], ids=["numbers", "words"])
+@pytest.mark.parametrize("lab", [LAB, -LAB, np.where(np.arange(N) % 3 == 0, np.nan, LAB)])
+def test_columns_that_part_the_classes_by_a_threshold(lab, target):
+    (text,) = told({**BASE, "lab": lab, "y": target}, **ALL)
+    assert text.startswith("column 'lab' tells the target 'y' by its order alone, without an error in any row, as by")
+    assert "leave it out by leave_out=['lab'] if it is known only after it" in text
+    assert "tells the target 'y'" in told({**BASE, "lab": lab.round(1), "y": target}, **ALL)[0]
+    wrong = lab.copy()
+    wrong[1] = lab[np.flatnonzero(~np.isnan(lab) & (BASE["y"] != BASE["y"][1]))[0]]
+    assert told({**BASE, "lab": wrong, "y": target}, **ALL) == []
+
+
+def test_three_classes_by_two_thresholds():
+    grade = DRAW.integers(0, 3, N)
+    (text,) = told({**BASE, "score": grade % 3 + DRAW.uniform(0, 0.9, N), "y": grade}, **ALL)
+    assert text.startswith("column 'score' tells the target 'y' by its order alone")
+
+
+AMOUNT = DRAW.normal(size=N)
+
+
+@pytest.mark.parametrize(
+    ("column", "y"),
+    [(AMOUNT.round(1), AMOUNT), (-2 * AMOUNT, AMOUNT.round(1)), (AMOUNT > 0.3, AMOUNT), (np.floor(AMOUNT), AMOUNT)],
+    ids=["rounded", "finer", "indicator", "group"],
+)
+def test_columns_that_tell_the_amount_but_for_rounding(column, y):
+    (text,) = told({**BASE, "other": column, "y": y}, **ALL)
+    assert text.startswith("column 'other' tells the target 'y' by its order alone")
+    assert told({**BASE, "other": column + 0.2 * DRAW.normal(size=N), "y": y}, **ALL) == []
+
+
+def test_few_rows_and_few_persons_prove_no_threshold():
+    """Of 20 rows a column parts 10 and 10 by chance in 2 of 184,756 orders; of 6 persons, in 2 of 20 orders."""
+    ill = np.repeat([0, 1], 10)
+    assert told({"site": ["a", "b"] * 10, "x": LAB[:20] * 0 + ill + 0.1 * DRAW.normal(size=20), "y": ill}, **ALL) == []
+    person = np.repeat(np.arange(6), 50)
+    table = {"site": BASE["site"], "x": BASE["x"], "height": 150.0 + person, "y": (person > 2) * 1}
+    (text,) = told(table, **ALL)
+    assert text.startswith("column 'height' tells the target 'y' of all rows exactly")  # and advises group=
+    assert told({**table, "person": person}, group="person", **ALL) == []
+
+
+@pytest.mark.parametrize("n", [12, 24, 40])
+def test_chance_parts_no_classes(n):
+    """None of 1000 columns; one in a million may."""
+    draw = np.random.default_rng(n)
+    for _ in range(10):
+        columns = {f"x{k}": draw.normal(size=n) for k in range(100)}
+        assert told({"site": ["a", "b"] * (n // 2), **columns, "y": draw.permutation(np.arange(n) % 2)}, **ALL) == []
+
+
+@pytest.mark.parametrize(
+    ("classes", "code"),
+    [((0, 1), -9), ((0, 1), 9), ((1, 2, 3), 999), (("0", "1"), "-9"), (("no", "yes"), "999"), ((0.5, 1.7), -99)],
+)
+def test_targets_that_mean_nothing_is_known(classes, code):
+    y = [code if k % 30 == 0 else classes[k % 7 % len(classes)] for k in range(N)]
+    (text,) = told({**BASE, "y": y}, **ALL)
+    assert text.startswith(f"the target 'y' has {code} in 10 rows, far from all other values, as where a number says")
+    assert text.endswith("drop such rows if so")
+    fine = [classes[k % 7 % len(classes)] for k in range(N)]
+    assert told({**BASE, "y": fine}, **ALL) == []
+
+
+def test_targets_that_mean_themselves():
+    for y in (DRAW.integers(0, 10, N), np.where(np.arange(N) % 30 == 0, 99, DRAW.integers(18, 98, N)) + 0.5):
+        assert told({**BASE, "y": y}, **ALL) == []
+
+
+@pytest.mark.parametrize(("target", "until"), [("status", "time"), ("Event", "OS_days"), ("death", "futime")])
+def test_whether_an_event_was_seen_is_no_class_like_any_other(target, until):
+    table = {name: values for name, values in BASE.items() if name != "y"}
+    table |= {until: DRAW.integers(1, 2000, N), target: 1 + BASE["y"]}
+    (text,) = told(table, target=target, **ALL)
+    assert text.startswith(f"the target {target!r} seems to say whether an event was seen until {until!r}: rows that")
+    assert told(table, target=target, leave_out=[until], **ALL) == []
+    assert told({**table, target: DRAW.normal(size=N)}, target=target, **ALL) == []
 
 
 @pytest.mark.parametrize("code", [9999, -999, -99, 99999])

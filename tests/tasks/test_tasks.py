@@ -321,7 +321,7 @@ def test_a_loader_that_yields_something_else_than_fixed_rows_is_refused(made):
 def test_samples_for_testing_that_are_for_training_are_warned_of():
     x, y = torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 2
     test = [(torch.cat([x[0, :5], x[1, 5:]]), y), (x[2], y)]  # of the first, five are for training, too
-    with pytest.warns(UserWarning, match=r"5 of 80 rows for testing .* training, too, .* \(node 'a' 5\)"):
+    with pytest.warns(UserWarning, match=r"10 of 160 rows .* \(node 'a' 10\), .* training, too"):
         Tasks.from_samples([(x[0], y), (x[2] + 1, y)], test=test, names=["a", "b"])
     Tasks.from_samples([(x[0], 1 - y)], test=[(x[0], y)])  # with another target they are others
     Tasks.from_samples([(x[0] > 0, y)], test=[(x[0] > 0, y)])  # and rows are alike by chance

@@ -191,3 +191,11 @@ def test_triples_of_names_that_are_numbers():
 
 def test_matrices_may_be_views():
     assert edges(np.eye(3)[::-1]) == edges([("cy", "ada"), ("bob", "bob"), ("ada", "cy")])
+
+
+@pytest.mark.parametrize("content", [b"sender,receiver\na,\xff\n", b"sender,receiver\na," + b"z" * 140_000])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
+    path = tmp_path / "g.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"g\.csv cannot be read as a CSV file in UTF-8 \(.*; line \d\)"):
+        run(l2c(), tasks(), nn.Linear(2, 2), graph=str(path), rounds=1)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
-__all__ = ["Cell", "Chart", "Content", "Section", "Table", "Words", "worded"]
+from graphcollab_command.wording import printable
+
+__all__ = ["Cell", "Chart", "Content", "Section", "Table", "Words", "in_print", "worded"]
 
 Words: TypeAlias = Callable[[str], str]
 """What is made of a sentence for who reads it."""
@@ -106,6 +108,19 @@ class Content:
     answer: Sequence[str]
     sections: Sequence[Section]
     made: str = ""
+
+
+def in_print(content: Any) -> Any:
+    """Return a page, or a part of it, in which every text is `printable`."""
+    if isinstance(content, str):
+        return printable(content)
+    if isinstance(content, Mapping):
+        return {in_print(name): in_print(one) for name, one in content.items()}
+    if isinstance(content, list | tuple):
+        return [in_print(one) for one in content]
+    if is_dataclass(content) and not isinstance(content, type):
+        return replace(content, **{one.name: in_print(getattr(content, one.name)) for one in fields(content)})
+    return content
 
 
 def worded(content: Content, words: Words) -> Content:

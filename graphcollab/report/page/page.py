@@ -15,7 +15,7 @@ from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.report._text import shown
 from graphcollab.report.page._libraries import altair, charts_script, tables_script, tables_style
 from graphcollab.report.page.colours import styles
-from graphcollab.report.page.content import Content, Words, worded
+from graphcollab.report.page.content import Content, Words, in_print, worded
 from graphcollab.report.page.of_benefit import content_of_benefit
 from graphcollab.report.page.of_comparison import content_of_comparison
 from graphcollab.train import Comparison
@@ -84,7 +84,7 @@ def page_in_words(
         content = content_of_comparison(found, reference, metrics, title, commands)
     if not speaks():
         return Path(path)
-    written = _written(worded(content, words)).encode()
+    written = _written(in_print(worded(content, words))).encode()
     if len(written) > LARGEST:
         warn(
             f"the page has {len(written) / 1e6:.1f} MB, more than the {LARGEST / 1e6:.0f} MB that open quickly "

@@ -243,3 +243,14 @@ def test_a_page_that_is_too_large_says_so(
     monkeypatch.setattr(sys.modules["graphcollab.report.page.page"], "LARGEST", 1_000_000)
     with pytest.warns(UserWarning, match=r"the page has 2\.\d MB, more than the 1 MB"):
         assert report.page(comparison, tmp_path / "page.html").is_file()
+
+
+def test_control_characters_and_turns_of_direction_are_codes(tmp_path: Path) -> None:
+    """Names that turn what follows them in a page, or clear the screen of who reads it in a terminal."""
+    found = compared(("Bern\x1b[2J", "Chur\u202egnp.exe", "Zug"), rounds=2, seeds=1)
+    text = report.page(found, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not {*"\x1b\u202e"} & {*text}
+    page = Read(text)
+    named = {row[0] for table in page.tables for row in table}
+    assert {r"Bern\x1b[2J", r"Chur\u202egnp.exe"} <= named
+    assert not {*"\x1b\u202e"} & {*json.dumps(json.loads(page.specs), ensure_ascii=False)}

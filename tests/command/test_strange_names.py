@@ -1,0 +1,113 @@
+"""Names that terminals and spreadsheets would obey, and output in encodings that lack some signs."""
+
+from __future__ import annotations
+
+import csv
+import random
+import warnings
+
+import pytest
+from click.testing import CliRunner
+
+from graphcollab import Tasks, build_model, l2c, local, report, run
+from graphcollab.train import RecordGraph, compare
+from graphcollab_command.main import main
+
+ESCAPE, BIDI, FORMULA, TAB = "Bern\x1b[2J", "Chur\u202egnp.exe", "=cmd|' /C calc'!A0", "@SUM(1,2)"
+SITES, TARGET = (ESCAPE, BIDI, FORMULA, TAB), '=HYPERLINK("//evil")'
+CLASSES = ("+", "-1+2")
+SHORT = ["--seeds", "0", "--rounds", "1", "--hidden", "4"]
+
+
+@pytest.fixture
+def strange(tmp_path):
+    """A table whose sites, target and classes have such names."""
+    drawn, path = random.Random(0), tmp_path / "strange.csv"
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["site", "age", TARGET])
+        for k in range(120):
+            age = drawn.randint(20, 80)
+            lines.writerow([SITES[k % 4], age, CLASSES[(age + drawn.randint(-20, 20)) > 50]])
+    return path
+
+
+@pytest.fixture
+def found(strange):
+    tasks = Tasks.from_frame(strange, target=TARGET)
+    model = build_model("mlp", tasks.input_shape, 2, hidden=4)
+    return compare({"local": local, "l2c": l2c}, lambda seed: tasks, lambda t: model, rounds=1, seeds=[0])
+
+
+def obeyed(text):
+    return {*text} & {*"\x1b\u202e"}
+
+
+def formulas(path):
+    """Return the cells of a file that a spreadsheet computes."""
+    with path.open(newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert f"'{FORMULA}" in cells
+    return [one for one in cells if one[:1] in [*"=@+-\t"] and not one.lstrip("+-").replace(".", "").isdigit()]
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(call, strange, found):
+    found.results["local"].save("models")
+    compared = call("compare", strange, "--target", TARGET, "--methods", "local", "fedavg", *SHORT)
+    for done in (compared, call("show", "models")):
+        assert done.exit_code == 0, done.output
+        assert not obeyed(done.output)
+        assert r"Bern\x1b[2J" in done.stdout
+    refused = call("predict", "models", strange, "--site", "Bern\x1b]0;x")
+    assert refused.exit_code == 2
+    assert not obeyed(refused.output)
+
+
+def test_no_cell_is_a_formula(call, strange, found, tmp_path):
+    found.results["local"].save("models")
+    for _ in range(2):  # the second takes the place of the first
+        done = call("predict", "models", strange, "--proba", "--out", "found.csv")
+        assert done.exit_code == 0, done.output
+    assert {*formulas(tmp_path / "found.csv")} <= {"+"}  # a lone sign is none
+    assert formulas(report.site_table(found).to_csv(tmp_path / "sites.csv")) == []
+
+
+def test_neither_tables_nor_warnings_are_obeyed(found):
+    assert not obeyed(str(report.site_table(found)) + report.results_table(found))
+    own = {"age": [1, 2] * 20, "y": [0, 1, 1, 0] * 10}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        Tasks.from_frame({"\x1b[2JBern": own, "\x1b[2Jbern": own})
+    assert told
+    assert not obeyed("".join(str(one.message) for one in told))
+
+
+def test_edges_that_were_written_are_read_again(strange, tmp_path):
+    tasks = Tasks.from_frame(strange, target=TARGET)
+    model = build_model("mlp", tasks.input_shape, 2, hidden=4)
+
+    def edges_of(graph):
+        return run(l2c(), tasks, model, graph=graph, rounds=1, callbacks=[RecordGraph()]).graph()
+
+    learned = edges_of([(FORMULA, TAB), (TAB, ESCAPE)])
+    path = learned.to_csv(tmp_path / "edges.csv")
+    assert f"'{TAB}" in path.read_text()
+    with pytest.warns(UserWarning, match="the weights of the graph's edges are not read"):
+        again = edges_of(str(path))
+    assert {edge[:2] for edge in again.named_edges()} == {edge[:2] for edge in learned.named_edges()}
+
+
+@pytest.mark.parametrize("charset", ["ascii", "latin-1", "cp1252"])
+def test_answers_in_other_encodings_say_the_same(patients, about, charset, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    patients.write_text(patients.read_text().replace("west", "Łódź"), encoding="utf-8")
+    runner = CliRunner(charset=charset)
+    done = runner.invoke(main, ["compare", str(patients), *about, "--methods", "local", "fedavg", *SHORT])
+    assert done.exit_code == 0, done.output
+    assert "error of graphcollab" not in done.output
+    if charset != "ascii":  # in its place click writes UTF-8
+        assert r"\u0141" in done.stdout
+        assert " -" in done.stdout or "+" in done.stdout
+    done = runner.invoke(main, ["predict", "→", str(patients)])
+    assert done.exit_code == 2, done.output
+    assert runner.invoke(main, ["compare", "--help"]).exit_code == 0
