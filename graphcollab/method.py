@@ -19,7 +19,14 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.guard import settle, settle_validation, sift, unless_ruined, without_refused
+from graphcollab.control.guard import (
+    screen,
+    settle,
+    settle_validation,
+    sift,
+    unless_ruined,
+    without_refused,
+)
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
@@ -182,6 +189,7 @@ class Method(Playable):
         there = torch.ones_like(data.isolated) if env.plane.complete else env.plane.there
         data.trains = data.serves = ~data.isolated & there
         data.phase_start = data.round
+        data = screen(data, self.local, env)
         if self.weigh.learns:
             data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
         if self.prepare is not None:

@@ -25,6 +25,7 @@ __all__ = [
     "find_diverged",
     "isolate",
     "large_targets",
+    "screen",
     "settle",
     "settle_validation",
     "sift",
@@ -40,7 +41,8 @@ LARGE = 10.0  # mean or deviation of targets from which squared errors make step
 class Isolate:
     r"""When a node that diverges is left behind: ``run(on_nonfinite=Isolate(factor))``.
 
-    Every node's models are examined after its local update, before anything of it is weighed, watched or sent. With L
+    Every node's models are examined after its local update, before anything of it is weighed, watched or sent, and by a
+    local update on trial before a method starts, so that it has no part in what is then computed of all nodes. With L
     its mean loss on its own training samples, x⁰ the model it began the round with and x the one it now has, a node has
     diverged if
 
@@ -49,9 +51,9 @@ class Isolate:
     - its update leaves the region in which gradients mean anything: it promised to lower the loss by
       :math:`p = \langle \nabla L(x^0), x^0 - x \rangle > f \max(b, L(x^0))`, more than there is, and has not lowered it
       by p / f. That finds models that are ruined but whose own loss is fine, such as those whose units are all dead.
-    - in three of its last ten rounds its own update has at least doubled its loss, and by more than b / f² (b / f where
-      it steps along what others answer, as under CGA). That finds nodes whose steps are too large for them and that are
-      pulled back by the others, whom they take along.
+    - in three of its last ten rounds its own update has at least doubled its loss, to more than b / f (and by more than
+      b / f where it steps along what others answer, as under CGA). That finds nodes whose steps are too large for them
+      and that are pulled back by the others, whom they take along; a loss below b / f, what it began with, may double.
 
     The bound b is f times the larger of L at the run's initial model and L for outputs of zero (log C for
     cross-entropy, the mean of y² for squared errors), so it goes with the scale of each node's data, and with
@@ -60,7 +62,8 @@ class Isolate:
     node's own update makes better, is not held against the node.
 
     That takes a gradient and a loss on all training samples of every node a round: with a hundred nodes of 11 digits
-    each, rounds of five epochs took twice as long for it, rounds of a single step three times.
+    each, rounds of five epochs took twice as long for it, rounds of a single step three times; and one more local
+    update when a method starts.
 
     Args:
         factor: f.
@@ -70,6 +73,21 @@ class Isolate:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+def screen(data: Data, local: Local, env: Env) -> Data:
+    """Isolate nodes that diverge in their first local update, before anything is computed of all nodes together.
+
+    The update is a try: of it nothing is kept but who has diverged, and why.
+    """
+    if not env.isolate:
+        return data
+    tried = local.init(copy.copy(data), env)
+    tried.x_start = tried.x
+    tried, why = find_diverged(local.alone(tried, env), env, serves_start=True, held=_trained_models(local))
+    data = copy.copy(data)
+    data.good = data.get("good", {})
+    return isolate(data, why) if why else data
 
 
 def sift(data: Data, local: Local, env: Env) -> Data:
@@ -242,8 +260,8 @@ def find_diverged(
                 lied = ~(promise <= factor * allowed) & ~(start - loss >= promise / factor)
                 text = "its local update was to lower its loss by {}, and took it from {} to {}"
                 blame(lied, text, promise, start, loss)
-                much = bound / factor ** (2 if alone else 1)
-                data.raised, often = _count_raised(data, nodes, loss - start > start.abs().fmax(much))
+                raised = loss - start > (start.abs() if alone else start.abs().fmax(bound / factor))
+                data.raised, often = _count_raised(data, nodes, raised & (loss > bound / factor))
                 text = f"its update doubled its loss in {RAISED} of its last {WINDOW} rounds, now from {{}} to {{}}"
                 blame(often >= RAISED, text, start, loss)
         if serves_start:

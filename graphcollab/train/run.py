@@ -36,6 +36,7 @@ from graphcollab.train.identity import (
     describe_run,
     describe_start,
     differences,
+    isolated_at_start,
     require_alike,
     require_same,
     require_same_run,
@@ -242,10 +243,11 @@ def run(
         method.check(tasks)
         threads = _threads(before.get("threads"), threads, engine)
         # a resumed run is started only to be compared; the run that was begun has said what there is to say
+        began = env._replace(isolate=isolated_at_start(before)) if saved else env
         with same_threads(threads), own_filter("ignore") if saved else nullcontext():
-            data = method.start(data, env)
+            data = method.start(data, began)
         if saver:
-            about |= describe_start(data, plane, fields)
+            about |= describe_start(data, plane, fields, began.isolate)
             about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
             about = _require_same(before, about, str(checkpoint))
