@@ -197,6 +197,7 @@ class Method(Playable):
         for piece in self._slots():
             data = piece.init(data, env)
         without_refused(data, env)
+        self._check_at_work(data, env)
         if not env.plane.complete:  # those that are lost now may come back
             data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
         return allowed_only(data)
@@ -276,6 +277,17 @@ class Method(Playable):
                     f"{self.name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a "
                     f"piece that does, or judge them by one of {known}"
                 )
+
+    def _check_at_work(self, data: Data, env: Env) -> None:
+        """Check that more than one node is at work, as models that travel along edges go between nodes at work."""
+        there = data.present & ~data.isolated
+        if not env.plane.complete or not bool(data.present.all()) or int(there.sum()) < 2:
+            return
+        if int(data.trains.sum()) == 1 and self.along_edges and not self.exchange.serves_rest:
+            raise ValueError(
+                f"{self.name}: one of {int(there.sum())} nodes is at work in a round, so no node ever receives the "
+                "model of another one: let two work or more, by a larger fraction, or train by the method local"
+            )
 
     def _slots(self) -> tuple[Piece, ...]:
         """Return the slots' pieces, in the order in which they begin."""

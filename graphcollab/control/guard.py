@@ -23,6 +23,7 @@ from graphcollab.typing import Env
 __all__ = [
     "Isolate",
     "find_diverged",
+    "initial_bounds",
     "isolate",
     "large_targets",
     "screen",
@@ -229,7 +230,7 @@ def find_diverged(
     data = copy.copy(data)
     data.raised = data.get("raised", torch.zeros_like(data.node_id))
     if "loss_bound" not in data:
-        data.loss_bound = env.plane.here(_bounds(data.x_init, env, factor), data.num_nodes)
+        data.loss_bound = initial_bounds(data, env, factor)
     known = data.get("good", {})
     good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
     nodes = env.plane.at_home((data.trains & ~data.isolated).nonzero().flatten())
@@ -281,10 +282,14 @@ def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Te
     return data.raised.index_copy(0, nodes, notes), count.sum(1)
 
 
-def _bounds(models: Stacks, env: Env, factor: float) -> Tensor:
-    """Return every node's bound, [K]."""
+def initial_bounds(data: Data, env: Env, factor: float, split: str = "train") -> Tensor:
+    """Return the bound b of every node's loss on its samples of a split (`Isolate`), [K], known to owners.
+
+    It is infinite where both losses are 0, and of nodes without samples.
+    """
+    models = data.x_init
     found = torch.full((models.num_nodes, 2), torch.nan, dtype=torch.float64, device=models.device)
-    for chunk in env.engine.predict(Rows.own(models), "train"):
+    for chunk in env.engine.predict(Rows.own(models), split):
         silent = replace(chunk, outputs=torch.zeros_like(chunk.outputs))
         losses = [env.engine.losses_of(one).double() for one in (chunk, silent)]
         found[beside(chunk.rows, found)] = torch.stack(losses, 1)
@@ -292,7 +297,8 @@ def _bounds(models: Stacks, env: Env, factor: float) -> Tensor:
     found = found.masked_fill(~found.isfinite(), torch.nan)
     first, second = found.unbind(1)
     bound = first.fmax(second) + (factor - 1) * first.abs().fmax(second.abs())
-    return bound.masked_fill(bound.isnan() | (found == 0).all(1), torch.inf)
+    bound = bound.masked_fill(bound.isnan() | (found == 0).all(1), torch.inf)
+    return env.plane.here(bound, data.num_nodes)
 
 
 def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Under every method, nodes get what they would get if a node that was isolated in the first round had not been there."""
+"""Under every method, a node that is isolated in the first round, or has no edges, changes nothing for the others."""
 
 from __future__ import annotations
 
