@@ -253,6 +253,11 @@ class Exchanger(Piece, ABC):
         return "all"
 
     @property
+    def mixes(self) -> bool:
+        """Whether models are mixed that nodes have made of their own initial ones, which should be alike then."""
+        return True
+
+    @property
     def serves_start(self) -> bool:
         """Whether others hear models as they were when the round began."""
         return False

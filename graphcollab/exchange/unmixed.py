@@ -34,6 +34,11 @@ class NoExchange(Exchanger):
     shown: str | None = None
 
     @property
+    def mixes(self) -> bool:
+        """Nothing is mixed."""
+        return False
+
+    @property
     def part(self) -> str:
         """Part of the model that is looked at."""
         return self.shown or "all"
@@ -170,6 +175,11 @@ class PrototypeAverage(Exchanger):
         "down; numbers of samples are not counted"
     )
     told: ClassVar[Readers] = {"coordinator": "how many training samples of a class it has, and their mean latents"}
+
+    @property
+    def mixes(self) -> bool:
+        """Prototypes are, and no models."""
+        return False
 
     def init(self, data: Data, env: Env) -> Data:
         """Connect every node to its server, and begin without prototypes."""

@@ -49,13 +49,15 @@ class Mixer:
 
     - ``score="cosine"`` (default): the mean over layers of the cosines between codes, times a temperature
       :math:`T = e^{10 t}`. What is learned is t, ``tensors["temperature"]``, 0 at first, so T is 1 at first and its
-      logarithm moves ten times as fast as a weight of the encoders. ``"scaled"``: inner products over √d for codes of length d. ``"product"``: the paper's.
+      logarithm moves ten times as fast as a weight of the encoders. ``"scaled"``: inner products over √d for codes of
+      length d. ``"product"``: the paper's.
     - ``normalise=True`` (default): a layer's change is divided by its root mean square before it is encoded, so that
       neither a layer nor a late round counts more because its numbers are larger. False is the paper's.
     - ``own="gate"`` (default): a node gives its own model as much as the most alike of those it hears, and beyond that
       a share p apart from the softmax: w ← (1 − p) w + p. All nodes learn p together, by comparing with models that
-      they train alone (`ChannelAttention`); its log-odds stay in [-6, 5], p from 0.25 % to 99.33 %. Where not all hear each other, the own model gets half at
-      least: along few edges, an exchange of updates diverges with less.
+      they train alone (`ChannelAttention`); its log-odds stay in [-6, 5], p from 0.25 % to 99.33 %. Where
+      not all hear each other, the own model gets half at least: along few edges, an exchange of updates diverges with
+      less.
       ``"largest"``: without p. ``"softmax"``: the own model is one among others, as in the paper.
 
     Args:

@@ -76,7 +76,8 @@ def compare(
     setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
     failures and fewer isolated nodes. It is shown as failed in tables, and the first of a kind of error is warned of at
     once, with method, setting and seed; all other trials go on. What runs find (`Finding`) is warned of at the end,
-    once for a method, and once for all of them where models have diverged. An error before anything is finished is raised, unless it is that a model diverged.
+    once for a method, and once for all of them where models have diverged. An error before anything is finished is
+    raised, unless it is that a model diverged.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.

@@ -28,9 +28,9 @@ FOUND = r"[^:]*: its ((learned|computed) weights are|models have diverged)"
 
 
 def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Warn, once, at a run's end, if models have losses that are finite, but far above those of models that know nothing.
+    """Warn, once, at a run's end, if losses are finite, but far above those of models that know nothing.
 
-    These are, on a node's own samples of the split that it is judged on, the initial model and outputs of zero. It is
+    Such are, on a node's own samples of the split that it is judged on, the initial model and outputs of zero. It is
     kept as a finding. Nodes that were isolated have been named before.
     """
     split = next((split for split in ("test", "val") if f"{split}_loss" in history.values), None)
