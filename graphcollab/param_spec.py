@@ -117,14 +117,14 @@ class ParamSpec:
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
 
-        It is a `NoPartError` if there is no such part, and a ValueError if parts named together do not lie side by side, or
-        a part shares a parameter with one that is not named.
+        It is a `NoPartError` if there is no such part, and a ValueError if parts named together do not lie side by
+        side, or a part shares a parameter with one that is not named.
         """
         ranges, wanted = [], part.split("+")
         for name in wanted:
             if name not in self.parts:
                 raise NoPartError(
-                    f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}: name one of them, or "
+                    f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}: name one of these, or "
                     "give a model that has it, such as graphcollab.models.SplitModel for 'backbone' and 'head'"
                 )
             if name in self.tied and self.tied[name][0] not in wanted and "all" not in wanted:
