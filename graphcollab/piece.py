@@ -44,7 +44,7 @@ Readers: TypeAlias = Mapping[Reader, str]
 Origin: TypeAlias = Literal["fixed", "computed", "learned", "kept"]
 """Where the weights of edges come from."""
 Cures: TypeAlias = Mapping[Literal["alone", "even"], str]
-"""What to change where all weights are the own model's, and where all are equal."""
+"""What to change where all weights that a piece computes are the own model's, and where all are equal."""
 WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
 """Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
 weights [E]."""
@@ -106,7 +106,6 @@ class Piece:
     embeds: ClassVar[bool] = False
     """Whether it reads latents, which models must have then (`SplitModel` does)."""
     cures: ClassVar[Cures] = {}
-    """What to change where the weights that it computes tell nodes nothing."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -247,15 +246,13 @@ class Weigher(Piece, ABC):
 class Exchanger(Piece, ABC):
     """Base of the exchange slot: how models are mixed, and how that depends on the edge weights."""
 
+    mixes: ClassVar[bool] = True
+    """Whether models are mixed that nodes have made of their own initial ones, which should be alike then."""
+
     @property
     def part(self) -> str:
         """Part of the model that is mixed."""
         return "all"
-
-    @property
-    def mixes(self) -> bool:
-        """Whether models are mixed that nodes have made of their own initial ones, which should be alike then."""
-        return True
 
     @property
     def serves_start(self) -> bool:
@@ -294,7 +291,7 @@ class Rewiring(Piece):
     """Base of the rewire slot: who listens to whom, and who works, in the next round. This one changes nothing."""
 
     weighs: ClassVar[bool] = False
-    """Whether its edges, found once, are all that tells nodes apart, whatever they weigh."""
+    """Whether its edges, found once, are what tells nodes apart."""
     finds_peers: ClassVar[bool] = False
     """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
 

@@ -103,7 +103,7 @@ class Exchange(Exchanger):
         return self.route.serves_rest
 
     @property
-    def mixes(self) -> bool:
+    def mixes(self) -> bool:  # type: ignore[override]
         """Whether models of nodes' own starts take the route."""
         return self.route.own_starts
 

@@ -31,12 +31,9 @@ class NoExchange(Exchanger):
             it, and counts it. A run without a graph then has all pairs. None: nothing travels.
     """
 
-    shown: str | None = None
+    mixes: ClassVar[bool] = False
 
-    @property
-    def mixes(self) -> bool:
-        """Nothing is mixed."""
-        return False
+    shown: str | None = None
 
     @property
     def part(self) -> str:
@@ -168,6 +165,7 @@ class PrototypeAverage(Exchanger):
 
     route: ThroughServer = field(default_factory=ThroughServer)
 
+    mixes: ClassVar[bool] = False  # but prototypes are
     embeds: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = PROTOTYPES
     travels: ClassVar[str] = (
@@ -175,11 +173,6 @@ class PrototypeAverage(Exchanger):
         "down; numbers of samples are not counted"
     )
     told: ClassVar[Readers] = {"coordinator": "how many training samples of a class it has, and their mean latents"}
-
-    @property
-    def mixes(self) -> bool:
-        """Prototypes are, and no models."""
-        return False
 
     def init(self, data: Data, env: Env) -> Data:
         """Connect every node to its server, and begin without prototypes."""
