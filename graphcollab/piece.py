@@ -43,8 +43,7 @@ Readers: TypeAlias = Mapping[Reader, str]
 """What leaves a site, in words, by who reads it."""
 Origin: TypeAlias = Literal["fixed", "computed", "learned", "kept"]
 """Where the weights of edges come from."""
-Cures: TypeAlias = Mapping[Literal["alone", "even"], str]
-"""What to change where all weights that a piece computes are the own model's, and where all are equal."""
+Cures: TypeAlias = Mapping[Literal["alone", "even"], str]  # if all weights are the own model's, or all are equal
 WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
 """Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
 weights [E]."""
@@ -197,9 +196,9 @@ class Weigher(Piece, ABC):
     def origin(self) -> Origin:
         """Where weights come from.
 
-        They are ``"fixed"`` by the graph and by sample counts; ``"computed"`` anew in every round from models or data;
-        ``"learned"`` in steps from round to round; or ``"kept"`` as an earlier phase has left them. A run says so where
-        weights that are computed or learned have come to tell nodes nothing.
+        They are ``"fixed"`` by the graph and sample counts; ``"computed"`` anew in every round; ``"learned"`` in steps
+        from round to round; or ``"kept"`` as an earlier phase has left them. A run says where all but fixed ones come
+        to tell nodes nothing.
         """
         return "learned" if self.learns else "computed"
 
@@ -209,7 +208,7 @@ class Weigher(Piece, ABC):
         return False
 
     def rests(self, data: Data) -> bool:
-        """Tell whether nodes listen to nobody in the round at hand, whatever there is to hear."""
+        """Tell whether nodes listen to nobody in the round at hand, by rule."""
         return False
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
@@ -246,8 +245,7 @@ class Weigher(Piece, ABC):
 class Exchanger(Piece, ABC):
     """Base of the exchange slot: how models are mixed, and how that depends on the edge weights."""
 
-    mixes: ClassVar[bool] = True
-    """Whether models are mixed that nodes have made of their own initial ones, which should be alike then."""
+    mixes: ClassVar[bool] = True  # whether it mixes models that began as nodes' own initial ones
 
     @property
     def part(self) -> str:
@@ -290,8 +288,7 @@ class Exchanger(Piece, ABC):
 class Rewiring(Piece):
     """Base of the rewire slot: who listens to whom, and who works, in the next round. This one changes nothing."""
 
-    weighs: ClassVar[bool] = False
-    """Whether its edges, found once, are what tells nodes apart."""
+    weighs: ClassVar[bool] = False  # whether its edges, found once, are what tells nodes apart
     finds_peers: ClassVar[bool] = False
     """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
 
