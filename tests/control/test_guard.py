@@ -218,7 +218,9 @@ def test_nobody_is_blamed_for_a_personal_model_that_others_made_bad():
     pool, split = usual.pools["train"], usual.splits["train"]
     large = pool.targets.index_copy(0, split.of(0), 1e4 * pool.targets[split.of(0)])
     given = replace(usual, pools={**usual.pools, "train": Pool(pool.inputs, large)})
-    found = run(ditto(epochs=1, lr=0.02, batch_size=5), given, model("mse", False), rounds=15, on_nonfinite="isolate")
+    method = ditto(epochs=1, lr=0.02, batch_size=5)
+    with pytest.warns(RuntimeWarning, match="its models have diverged"):
+        found = run(method, given, model("mse", False), rounds=15, on_nonfinite="isolate")
     assert not {f"node {k}" for k in REST} & found.history.isolated.keys()
 
 

@@ -14,10 +14,10 @@ from graphcollab import Tasks, compare, fedavg, local, pfedgraph, report, run
 def nodes(level=100.0, count=4):
     """Linear targets about a level."""
     draw = torch.Generator().manual_seed(0)
-    inputs = torch.randn(count, 40, 3, generator=draw)
-    targets = level + inputs.sum(2) + 0.1 * torch.randn(count, 40, generator=draw)
-    pairs = list(zip(inputs, targets, strict=True))
-    return Tasks.from_samples(pairs, test=pairs, loss="mse", metric="mae")
+    inputs = torch.randn(count, 80, 3, generator=draw)
+    targets = level + inputs.sum(2) + 0.1 * torch.randn(count, 80, generator=draw)
+    pairs = [[*zip(inputs[:, part], targets[:, part], strict=True)] for part in (slice(40), slice(40, 80))]
+    return Tasks.from_samples(pairs[0], test=pairs[1], loss="mse", metric="mae")
 
 
 def model():
@@ -77,8 +77,8 @@ def test_a_comparison_says_it_once_and_in_its_table():
 
 def test_a_comparison_says_of_a_method_what_its_weights_are_once():
     draw = torch.Generator().manual_seed(0)
-    pairs = [(torch.randn(20, 3, generator=draw), torch.arange(20) % 2) for _ in range(3)]
-    tasks = Tasks.from_samples(pairs, test=pairs)
+    pairs = [(torch.randn(20, 3, generator=draw), torch.arange(20) % 2) for _ in range(6)]
+    tasks = Tasks.from_samples(pairs[:3], test=pairs[3:])
     one = lambda **settings: pfedgraph(alpha=1e-6, snap=None, **settings)  # noqa: E731
     _, told = heard(lambda: compare({"one": one}, lambda seed: tasks, lambda: nn.Linear(3, 2), (0, 1, 2), rounds=5))
     [text] = told
