@@ -83,8 +83,8 @@ def screen(data: Data, local: Local, env: Env) -> Data:
     """
     if not env.isolate:
         return data
-    tried = local.init(copy.copy(data), env)
-    tried.x_start = tried.x
+    tried = copy.copy(local.init(copy.copy(data), env))
+    tried.x_start, tried.trains = tried.x, data.trains & data.present
     tried, why = find_diverged(local.alone(tried, env), env, serves_start=True, held=_trained_models(local))
     data = copy.copy(data)
     data.good = data.get("good", {})
