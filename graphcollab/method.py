@@ -19,7 +19,14 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.guard import settle, settle_validation, sift, unless_ruined, without_refused
+from graphcollab.control.guard import (
+    screen,
+    settle,
+    settle_validation,
+    sift,
+    unless_ruined,
+    without_refused,
+)
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
@@ -182,6 +189,7 @@ class Method(Playable):
         there = torch.ones_like(data.isolated) if env.plane.complete else env.plane.there
         data.trains = data.serves = ~data.isolated & there
         data.phase_start = data.round
+        data = screen(data, self.local, env)
         if self.weigh.learns:
             data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
         if self.prepare is not None:
@@ -189,6 +197,7 @@ class Method(Playable):
         for piece in self._slots():
             data = piece.init(data, env)
         without_refused(data, env)
+        self._check_at_work(data, env)
         if not env.plane.complete:  # those that are lost now may come back
             data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
         return allowed_only(data)
@@ -268,6 +277,17 @@ class Method(Playable):
                     f"{self.name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a "
                     f"piece that does, or judge them by one of {known}"
                 )
+
+    def _check_at_work(self, data: Data, env: Env) -> None:
+        """Check that more than one node is at work, as models that travel along edges go between nodes at work."""
+        there = data.present & ~data.isolated
+        if not env.plane.complete or not bool(data.present.all()) or int(there.sum()) < 2:
+            return
+        if int(data.trains.sum()) == 1 and self.along_edges and not self.exchange.serves_rest:
+            raise ValueError(
+                f"{self.name}: one of {int(there.sum())} nodes is at work in a round, so no node ever receives the "
+                "model of another one: let two work or more, by a larger fraction, or train by the method local"
+            )
 
     def _slots(self) -> tuple[Piece, ...]:
         """Return the slots' pieces, in the order in which they begin."""

@@ -14,10 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-__all__ = ["ParamSpec", "shared_tensors"]
+__all__ = ["NoPartError", "ParamSpec", "shared_tensors"]
 
 Tie: TypeAlias = tuple[str | None, str, str]
 """The other part that a parameter belongs to (None: no part), and its two names."""
+
+
+class NoPartError(KeyError, ValueError):
+    """A model lacks the part that is asked for: a key that is not there, and an input that is not usable."""
+
+    __str__ = ValueError.__str__  # without the quotes of a KeyError
 
 
 @dataclass(frozen=True)
@@ -111,13 +117,16 @@ class ParamSpec:
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
 
-        It is a KeyError if there is no such part, and a ValueError if parts named together do not lie side by side, or
-        a part shares a parameter with one that is not named.
+        It is a `NoPartError` if there is no such part, and a ValueError if parts named together do not lie side by
+        side, or a part shares a parameter with one that is not named.
         """
         ranges, wanted = [], part.split("+")
         for name in wanted:
             if name not in self.parts:
-                raise KeyError(f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}")
+                raise NoPartError(
+                    f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}: name one of these, or "
+                    "give a model that has it, such as graphcollab.models.SplitModel for 'backbone' and 'head'"
+                )
             if name in self.tied and self.tied[name][0] not in wanted and "all" not in wanted:
                 other, one, same = self.tied[name]
                 raise ValueError(

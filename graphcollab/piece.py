@@ -19,6 +19,7 @@ from graphcollab.typing import Env
 __all__ = [
     "ALONE",
     "TOLD",
+    "Cures",
     "Exchanger",
     "Field",
     "Judge",
@@ -40,8 +41,9 @@ Reader: TypeAlias = Literal["listeners", "coordinator", "everybody"]
 """Who reads what a site tells in a run between sites."""
 Readers: TypeAlias = Mapping[Reader, str]
 """What leaves a site, in words, by who reads it."""
-Origin: TypeAlias = Literal["computed", "learned", "kept"]
+Origin: TypeAlias = Literal["fixed", "computed", "learned", "kept"]
 """Where the weights of edges come from."""
+Cures: TypeAlias = Mapping[Literal["alone", "even"], str]  # if all weights are the own model's, or all are equal
 WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
 """Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
 weights [E]."""
@@ -102,6 +104,7 @@ class Piece:
     """What it needs the samples of `needs` for, for messages."""
     embeds: ClassVar[bool] = False
     """Whether it reads latents, which models must have then (`SplitModel` does)."""
+    cures: ClassVar[Cures] = {}
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -193,14 +196,19 @@ class Weigher(Piece, ABC):
     def origin(self) -> Origin:
         """Where weights come from.
 
-        They are ``"computed"`` anew in every round; ``"learned"`` in steps from round to round, so that a run says so
-        where they have come to tell nodes nothing; or ``"kept"`` as an earlier phase has left them.
+        They are ``"fixed"`` by the graph and sample counts; ``"computed"`` anew in every round; ``"learned"`` in steps
+        from round to round; or ``"kept"`` as an earlier phase has left them. A run says where all but fixed ones come
+        to tell nodes nothing.
         """
         return "learned" if self.learns else "computed"
 
     @property
     def reads_scores(self) -> bool:
         """Whether it weighs by ``edge_score``, the round's similarities, which something else must have measured."""
+        return False
+
+    def rests(self, data: Data) -> bool:
+        """Tell whether nodes listen to nobody in the round at hand, by rule."""
         return False
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
@@ -236,6 +244,8 @@ class Weigher(Piece, ABC):
 @dataclass(frozen=True)
 class Exchanger(Piece, ABC):
     """Base of the exchange slot: how models are mixed, and how that depends on the edge weights."""
+
+    mixes: ClassVar[bool] = True  # whether it mixes models that began as nodes' own initial ones
 
     @property
     def part(self) -> str:
@@ -278,6 +288,7 @@ class Exchanger(Piece, ABC):
 class Rewiring(Piece):
     """Base of the rewire slot: who listens to whom, and who works, in the next round. This one changes nothing."""
 
+    weighs: ClassVar[bool] = False  # whether its edges, found once, are what tells nodes apart
     finds_peers: ClassVar[bool] = False
     """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
 

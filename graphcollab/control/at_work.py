@@ -204,7 +204,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
 def has_neighbors(data: Data) -> Tensor:
     """Return which nodes have an edge to or from another one, [K]."""
     ends = data.edge_index[:, data.edge_index[0] != data.edge_index[1]]
-    return torch.zeros_like(data.trains).index_fill_(0, ends.flatten(), True)
+    return torch.zeros(data.num_nodes, dtype=torch.bool).index_fill_(0, ends.flatten(), True)
 
 
 def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -23,8 +23,10 @@ from graphcollab.typing import Env
 __all__ = [
     "Isolate",
     "find_diverged",
+    "initial_bounds",
     "isolate",
     "large_targets",
+    "screen",
     "settle",
     "settle_validation",
     "sift",
@@ -40,7 +42,8 @@ LARGE = 10.0  # mean or deviation of targets from which squared errors make step
 class Isolate:
     r"""When a node that diverges is left behind: ``run(on_nonfinite=Isolate(factor))``.
 
-    Every node's models are examined after its local update, before anything of it is weighed, watched or sent. With L
+    Every node's models are examined after its local update, before anything of it is weighed, watched or sent, and by a
+    local update on trial before a method starts, so that it has no part in what is then computed of all nodes. With L
     its mean loss on its own training samples, x⁰ the model it began the round with and x the one it now has, a node has
     diverged if
 
@@ -49,9 +52,9 @@ class Isolate:
     - its update leaves the region in which gradients mean anything: it promised to lower the loss by
       :math:`p = \langle \nabla L(x^0), x^0 - x \rangle > f \max(b, L(x^0))`, more than there is, and has not lowered it
       by p / f. That finds models that are ruined but whose own loss is fine, such as those whose units are all dead.
-    - in three of its last ten rounds its own update has at least doubled its loss, and by more than b / f² (b / f where
-      it steps along what others answer, as under CGA). That finds nodes whose steps are too large for them and that are
-      pulled back by the others, whom they take along.
+    - in three of its last ten rounds its own update has at least doubled its loss, to more than b / f (and by more than
+      b / f where it steps along what others answer, as under CGA). That finds nodes whose steps are too large for them
+      and that are pulled back by the others, whom they take along; a loss below b / f, what it began with, may double.
 
     The bound b is f times the larger of L at the run's initial model and L for outputs of zero (log C for
     cross-entropy, the mean of y² for squared errors), so it goes with the scale of each node's data, and with
@@ -60,7 +63,8 @@ class Isolate:
     node's own update makes better, is not held against the node.
 
     That takes a gradient and a loss on all training samples of every node a round: with a hundred nodes of 11 digits
-    each, rounds of five epochs took twice as long for it, rounds of a single step three times.
+    each, rounds of five epochs took twice as long for it, rounds of a single step three times; and one more local
+    update when a method starts.
 
     Args:
         factor: f.
@@ -70,6 +74,21 @@ class Isolate:
 
     def __post_init__(self) -> None:
         check_settings(self)
+
+
+def screen(data: Data, local: Local, env: Env) -> Data:
+    """Isolate nodes that diverge in their first local update, before anything is computed of all nodes together.
+
+    The update is a try: of it nothing is kept but who has diverged, and why.
+    """
+    if not env.isolate:
+        return data
+    tried = copy.copy(local.init(copy.copy(data), env))
+    tried.x_start, tried.trains = tried.x, data.trains & data.present
+    tried, why = find_diverged(local.alone(tried, env), env, serves_start=True, held=_trained_models(local))
+    data = copy.copy(data)
+    data.good = data.get("good", {})
+    return isolate(data, why) if why else data
 
 
 def sift(data: Data, local: Local, env: Env) -> Data:
@@ -211,7 +230,7 @@ def find_diverged(
     data = copy.copy(data)
     data.raised = data.get("raised", torch.zeros_like(data.node_id))
     if "loss_bound" not in data:
-        data.loss_bound = env.plane.here(_bounds(data.x_init, env, factor), data.num_nodes)
+        data.loss_bound = initial_bounds(data, env, factor)
     known = data.get("good", {})
     good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
     nodes = env.plane.at_home((data.trains & ~data.isolated).nonzero().flatten())
@@ -242,8 +261,8 @@ def find_diverged(
                 lied = ~(promise <= factor * allowed) & ~(start - loss >= promise / factor)
                 text = "its local update was to lower its loss by {}, and took it from {} to {}"
                 blame(lied, text, promise, start, loss)
-                much = bound / factor ** (2 if alone else 1)
-                data.raised, often = _count_raised(data, nodes, loss - start > start.abs().fmax(much))
+                raised = loss - start > (start.abs() if alone else start.abs().fmax(bound / factor))
+                data.raised, often = _count_raised(data, nodes, raised & (loss > bound / factor))
                 text = f"its update doubled its loss in {RAISED} of its last {WINDOW} rounds, now from {{}} to {{}}"
                 blame(often >= RAISED, text, start, loss)
         if serves_start:
@@ -263,10 +282,14 @@ def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Te
     return data.raised.index_copy(0, nodes, notes), count.sum(1)
 
 
-def _bounds(models: Stacks, env: Env, factor: float) -> Tensor:
-    """Return every node's bound, [K]."""
+def initial_bounds(data: Data, env: Env, factor: float, split: str = "train") -> Tensor:
+    """Return the bound b of every node's loss on its samples of a split (`Isolate`), [K], known to owners.
+
+    It is infinite where both losses are 0, and of nodes without samples.
+    """
+    models = data.x_init
     found = torch.full((models.num_nodes, 2), torch.nan, dtype=torch.float64, device=models.device)
-    for chunk in env.engine.predict(Rows.own(models), "train"):
+    for chunk in env.engine.predict(Rows.own(models), split):
         silent = replace(chunk, outputs=torch.zeros_like(chunk.outputs))
         losses = [env.engine.losses_of(one).double() for one in (chunk, silent)]
         found[beside(chunk.rows, found)] = torch.stack(losses, 1)
@@ -274,7 +297,8 @@ def _bounds(models: Stacks, env: Env, factor: float) -> Tensor:
     found = found.masked_fill(~found.isfinite(), torch.nan)
     first, second = found.unbind(1)
     bound = first.fmax(second) + (factor - 1) * first.abs().fmax(second.abs())
-    return bound.masked_fill(bound.isnan() | (found == 0).all(1), torch.inf)
+    bound = bound.masked_fill(bound.isnan() | (found == 0).all(1), torch.inf)
+    return env.plane.here(bound, data.num_nodes)
 
 
 def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:

@@ -103,6 +103,11 @@ class Exchange(Exchanger):
         return self.route.serves_rest
 
     @property
+    def mixes(self) -> bool:  # type: ignore[override]
+        """Whether models of nodes' own starts take the route."""
+        return self.route.own_starts
+
+    @property
     def told(self) -> Readers:
         """What the route carries."""
         return self.route.carries

@@ -86,6 +86,9 @@ class Route(Piece, ABC):
     carries: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     """What an exchange by this route tells others, see `Piece.told`."""
 
+    own_starts: ClassVar[bool] = True
+    """Whether models that take it began as their nodes' own initial ones."""
+
     @property
     def serves_rest(self) -> bool:
         """Whether nodes at rest are given models too."""

@@ -194,6 +194,8 @@ class ThroughCenters(Served):
             averaged under either form.
     """
 
+    own_starts: ClassVar[bool] = False  # but as centres
+
     weights: Literal["counts", "uniform"] = "uniform"
     divide: Literal["all", "cluster"] = "cluster"
 

@@ -31,6 +31,8 @@ class NoExchange(Exchanger):
             it, and counts it. A run without a graph then has all pairs. None: nothing travels.
     """
 
+    mixes: ClassVar[bool] = False
+
     shown: str | None = None
 
     @property
@@ -163,6 +165,7 @@ class PrototypeAverage(Exchanger):
 
     route: ThroughServer = field(default_factory=ThroughServer)
 
+    mixes: ClassVar[bool] = False  # but prototypes are
     embeds: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = PROTOTYPES
     travels: ClassVar[str] = (

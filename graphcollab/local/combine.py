@@ -6,13 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from graphcollab.ops import bundle_gram, bundle_sum, cone_coefficients
-from graphcollab.piece import Piece
+from graphcollab.piece import Cures, Piece
 from graphcollab.settings import Count, Fraction, NonNegative, Real
 
 __all__ = ["ClippedMean", "Combine", "ProjectedGradient"]
@@ -71,6 +71,11 @@ class ClippedMean(Combine):
         >>> ClippedMean(tau=0.5, iterations=50)(own, others, [1])[0]
         tensor([[1.0500]])
     """
+
+    cures: ClassVar[Cures] = {
+        "alone": "let more gradients count as near, by a larger `quantile` or `tau`",
+        "even": "let fewer gradients count as near, by a smaller `quantile` or `tau`",
+    }
 
     tau: Annotated[float, Real(least=0, infinite=True)] | None = None
     quantile: Fraction = 0.2

@@ -112,9 +112,10 @@ def meta_l2c(
     or all weights stay uniform; docs/reproduction.md has the measurements.
 
     - Changes are normalised per layer (``normalise``), and logits are mean cosines of layers' codes times a temperature
-      that is learned (``score``), in place of inner products without a bound.
+      :math:`T = e^{10 t}` of which t is learned, 0 at first (``score``), in place of inner products without a bound.
     - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart by
-      comparing with models that nodes train alone, and half at least where not all hear each other (``own``). So nodes
+      comparing with models that nodes train alone, from 0.25 % to 99.33 % (log-odds from -6 to 5, at first -4), and
+      half at least where not all hear each other (``own``). So nodes
       fall back on local training where others do not help. The second model makes local updates take twice as long,
       until collaboration has clearly won; ``own="largest"`` goes without.
     - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``). The
@@ -124,7 +125,8 @@ def meta_l2c(
     mixer_lr=0.1``.
 
     Args:
-        mixer_lr: Step size on the encoders; temperature and gate move in proportion to it. The paper's is 0.1.
+        mixer_lr: Step size on the encoders, on t, which moves log T ten times as far, and on the gate's log-odds. The
+            paper's is 0.1.
         part: Part of the model that is compared and mixed.
     """
     encoders = _mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)

@@ -30,12 +30,14 @@ class Candidates:
         owner: Which list every receiver draws from, [K].
         ranked: The nodes in ascending order of ``node_id``, [K].
         rank: Place of every node in that order, [K].
+        node_id: Identity of every node, which draws are keyed by, [K].
     """
 
     key: Tensor
     owner: Tensor
     ranked: Tensor
     rank: Tensor
+    node_id: Tensor
 
     @classmethod
     def of(cls, data: Data, group: Tensor | None = None, hears: Tensor | None = None) -> Candidates:
@@ -57,7 +59,7 @@ class Candidates:
             hears = torch.arange(count)
         else:
             key = (group * count + rank)[~away]
-        return cls(key.sort().values, hears, ranked, rank)
+        return cls(key.sort().values, hears, ranked, rank, data.node_id)
 
     @cached_property
     def begin(self) -> Tensor:
@@ -114,7 +116,7 @@ def draw_peers(
         candidates: Whom receivers may listen to.
         receiver: Who draws, [R].
         count: Peers each of them draws; a receiver with fewer candidates takes all.
-        keys: Integers that key the randomness, beside the identities (``node_id`` ranks) of the nodes.
+        keys: Integers that key the randomness, beside the identities (``node_id``) of the nodes.
         known: Pairs sender, receiver that have a rate of their own, each once, [2, M].
         rate: Their rates, not negative, one for all or [M].
         rest: Rate of all other candidates, one for all or per node [K].
@@ -160,7 +162,7 @@ def _race(
     rest: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Draw peers as `draw_peers` does, for those receivers that are among consecutive nodes."""
-    rank, first, many = candidates.rank, nodes.start, nodes.stop - nodes.start
+    node_id, first, many = candidates.node_id, nodes.start, nodes.stop - nodes.start
     draws = torch.zeros(many, dtype=torch.bool).index_fill_(0, receiver - first, True)
     sender, listener = known
     place = candidates.place(listener, sender)
@@ -170,15 +172,15 @@ def _race(
     taken = torch.stack([torch.cat([listener, receiver[own >= 0]]) - first, torch.cat([place, own[own >= 0]])])
     excluded = torch.bincount(taken[0], minlength=many)
     free = candidates.length[nodes] - excluded  # [many]: candidates without a rate of their own
-    who_draws, draws_made = rank[receiver, None], torch.arange(count)
+    who_draws, draws_made = node_id[receiver, None], torch.arange(count)
     place_draw, time_draw = (keyed_uniform(s, *keys, who_draws, draws_made) for s in (_PLACE_STREAM, _TIME_STREAM))
     number = _distinct(free[receiver - first], place_draw)  # [R, count] numbers below free, or -1
     total = torch.zeros(many, dtype=torch.float64).index_add_(0, listener - first, rate) + free * rest[nodes]
     late = _arrivals(free[receiver - first], rest[receiver], time_draw)  # [R, count]
     arrives = torch.isfinite(late)
     who = receiver[:, None].expand(-1, count)[arrives]
-    at = _skip(number[arrives], who - first, taken, excluded, len(rank))
-    who_hears, who_speaks = rank.index_select(0, listener), rank.index_select(0, sender)
+    at = _skip(number[arrives], who - first, taken, excluded, len(node_id))
+    who_hears, who_speaks = node_id.index_select(0, listener), node_id.index_select(0, sender)
     wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, who_hears, who_speaks)) / rate
     early = first_ones(listener - first, wait, count)
     senders = torch.cat([sender[early], candidates.node(who, at)])

@@ -58,7 +58,8 @@ class SampleNodes(Rewiring):
     """Every round a random share of the nodes works; the others rest.
 
     Args:
-        fraction: Share of the K nodes (of those that have joined and not left), rounded, at least one.
+        fraction: Share of the K nodes (of those that have joined, and have not left or been isolated; with or without
+            neighbors), rounded, at least one.
     """
 
     fraction: Share
@@ -72,12 +73,11 @@ class SampleNodes(Rewiring):
         return self._draw(data, env, data.round + 1)
 
     def _draw(self, data: Data, env: Env, round_: int) -> Data:
-        count = max(math.floor(self.fraction * int(data.present.sum()) + 0.5), 1)
+        there = data.present & ~data.isolated
+        count = max(math.floor(self.fraction * int(there.sum()) + 0.5), 1)
         order = keyed_order(env.seed, _SAMPLE_STREAM, data.node_id, round_)
-        chosen = order[data.present[order]][:count]
-        mask = torch.zeros_like(data.present).index_fill_(0, chosen, True)
         data = copy.copy(data)
-        data.trains = data.serves = mask & ~data.isolated
+        data.trains = data.serves = torch.zeros_like(there).index_fill_(0, order[there[order]][:count], True)
         return data
 
 

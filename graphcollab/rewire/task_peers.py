@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
-from graphcollab.piece import Field, Readers, Rewiring
+from graphcollab.piece import Cures, Field, Readers, Rewiring
 from graphcollab.rewire.sampler import connect
 from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
@@ -56,7 +56,8 @@ class TaskPeers(Rewiring):
     compared inside connected components only, in which there must be a path back for every edge, and the gap is looked
     for among the pairs that may be connected; groups are made of all distances inside a component. A node without
     neighbours sends nothing. A node that joins later sends its centres in its first round; the server then compares all
-    anew, and from the next round on the node has neighbours. A later phase begins with a look of its own.
+    anew, and from the next round on the node has neighbours; and so it does without a node that was isolated. A later
+    phase begins with a look of its own.
 
     Without an encoder, what travels are means of raw samples. They show what a node's samples look like on average.
 
@@ -82,6 +83,11 @@ class TaskPeers(Rewiring):
     travels: ClassVar[str] = "an encoder down and cluster centres of codes up, once"
     told: ClassVar[Readers] = {"everybody": "cluster centres of the codes of its training samples, once"}
     beyond_edges: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
+    cures: ClassVar[Cures] = {
+        "alone": "use a larger `threshold` or `window`, or fewer `groups`",
+        "even": "use a smaller `threshold` or `window`, or more `groups`",
+    }
 
     encoder: Encoder | None = None
     centers: Count | None = None
@@ -103,17 +109,19 @@ class TaskPeers(Rewiring):
     def init(self, data: Data, env: Env) -> Data:
         """Look at the tasks and connect the nodes."""
         require_both_ways(data, env, "tasks are compared for both nodes of a pair", by_path=True)
+        many = int((data.present & ~data.isolated).sum())
+        if self.groups is not None and self.groups > many:
+            raise ValueError(f"groups={self.groups} were asked for, but there are only {many} nodes")
         data = copy.copy(data)
         data.coded = torch.zeros_like(data.isolated)
         return self._connect(self.also.init(data, env), env, data.present)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Connect nodes that have joined."""
+        """Connect nodes that have joined, and those that are left where one was isolated."""
         data = self.also(data, env)
-        if env.attend is None:
-            return data
-        there = env.attend.members(data, data.round)
-        return self._connect(data, env, there) if bool((there & ~data.isolated & ~data.coded).any()) else data
+        there = data.coded if env.attend is None else env.attend.members(data, data.round)
+        known = (data.coded | there) & ~data.isolated
+        return data if torch.equal(known, data.coded) else self._connect(data, env, there)
 
     def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
         """Return the edges from nodes whose tasks are near to a newcomer's, when all are compared together."""
@@ -141,13 +149,11 @@ class TaskPeers(Rewiring):
 
     def _connect(self, data: Data, env: Env, there: Tensor) -> Data:
         """Return the graph with edges between near tasks, those of nodes that are there, or were before, [K]."""
-        known = data.coded | (there & ~data.isolated)
+        known = (data.coded | there) & ~data.isolated
         part = without_the_alone(components(data))
         nodes = (known & (part >= 0)).nonzero().flatten()
         nodes = nodes[data.node_id[nodes].argsort()]
         edges = [data.edge_index[:, :0]]
-        if self.groups is not None and self.groups > int(known.sum()):
-            raise ValueError(f"groups={self.groups} were asked for, but there are only {int(known.sum())} nodes")
         if len(nodes):
             own = env.plane.at_home(nodes)
             some = own if len(own) else env.plane.own[:1]  # what others find has the shape of what is found here

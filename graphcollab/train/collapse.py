@@ -1,4 +1,4 @@
-"""What a run says at its end if the weights that were learned tell nodes nothing."""
+"""What a run says at its end if the weights that were learned, or computed, tell nodes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they
 
 
 def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Warn, once, at a run's end, if its learned weights are all one model's, or do not tell models apart.
+    """Warn, once, at a run's end, if its weights are all one model's, or do not tell models apart.
 
     So they are in the last exchange, or they did not when neighbours were dropped by them. It is kept as a finding, as
     is, without a warning, that weights are as equal as they were at the start after too few rounds to expect more.
@@ -44,9 +44,10 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
         if played >= ROUNDS:
             found = _alone(method, data, spread, history) or _single(method, data, spread, history)
         if found is None:
-            found = _uniform(method, data, spread, _of_all(data, spread, env.plane), EVEN, history)
-            if found is not None and played < method.last(data.round).weigh.settling:
-                found = None if dropped else _too_early(method, played, found)
+            found = _uniform(method, data, *_evenness(method, data, env, spread), EVEN, history)
+            last = method.last(data.round)
+            if found is not None and not last.rewire.weighs and played < last.weigh.settling:
+                found = None if dropped else _too_early(method, data, played, found)
     if found is not None:
         history.findings.append(found)
     for finding in [found] if found is not None else dropped[:1]:
@@ -69,13 +70,19 @@ def note_dropped(method: Method | Phases, data: Data, env: Env, history: History
         history.findings.append(replace(found, text=text))
 
 
-def _spread(method: Method | Phases, data: Data, env: Env, rounds: int) -> WeightSpread | None:
-    """Return how weights were spread in the last exchange, if they were learned, and for so many rounds."""
+def _spread(
+    method: Method | Phases, data: Data, env: Env, rounds: int, per_sample: bool = False
+) -> WeightSpread | None:
+    """Return how weights were spread in the last exchange, if they were not fixed, and for so many rounds."""
     last = method.last(data.round)
-    if _played(method, data) < rounds or not learned(method, last):
+    if _played(method, data) < rounds or not (learned(method, last) or _computed(last)):
         return None
     then = copy.copy(data)
     then.round, (then.edge_index, then.edge_weight) = data.round - 1, last_graph(data)
+    if last.weigh.rests(then):
+        return None
+    if per_sample:
+        then.edge_weight = then.edge_weight / env.engine.tasks.sizes("train")[then.edge_index[0]]
     return spread_in_round(last.exchange, attend(then, env), env.plane)
 
 
@@ -83,6 +90,28 @@ def learned(method: Method | Phases, last: Method) -> bool:
     """Tell whether the weights of the method that played last were learned, by it or by a phase before it."""
     before = any(isinstance(piece, Weigher) and piece.origin == "learned" for piece in method.walk())
     return last.weigh.origin == "learned" or (last.weigh.origin == "kept" and before)
+
+
+def _computed(last: Method) -> bool:
+    """Tell whether a round of the method computes weights from models or data, in whatever slot."""
+    by_local = last.weigh.origin == "kept" and last.local.crosses
+    return last.weigh.origin == "computed" or by_local or last.rewire.weighs
+
+
+def _words(method: Method | Phases, data: Data) -> tuple[str, str, str, str]:
+    """Return what its weights are called, and what to change where they are the own model's, one model's, or equal."""
+    last = method.last(data.round)
+    if learned(method, last):
+        fewer = "take smaller steps on the weights, or "
+        more = "take larger steps on the weights or let them decay less, play more rounds, or "
+        samples = "give nodes more validation samples"
+        return "learned", fewer + samples, fewer + "bound their logits", more + samples
+    pieces = [*last.weigh.walk(), *last.local.walk(), *last.rewire.walk()]
+    alone, even = (
+        next((piece.cures[kind] for piece in pieces if kind in piece.cures), "change the settings that they depend on")
+        for kind in ("alone", "even")
+    )
+    return "computed", alone, alone, even
 
 
 def _played(method: Method | Phases, data: Data) -> int:
@@ -93,15 +122,19 @@ def _played(method: Method | Phases, data: Data) -> int:
 
 def _alone(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
     """Return what is to be said if almost all nodes that hear others give their own model all weight."""
-    judged, alone = spread.neighbors > 0, spread.own >= OWN
+    judged, alone, own = spread.neighbors > 0, spread.own >= OWN, spread.own
+    if method.last(data.round).rewire.weighs:  # who has no neighbors was given none
+        judged, unheard = _may_hear(data) > 0, _heard(data, last_graph(data)[0]) == 0
+        alone, own = alone | unheard, own.masked_fill(unheard, 1)
     if not _most(alone, judged):
         return None
+    kind, cure, _, _ = _words(method, data)
     text = (
-        f"{method.name}: its learned weights are all the own model's: {float(spread.own[judged].mean()):.3f} in the "
-        f"mean, at least {OWN} at {int(alone.sum())} of {int(judged.sum())} nodes. This amounts to local training. If "
-        "others should help, take smaller steps on the weights, or give nodes more validation samples"
+        f"{method.name}: its {kind} weights are all the own model's: {float(own[judged].nanmean()):.3f} in the mean, "
+        f"at least {OWN} at {int((alone & judged).sum())} of {int(judged.sum())} nodes. This amounts to local "
+        f"training. If others should help, {cure}"
     )
-    return Finding(data.round, ALONE, _named(alone, history), text)
+    return Finding(data.round, ALONE, _named(alone & judged, history), text)
 
 
 def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
@@ -110,12 +143,25 @@ def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: 
     single = own | ((spread.largest >= OWN) & (spread.entropy <= ONE_HOT))  # pulls may be 1 from several
     if not _most(single, judged):
         return None
+    kind, _, cure, _ = _words(method, data)
     text = (
-        f"{method.name}: its learned weights are a single model's: at least {OWN} at {int((single & judged).sum())} of "
+        f"{method.name}: its {kind} weights are a single model's: at least {OWN} at {int((single & judged).sum())} of "
         f"{int(judged.sum())} nodes, which is another's at {int((single & judged & ~own).sum())} of them. Nothing is "
-        "averaged any more. Take smaller steps on the weights, or bound their logits"
+        f"averaged any more. If others should help, {cure}"
     )
     return Finding(data.round, SINGLE, _named(single & judged, history), text)
+
+
+def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSpread) -> tuple[WeightSpread, Tensor]:
+    """Return how even weights of neighbors are, and how even all are, [K].
+
+    Weights that are computed may be as equal as shares of samples are, and what the own model has may be a setting.
+    """
+    if learned(method, method.last(data.round)):
+        return spread, _of_all(data, spread, env.plane)
+    by_counts = _spread(method, data, env, 1, per_sample=True)
+    evenness = spread.evenness if by_counts is None else torch.fmax(spread.evenness, by_counts.evenness)
+    return spread._replace(evenness=evenness), evenness
 
 
 def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
@@ -140,20 +186,21 @@ def _uniform(
     judged, even = spread.neighbors > 1, (spread.evenness >= least) & (evenness >= least) & whole
     if not _most(even, judged):
         return None
+    kind, _, _, cure = _words(method, data)
     text = (
-        f"{method.name}: its learned weights are uniform: at {int(even.sum())} of {int(judged.sum())} nodes the "
+        f"{method.name}: its {kind} weights are uniform: at {int(even.sum())} of {int(judged.sum())} nodes the "
         f"entropy of neighbours' weights is at least {float(spread.evenness[even].min()):.4f} of what there can be "
         f"(the own model has {float(spread.own[judged].mean()):.3f} in the mean). This amounts to averaging over all "
-        "neighbours. If nodes are not alike, take larger steps on the weights or let them decay less, play more "
-        "rounds, or give nodes more validation samples"
+        f"neighbours. If nodes are not alike, {cure}"
     )
     return Finding(data.round, UNIFORM, _named(even, history), text)
 
 
-def _too_early(method: Method | Phases, played: int, found: Finding) -> Finding:
+def _too_early(method: Method | Phases, data: Data, played: int, found: Finding) -> Finding:
     """Return what is to be said of even weights that are not blamed on what was learned."""
+    kind = _words(method, data)[0]
     text = (
-        f"{method.name}: after {played} round{'s' * (played > 1)} its learned weights are still equal, or nearly so, "
+        f"{method.name}: after {played} round{'s' * (played > 1)} its {kind} weights are still equal, or nearly so, "
         f"at {len(found.nodes)} nodes: they do not say yet who helps whom. Play more rounds"
     )
     return replace(found, kind=STILL, text=text)

@@ -20,6 +20,7 @@ from graphcollab.settings import Count, Seed, checked, unknown_argument
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
+from graphcollab.train.findings import warn_once
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
@@ -73,8 +74,10 @@ def compare(
 
     A trial that fails (a node's loss or prediction is not finite, or anything else goes wrong) counts as the worst: a
     setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
-    failures and fewer isolated nodes. It is warned of at once, with method, setting and seed, and shown as failed in
-    tables; all other trials go on. An error before anything is finished is raised, unless it is that a model diverged.
+    failures and fewer isolated nodes. It is shown as failed in tables, and the first of a kind of error is warned of at
+    once, with method, setting and seed; all other trials go on. What runs find (`Finding`) is warned of at the end,
+    once for a method, and once for all of them where models have diverged. An error before anything is finished is
+    raised, unless it is that a model diverged.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
@@ -139,6 +142,7 @@ def compare(
     kept: dict[tuple[str, int], Result] = {}
     undefined = Undefined()
     first: Exception | None = None
+    failed: set[type[Exception]] = set()
     playing = game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)
     with closing(playing):
         for seed, one, outcome in playing:
@@ -150,7 +154,9 @@ def compare(
                 first = first or error
                 text = f"{type(error).__name__}: {error}"
                 given = f" with {', '.join(f'{key}={value}' for key, value in one.point.items())}" * bool(one.point)
-                warn(f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}")
+                if type(error) not in failed:  # the next ones of its kind are shown in tables
+                    warn(f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}")
+                failed.add(type(error))
                 lost = dict.fromkeys(COLUMNS, math.nan)
                 trial = Trial(one.name, seed, one.point, math.nan, lost, failure=text, tasks=outcome.tasks)
             elif result is None or result.interrupted:
@@ -167,6 +173,7 @@ def compare(
         raise first
     history = next(iter(kept.values())).history
     undefined.warn(as_metric(drawn.metric), len(history.names), told_by_table(drawn))
+    warn_once(trials)
     higher, metric = history.higher_is_better, history.metric
     chosen = {name: _choose([t for t in trials if t.method == name], points[name], select, higher) for name in methods}
     last = {name: points[name].index(dict(chosen[name][-1].setting)) for name in methods}

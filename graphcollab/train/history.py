@@ -27,8 +27,9 @@ class Finding:
     """What was found wrong with some nodes, by name, after a round, and (``text``) what to do about it.
 
     Its kind is ``"own model only"``, ``"one model only"`` or ``"uniform weights"``, which every run looks for at its
-    end where weights are learned, and a round that drops neighbours too; ``"still equal weights"`` at the end of runs
-    that were too short to blame equal weights on what was learned, without a warning; or, where `HealthCheck` is a
+    end where weights are learned or computed, and a round that drops neighbours too; ``"still equal weights"`` at the
+    end of runs that were too short to blame equal weights on that, without a warning; ``"diverged"`` where losses are
+    finite, but more than ten times those of the initial model and of outputs of zero; or, where `HealthCheck` is a
     callback, ``"never sampled"`` or ``"cluster death"``.
     """
 

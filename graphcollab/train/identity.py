@@ -39,6 +39,7 @@ __all__ = [
     "found_in",
     "identify_models",
     "identify_tasks",
+    "isolated_at_start",
     "layers",
     "require_alike",
     "require_one_state",
@@ -51,6 +52,7 @@ VERSION = "version of "
 INITIAL = "initial models"
 BASE = "frozen weights"  # of the base model that all nodes of an architecture share, by their checksum
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
+AT_START = "factor of Isolate at the start"
 
 
 class OtherRunError(ValueError):
@@ -76,7 +78,7 @@ def describe_run(
         "pretrained mixers": [_checksums(piece.given) for piece in method.walk() if piece.given],
         "seed": seed,
         "attendance": repr(attend or Attendance()),
-        FACTOR: isolate.factor if isinstance(isolate, Isolate) else Isolate().factor if isolate else None,
+        FACTOR: _factor(isolate),
         "number of nodes": tasks.num_nodes,
         "shapes of the models": [dict(zip(spec.names, map(list, spec.shapes), strict=True)) for spec in data.x.specs],
         "number type of the models": str(data.x.dtype),
@@ -206,12 +208,18 @@ def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
     return next((name for name in names if len({one.get(name) for one in told}) > 1), None)
 
 
-def describe_start(data: Data, plane: Plane, fields: Sequence[Field]) -> dict[str, Any]:
+def isolated_at_start(saved: Mapping[str, Any]) -> Isolate | bool:
+    """Return whether nodes that diverged were isolated when the run of a checkpoint began, and by which factor."""
+    factor = saved.get(AT_START)
+    return factor is not None and Isolate(factor)
+
+
+def describe_start(data: Data, plane: Plane, fields: Sequence[Field], isolate: Isolate | bool) -> dict[str, Any]:
     """Describe the state before the first round by a checksum per field: edges, weights, a pretrained mixer.
 
     Rows of nodes are not described, as they may be in other processes: they follow from the initial models.
     """
-    about = {}
+    about: dict[str, Any] = {AT_START: _factor(isolate)}
     data = Data(**split_rows(tell_all(data, fields, plane).to_dict(), fields)[0])
     for name in sorted(data.keys()):
         tensors: dict[str, Tensor] = {}
@@ -301,6 +309,10 @@ def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
             yield from found_in(getattr(value, field.name), f"{name}.{field.name}")
     elif not isinstance(value, PLAIN):
         yield f"code of {name}", fingerprint(value)
+
+
+def _factor(isolate: Isolate | bool) -> float | None:
+    return isolate.factor if isinstance(isolate, Isolate) else Isolate().factor if isolate else None
 
 
 def _versions(modules: Sequence[nn.Module]) -> dict[str, str]:

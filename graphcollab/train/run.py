@@ -27,7 +27,7 @@ from graphcollab.settings import Count, Natural, Seed, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks, TellableError
 from graphcollab.threads import same_threads, threads_here
-from graphcollab.train.beginning import same_beginning
+from graphcollab.train.beginning import same_beginning, warn_of_unlike
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
@@ -36,6 +36,7 @@ from graphcollab.train.identity import (
     describe_run,
     describe_start,
     differences,
+    isolated_at_start,
     require_alike,
     require_same,
     require_same_run,
@@ -244,10 +245,11 @@ def run(
         method.check(tasks)
         threads = _threads(before.get("threads"), threads, engine)
         # a resumed run is started only to be compared; the run that was begun has said what there is to say
+        began = env._replace(isolate=isolated_at_start(before)) if saved else env
         with same_threads(threads), own_filter("ignore") if saved else nullcontext():
-            data = method.start(data, env)
+            data = method.start(data, began)
         if saver:
-            about |= describe_start(data, plane, fields)
+            about |= describe_start(data, plane, fields, began.isolate)
             about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
             about = _require_same(before, about, str(checkpoint))
@@ -259,6 +261,7 @@ def run(
                     "many or more, use another folder, or resume=False to start afresh"
                 )
         _warn_of_phases(method, rounds)
+        warn_of_unlike(method, modules)
         if progress and plane.speaks:
             callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
         if saver:

@@ -27,6 +27,7 @@ from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
 from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, remember_best
+from graphcollab.train.findings import report_divergence
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.missed import hand_over, take_over
@@ -221,6 +222,7 @@ class Session:
             self.data, self._shown = Data(**self.data.best["state"]), None
         with self.env.plane.agreed():
             report_collapse(self.method, self.shown, self.env, self.history)
+            report_divergence(self.method, self.data, self.env, self.history)
             for callback in reversed(self.callbacks):
                 callback.on_stop(self.shown, self.history)
 

@@ -14,6 +14,7 @@ from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Spending
 from graphcollab.train.elsewhere import plane_of
+from graphcollab.train.findings import FOUND
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import OtherRunError, identify_tasks
 from graphcollab.train.lock import FolderInUseError
@@ -100,7 +101,7 @@ class Trials:
             try:
                 if broken is not None or drawn is None:
                     raise broken or ValueError(f"there are no tasks of seed {seed}")
-                with own_filter("ignore", NOT_DEFINED):  # `compare` says it once, for all trials
+                with own_filter("ignore", NOT_DEFINED), own_filter("ignore", FOUND):  # `compare` says it once for all
                     result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
             except (FolderInUseError, OtherRunError, ProcessLostError):
                 raise  # these say nothing of the trial, and what is finished is in the folders

@@ -54,8 +54,9 @@ class ChannelAttention(Weigher):
     of validation losses L, with η the optimiser's step. The gradient for p says something else: what would help in the
     next round. Own models always do in the first rounds, and later the more slowly a node learns, the better it looks.
     The logarithm is no larger than 3 in size, and of sums L and L' that are not both positive it is
-    ``2 (L - L') / (|L| + |L'|)``; log-odds move by ½ a round at most. A node whose reference has diverged does not
-    count, and neither do those at rest. Where p has come down to 0.25 %, references are trained no more.
+    ``2 (L - L') / (|L| + |L'|)``; log-odds move by ½ a round at most, and stay in [-6, 5], p from 0.25 % to 99.33 %. A
+    node whose reference has diverged does not count, and neither do those at rest. Where p has come down to its least,
+    references are trained no more.
 
     Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
     alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that

@@ -16,7 +16,7 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import crossing_edges, has_neighbors, serving
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import shares
-from graphcollab.piece import Field, Origin, Readers, Weigher
+from graphcollab.piece import Cures, Field, Origin, Readers, Weigher
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.typing import Env
 from graphcollab.weigh.formulas import Formula, Uniform, require_self_loops
@@ -84,6 +84,10 @@ class HeadAffinity(Formula):
         ValueError: If the classifier is not one linear layer that all nodes have in common, or a node has no self-loop.
     """
 
+    cures: ClassVar[Cures] = {
+        "alone": "use a smaller `cap`, or a longer warm-up (`warmup`)",
+        "even": "use a shorter warm-up (`warmup`), or train longer in a round, so that classifiers differ",
+    }
     travels: ClassVar[str] = "the classifier, up to the server"
     told: ClassVar[Readers] = {"listeners": "its classifier"}
     shared: ClassVar[tuple[str, ...]] = ("part",)

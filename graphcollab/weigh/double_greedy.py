@@ -19,7 +19,7 @@ from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
 from graphcollab.ops.by_receiver import by_receiver, shares, turns
-from graphcollab.piece import Field, Readers
+from graphcollab.piece import Cures, Field, Readers
 from graphcollab.settings import Buffers, Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
@@ -69,6 +69,10 @@ class DoubleGreedy(AllPeers):
     travels: ClassVar[str] = "the part that is mixed, from every candidate"
     told: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     judges: ClassVar[bool] = True
+    cures: ClassVar[Cures] = {
+        "alone": "allow larger sets (`budget`), or let nodes choose among all every time (`pool='all'`)",
+        "even": "allow smaller sets (`budget`, `safe=True`), or give nodes more validation samples",
+    }
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
     needs: ClassVar[tuple[str, ...]] = ("val",)
 
@@ -85,10 +89,13 @@ class DoubleGreedy(AllPeers):
         data.pooled = torch.zeros_like(data.isolated)
         return data
 
+    def rests(self, data: Data) -> bool:
+        """Tell whether the round at hand is one between two choices."""
+        return self.budget > 1 and (data.round - data.phase_start + 1) % self.every > 0
+
     def looks_at(self, data: Data) -> Tensor | None:
         """Look at the candidates that serve, in the rounds that choose."""
-        played = data.round - data.phase_start + 1
-        if played % self.every or self.budget == 1:
+        if self.budget == 1 or self.rests(data):
             return None
         return data.edge_chosen & data.edge_pool & data.serves[data.edge_index[0]]
 

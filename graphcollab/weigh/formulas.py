@@ -14,7 +14,7 @@ from torch_geometric.utils import is_undirected, scatter
 
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives, shares
-from graphcollab.piece import Origin, Weigher
+from graphcollab.piece import Cures, Origin, Weigher
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.typing import Env
 
@@ -49,6 +49,8 @@ class Formula(Weigher):
 class NoWeights(Formula):
     """No edge weighs anything."""
 
+    origin: ClassVar[Origin] = "fixed"
+
     def weights(self, data: Data, env: Env) -> Tensor:
         return torch.zeros(data.edge_index.shape[1])
 
@@ -56,6 +58,8 @@ class NoWeights(Formula):
 @dataclass(frozen=True)
 class SampleCounts(Formula):
     """Weights by sample counts: w_ij = n_j / Σ n over those i hears, with self-loops itself (McMahan et al. 2017)."""
+
+    origin: ClassVar[Origin] = "fixed"
 
     def weights(self, data: Data, env: Env) -> Tensor:
         sender, receiver = data.edge_index
@@ -65,6 +69,8 @@ class SampleCounts(Formula):
 @dataclass(frozen=True)
 class Uniform(Formula):
     """Equal weights: w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
+
+    origin: ClassVar[Origin] = "fixed"
 
     def weights(self, data: Data, env: Env) -> Tensor:
         receiver = data.edge_index[1]
@@ -78,6 +84,8 @@ class Metropolis(Formula):
     They are symmetric, so rows and columns sum to 1. d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The
     graph must be undirected, and should have a self-loop everywhere.
     """
+
+    origin: ClassVar[Origin] = "fixed"
 
     def init(self, data: Data, env: Env) -> Data:
         if not is_undirected(data.edge_index, num_nodes=data.num_nodes):
@@ -168,6 +176,11 @@ class SimilarityWeights(Formula):
         [0.9928, 0.0067, 0.0005]
     """
 
+    cures: ClassVar[Cures] = {
+        "alone": "give the own model less (`own`), or multiply similarities by less (`tau`; `sigma` of HeurFedAMP)",
+        "even": "multiply similarities by more (`tau`; `sigma` of HeurFedAMP), or compare a part that differs more",
+    }
+
     own: Literal["most", "alike", "rest"] | Fraction = "most"
     tau: Positive | None = None
     by: Literal["score", "prior"] = "score"
@@ -257,6 +270,10 @@ class SimplexWeights(Formula):
     """
 
     reads_scores: ClassVar[bool] = True
+    cures: ClassVar[Cures] = {
+        "alone": "use a larger `alpha`",
+        "even": "use a smaller `alpha`, and a `snap` above their similarities, or None, so that these differ",
+    }
 
     alpha: Positive = 0.8
     snap: Finite | None = None

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import require_both_ways
-from graphcollab.control.at_work import crossing_edges
+from graphcollab.control.at_work import crossing_edges, has_neighbors
 from graphcollab.engine import Rows
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
@@ -51,7 +51,8 @@ class GradientAlignment(Weigher):
     Weights of senders that are not there stay as they are, on the simplex with what they have of the row's sum. A pair
     whose product is not finite keeps its weight. A later phase goes on with the weights of an earlier one.
 
-    A pair of K nodes is drawn in round t (from 1), independently of others, with the probability (section 4.1)
+    A pair of K nodes, those that have neighbors, is drawn in round t (from 1), independently of others, with the
+    probability (section 4.1)
 
     - ``"constant"``: :math:`\min(1, 2 / K)`, in the mean K - 1 pairs a round among all. The paper says 1/n for an
       ordered pair; a pair and its reverse are the same comparison.
@@ -164,18 +165,18 @@ class GradientAlignment(Weigher):
         return self._charge(data, env, pairs)
 
     def probability(self, round_: int, num_nodes: int) -> float:
-        """Return the probability of a pair of ``num_nodes`` nodes in a round, counted from 1."""
+        """Return the probability of a pair of ``num_nodes`` nodes that have neighbors in a round, counted from 1."""
         if self.sampling == "all":
             return 1.0
         switch = 80 if self.switch is None else self.switch
         if self.sampling == "constant" or (self.sampling == "mixed" and round_ <= switch):
-            return min(1.0, 2 / num_nodes)
+            return min(1.0, 2 / max(num_nodes, 1))
         return float(round_) ** -(self.decay or 0.5)
 
     def drawn(self, data: Data, env: Env) -> Tensor:
         """Return which edges join pairs that were drawn for the round, [E]; an edge and the one back always agree."""
         low, high = data.node_id[data.edge_index].sort(0).values
-        probability = self.probability(data.round - data.phase_start + 1, data.num_nodes)
+        probability = self.probability(data.round - data.phase_start + 1, int(has_neighbors(data).sum()))
         if probability >= 1:
             return torch.ones_like(low, dtype=torch.bool)
         return keyed_uniform(env.seed, _PAIR_STREAM, low, high, data.round) < probability

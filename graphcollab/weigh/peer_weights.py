@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.at_work import crossing_edges
 from graphcollab.exchange.exchange import buffers_width
-from graphcollab.piece import Field, Piece, Weigher
+from graphcollab.piece import Field, Origin, Piece, Weigher
 from graphcollab.relation import Relation
 from graphcollab.rewire.two_stages import NeighborBag
 from graphcollab.settings import Buffers, Count
@@ -34,6 +34,10 @@ class AllPeers(Piece):
     """Whether it chooses by ``edge_score``, similarities that a metric must have measured."""
     judges: ClassVar[bool] = False
     """Whether it looks at models itself, so that they travel also where there is no metric."""
+
+    def rests(self, data: Data) -> bool:
+        """Tell whether nobody is to be chosen in the round at hand."""
+        return False
 
     def looks_at(self, data: Data) -> Tensor | None:
         """Return along which of the edges in use (``edge_chosen``) models are looked at in the round; None: none."""
@@ -128,6 +132,14 @@ class PeerWeights(Weigher):
         super().__post_init__()
         if self.metric is None and (self.choose.by_score or self.merge.reads_scores):
             raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
+
+    @property
+    def origin(self) -> Origin:
+        """Where weights come from: the formula's, unless the choice is made by what models are worth."""
+        return "computed" if self.choose.judges else self.merge.origin
+
+    def rests(self, data: Data) -> bool:
+        return self.choose.rests(data)
 
     def init(self, data: Data, env: Env) -> Data:
         for piece in (self.metric, self.choose, self.merge):

@@ -18,7 +18,7 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.ops.by_receiver import by_receiver
-from graphcollab.piece import Piece, Readers
+from graphcollab.piece import Cures, Piece, Readers
 from graphcollab.settings import Buffers, Fraction, Positive, checked, look_up
 from graphcollab.typing import Env
 
@@ -160,6 +160,11 @@ class DistanceKernel(Similarity):
         part: Part of the model that is compared; nodes of different architectures must share it.
         scale: c.
     """
+
+    cures: ClassVar[Cures] = {
+        "alone": "use `sigma='median'`, or one of the size of squared distances, and a larger `alpha`",
+        "even": "use a smaller `sigma`, or compare a part that differs more",
+    }
 
     sigma: Positive | Literal["median", "inverse"] = "median"
     part: str = "all"

@@ -18,16 +18,20 @@ from graphcollab.control.guard import Isolate, find_diverged
 from graphcollab.methods import (
     cga,
     cobo,
+    dac,
     ditto,
     dpsgd,
     fc,
     fedavg,
     fedproto,
+    flt,
     fomo,
     ifca,
     l2c,
     local,
     meta_l2c,
+    panm,
+    pens,
     pfedgraph,
 )
 from graphcollab.models import MLP
@@ -214,7 +218,9 @@ def test_nobody_is_blamed_for_a_personal_model_that_others_made_bad():
     pool, split = usual.pools["train"], usual.splits["train"]
     large = pool.targets.index_copy(0, split.of(0), 1e4 * pool.targets[split.of(0)])
     given = replace(usual, pools={**usual.pools, "train": Pool(pool.inputs, large)})
-    found = run(ditto(epochs=1, lr=0.02, batch_size=5), given, model("mse", False), rounds=15, on_nonfinite="isolate")
+    method = ditto(epochs=1, lr=0.02, batch_size=5)
+    with pytest.warns(RuntimeWarning, match="its models have diverged"):
+        found = run(method, given, model("mse", False), rounds=15, on_nonfinite="isolate")
     assert not {f"node {k}" for k in REST} & found.history.isolated.keys()
 
 
@@ -265,3 +271,36 @@ def test_a_node_at_rest_with_values_that_are_not_finite_is_left_behind(make):
     data, _ = scene.play(spoiling(make()), 3)
     assert data.isolated_because == {0: "its model was not finite, while it was at rest"}
     assert all(bool(torch.isfinite(data.x.row(k)[1]).all()) for k in range(NODES))
+
+
+def test_losses_below_those_of_the_beginning_may_double():
+    """Both began at a loss of 4 or more: from 0.25 to 1 (node 0), and from 4 to 9 (node 1), which began at 25."""
+    data, env = begun("mse", [1.0, 5.0], 3.0)
+    data.loss_bound = torch.tensor([40.0, 250.0]).double()
+    for _ in range(5):
+        data.x_start = data.x.like([torch.tensor([[1.5], [7.0]]).double()])
+        data.x = data.x.like([torch.tensor([[2.0], [8.0]]).double()])
+        data, why = find_diverged(data, env)
+        assert why == {}
+
+
+@pytest.mark.filterwarnings("ignore:.*never played")
+@pytest.mark.parametrize("method", [pens, panm, dac])
+def test_large_steps_of_nodes_that_learn_are_no_divergence(method):
+    draw = torch.Generator().manual_seed(0)
+    labels, means = torch.arange(40) % 4, torch.randn(4, 10, generator=draw)
+    nodes = [(means[labels] + torch.randn(40, 10, generator=draw), labels) for _ in range(5)]
+    model = lambda: nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 4))  # noqa: E731
+    settings = {"rounds": 9, "on_nonfinite": "isolate"}
+    result = run(method(lr=0.2), Tasks.from_samples(nodes, names=list("abcde")), model, **settings)
+    assert result.history.isolated == {}, result.history.isolated_because
+
+
+def test_tasks_are_compared_again_without_a_node_that_is_isolated_later():
+    """Of two groups its large inputs make one; when it has grown above its bound the others make two."""
+    method = flt(groups=2, centers=2, lr=0.013, steps=1, batch_size=10)
+    found, _ = isolated(method, 12, "mse", False, rounds=5)
+    assert found.history.isolated == {"node 0": 4}
+    alone = run(method, tasks(12).select(REST), model("mse", False), rounds=1)
+    theirs = {tuple(edge[:2]) for edge in alone.graph().named_edges()}
+    assert {tuple(edge[:2]) for edge in found.graph().named_edges()} - {("node 0",) * 2} == theirs

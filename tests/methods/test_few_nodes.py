@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from graphcollab import methods, run
 from graphcollab.method import last_graph
+from graphcollab.piece import Exchanger
 from graphcollab.tasks import linear_regression_tasks
+from graphcollab.testing import Scene
+from tests.methods.quick import early
 
 EARLY = {"pens": {"explore_rounds": 1}, "panm": {"explore_rounds": 1, "every": 1}}
 
@@ -44,3 +49,15 @@ def test_one_node_alone_is_told_so():
     tasks = linear_regression_tasks(nodes=(1,), seed=0)
     with pytest.raises(ValueError, match="there is only one node, which has nobody to meet"):
         run(methods.dac(), tasks, torch.nn.Linear(10, 1), rounds=1)
+
+
+@pytest.mark.filterwarnings("ignore:.*never played", "ignore:.*weights are")
+@pytest.mark.parametrize("name", methods.__all__)
+def test_models_without_the_parts_that_a_method_needs_are_refused_with_advice(name):
+    """Whether by default or by what is asked for."""
+    tasks = Scene.small(torch.float32).tasks
+    for settings in ({}, {"part": "tail"}):
+        method = early(name, epochs=1, fraction=1.0, **settings)
+        parts = {piece.part for piece in method.walk() if isinstance(piece, Exchanger)}
+        with nullcontext() if parts == {"all"} and not method.embeds else pytest.raises(ValueError, match="SplitModel"):
+            run(method, tasks, torch.nn.Linear(4, 3), rounds=1)

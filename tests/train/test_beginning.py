@@ -1,11 +1,18 @@
-"""How sites agree on the models that they begin with; runs between sites test the rest."""
+"""The models that nodes begin with, and how sites agree on them; runs between sites test the rest."""
 
 from __future__ import annotations
+
+import copy
+import warnings
 
 import pytest
 import torch
 
+from graphcollab import fedavg, methods, run
+from graphcollab.testing import Scene
+from graphcollab.train import Callback
 from graphcollab.train.beginning import _coarsely
+from tests.methods.quick import early
 
 
 @pytest.mark.parametrize("count", [8, 1000, 300_000])
@@ -23,3 +30,48 @@ def test_models_are_recognised_up_to_rounding_without_being_told(count):
         assert not marks & set(_coarsely(other))
         assert not marks & set(_coarsely(near))
     assert _coarsely(torch.zeros(count).double()) == _coarsely(torch.zeros(count).double())
+
+
+class Mixed(Callback):
+    """Whether the exchange of any round changes models, which began as their nodes' own initial ones."""
+
+    found = own = False
+
+    def on_start(self, data, history, rounds):
+        self.own = torch.equal(rows(data.x), rows(data.x_init))
+
+    def before_mixing(self, data, env):
+        self.before = rows(data.x)
+
+    def after_mixing(self, data, env):
+        received = "received" in data  # and is mixed in the next round
+        self.found |= received or not torch.allclose(rows(data.x), self.before)
+
+
+def rows(stacks):
+    return torch.cat([stacks.select(torch.tensor([k])).tensors[0] for k in range(stacks.num_nodes)])
+
+
+@pytest.mark.parametrize("name", methods.__all__)
+def test_copies_of_an_architecture_that_do_not_start_alike_are_named(name):
+    method, seen = early(name, epochs=1, fraction=1.0), Mixed()
+    scene = Scene.small(torch.float32, embeds=method.embeds)
+    copies = [copy.deepcopy(scene.modules[0]) for _ in range(6)]
+    for k, module in enumerate(copies):
+        for parameter in module.parameters():
+            parameter.data *= 1 + k
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(method, scene.tasks, copies, architecture=range(6), rounds=3, callbacks=[seen])
+    told = [text for text in (str(one.message) for one in caught) if "are copies of one" in text]
+    assert len(told) == (seen.found and seen.own)
+    for text in told:
+        assert text.startswith(f"{method.name} mixes models, and architectures 0, 1, 2, 3, 4, 5 (")
+
+
+def test_other_architectures_and_equal_starts_are_not_mentioned():
+    scene = Scene.small(torch.float32)
+    copies = [copy.deepcopy(scene.modules[0]) for _ in range(6)]
+    run(fedavg(epochs=1), scene.tasks, copies, architecture=range(6), rounds=1)
+    two = Scene.small(torch.float32, shared_head=True)
+    run(fedavg(epochs=1, part="head"), two.tasks, two.modules, architecture=two.architecture, rounds=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -12,21 +13,24 @@ from typing import ClassVar, Literal
 import pytest
 import torch
 
-from graphcollab import compare, fedavg, l2c, meta_l2c, report, run
+from graphcollab import Tasks, compare, fedavg, l2c, meta_l2c, methods, report, run
 from graphcollab.control import Attendance
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
+from graphcollab.methods import dpfl, fc, fedamp, flt, heurfedamp, local, pfedgraph, random_peers
 from graphcollab.metrics import weight_agreement
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
+from graphcollab.piece import Exchanger
 from graphcollab.rewire import ApplyTransform
 from graphcollab.testing import Scene
 from graphcollab.train import Comparison, Finding, HistoryLog, Trial
 from graphcollab.train.shared_samples import Samples
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import Formula, KeepWeights
+from tests.methods.quick import quick, settings_of
 
 ALONE, UNIFORM, STILL = "own model only", "uniform weights", "still equal weights"
 EVERYBODY = tuple(Scene.small(torch.float32).tasks.names)
@@ -265,3 +269,73 @@ def test_seeds_whose_weights_are_equal_have_no_say_in_agreement():
     assert agreement() == pytest.approx(float(weight_agreement(torch.stack(noise))))
     assert agreement(0) == pytest.approx(float(weight_agreement(torch.stack(noise[1:]))))
     assert math.isnan(agreement(0, 1, 2))
+
+
+def nodes(sizes=(40,) * 5):
+    """Nodes with the same task and as many samples as are given."""
+    draw = torch.Generator().manual_seed(0)
+    means, labels = torch.randn(4, 10, generator=draw), torch.arange(40) % 4
+    return Tasks.from_samples(
+        [(means[labels[:n]] + torch.randn(n, 10, generator=draw), labels[:n]) for n in sizes], val_fraction=0.25
+    )
+
+
+UNEVEN = (40, 20, 36, 28, 32)
+COMPUTED = [
+    (fedamp(sigma=1e-6), 15, (40,) * 5, ALONE, "use `sigma='median'`"),
+    (fedamp(sigma=1e3), 15, (40,) * 5, ALONE, "larger `alpha`"),
+    (fedamp(sigma=1e3, alpha=1e3), 20, (40,) * 5, UNIFORM, "smaller `sigma`"),
+    (heurfedamp(own=1.0), 5, (40,) * 5, ALONE, "give the own model less (`own`)"),
+    (heurfedamp(), 20, (40,) * 5, UNIFORM, "multiply similarities by more"),
+    (pfedgraph(), 20, (40,) * 5, UNIFORM, "smaller `alpha`"),
+    (pfedgraph(), 20, UNEVEN, UNIFORM, "smaller `alpha`"),
+    (pfedgraph(alpha=1e-6, snap=None), 5, (40,) * 5, ALONE, "larger `alpha`"),
+    (dpfl(budget=1), 5, (40,) * 5, ALONE, "larger sets (`budget`)"),
+    (fc(quantile=0.1), 5, (40,) * 5, ALONE, "larger `quantile`"),
+    (fc(tau=math.inf), 20, (40,) * 5, UNIFORM, "smaller `quantile`"),
+    (flt(threshold=1e-6), 5, (40,) * 5, ALONE, "larger `threshold`"),
+    (flt(threshold=math.inf), 5, UNEVEN, UNIFORM, "smaller `threshold`"),
+]
+
+
+@pytest.mark.parametrize(("method", "rounds", "sizes", "kind", "cure"), COMPUTED)
+def test_weights_that_are_computed_may_say_nothing_too(method, rounds, sizes, kind, cure):
+    with pytest.warns(RuntimeWarning, match="its computed weights are") as told:
+        result = run(method, nodes(sizes), lambda: torch.nn.Linear(10, 4), rounds=rounds)
+    [finding] = result.history.findings
+    assert (finding.kind, len(finding.nodes)) == (kind, 5)
+    assert finding.text == str(told[0].message)
+    assert cure in finding.text
+
+
+def test_weights_that_amount_to_local_training_or_to_averaging_are_that():
+    """What the findings say is so: the models are those of the plain methods."""
+    settings = {"lr": 0.05, "weight_decay": 0.0}
+    model = lambda: torch.nn.Linear(10, 4)  # noqa: E731
+    play = lambda method: run(method, nodes(UNEVEN), model, rounds=5).stacks.part("all")  # noqa: E731
+    with pytest.warns(RuntimeWarning, match="This amounts to local training"):
+        alone = play(fedamp(lam=0.0, sigma=1e-6, **settings))
+    assert torch.allclose(alone, play(local(**settings)), atol=1e-5)
+    average = play(pfedgraph(snap=0.0, lam=0.0, momentum=0.0, batch_size=10, **settings))
+    assert torch.allclose(average, play(fedavg(**settings)), atol=1e-5)
+
+
+def test_computed_weights_that_tell_nodes_apart_are_not_mentioned():
+    """DPFL listens to nobody between two choices, by its rule."""
+    for method, rounds in ((fedamp(), 20), (dpfl(), 15), (dpfl(), 16), (fc(), 20), (random_peers(), 20)):
+        assert run(method, nodes(), lambda: torch.nn.Linear(10, 4), rounds=rounds).history.findings == []
+
+
+SAMPLED = [name for name in methods.__all__ if "fraction" in settings_of(name)]
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_a_fraction_that_leaves_one_node_at_work_is_refused_where_nothing_would_be_received(name):
+    scene = Scene.small(torch.float32, embeds=methods.get_method(name)().embeds)
+    method = quick(name, fraction=0.2, warmup=1, threshold=math.inf)
+    refused = pytest.raises(
+        ValueError, match="one of 6 nodes is at work in a round, so no node ever receives the model"
+    )
+    served = not method.along_edges or all(p.serves_rest for p in method.walk() if isinstance(p, Exchanger))
+    with nullcontext() if served else refused:
+        assert run(method, scene.tasks, scene.modules[0], rounds=2).data.messages_sent.sum() > 0

@@ -1,0 +1,65 @@
+"""Runs whose models have diverged and are still finite, and what is found in many trials, said once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from torch_geometric.data import Data
+
+from graphcollab.checks import warn
+from graphcollab.control.guard import initial_bounds, large_targets
+from graphcollab.method import Method
+from graphcollab.naming import few
+from graphcollab.phases import Phases
+from graphcollab.train.collapse import ALONE, SINGLE, UNIFORM
+from graphcollab.train.history import Finding, History
+from graphcollab.typing import Env
+
+if TYPE_CHECKING:
+    from graphcollab.train.trial import Trial
+
+__all__ = ["DIVERGED", "FOUND", "report_divergence", "warn_once"]
+
+DIVERGED = "diverged"
+FACTOR = 10.0
+FOUND = r"[^:]*: its ((learned|computed) weights are|models have diverged)"
+"""How warnings of findings begin, as a regular expression."""
+
+
+def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
+    """Warn, once, at a run's end, if losses are finite, but far above those of models that know nothing.
+
+    Such are, on a node's own samples of the split that it is judged on, the initial model and outputs of zero. It is
+    kept as a finding. Nodes that were isolated have been named before.
+    """
+    split = next((split for split in ("test", "val") if f"{split}_loss" in history.values), None)
+    if split is None or not len(history):
+        return
+    loss, bound = history.final(f"{split}_loss"), initial_bounds(data, env, FACTOR, split)
+    far = loss.isfinite() & (loss > bound) & ~data.isolated.cpu()
+    why = env.plane.texts({k: f"{float(loss[k]):.4g}" for k in env.plane.at_home(far.nonzero().flatten()).tolist()})
+    if not why:
+        return
+    names = tuple(history.names[node] for node in why)
+    text = (
+        f"{method.name}: its models have diverged: the {split} loss of {few(names)} is {few(list(why.values()))} after "
+        f"{history.rounds[history.returned]} rounds, more than {FACTOR:g} times as much as that of the initial model "
+        f"and that of outputs of zero. Use a smaller step size, or check the data{large_targets(env)}"
+    )
+    history.findings.append(Finding(data.round, DIVERGED, names, text))
+    warn(text)
+
+
+def warn_once(trials: Iterable[Trial]) -> None:
+    """Warn of every kind of finding once for a method, and once for all methods of models that have diverged."""
+    found: dict[tuple[str, str], list[tuple[Trial, Finding]]] = {}
+    for trial in trials:
+        for finding in trial.findings:
+            if finding.kind in (ALONE, SINGLE, UNIFORM, DIVERGED):
+                key = finding.kind, "" if finding.kind == DIVERGED else trial.method
+                found.setdefault(key, []).append((trial, finding))
+    for (trial, first), *others in found.values():
+        setting = "".join(f", {name}={value}" for name, value in trial.setting.items())
+        more = f", and in {len(others)} more trial{'s' * (len(others) > 1)}" * bool(others)
+        warn(f"{first.text} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
