@@ -74,7 +74,9 @@ def compare(
     A trial that fails (a node's loss or prediction is not finite, or anything else goes wrong) counts as the worst: a
     setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
     failures and fewer isolated nodes. It is warned of at once, with method, setting and seed, and shown as failed in
-    tables; all other trials go on. An error before anything is finished is raised, unless it is that a model diverged.
+    tables; all other trials go on. An error before anything is finished is raised, unless it is that a model diverged;
+    and so is one of the machine at any time, such as a full disk, used-up memory, or a process or site that is gone,
+    since it says nothing of a setting.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
@@ -111,6 +113,8 @@ def compare(
         NonFiniteLossError: If all trials of all methods fail, the first error.
         FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
         OtherRunError: If a trial's folder is of another run.
+        OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison goes on when it is
+            repeated.
         KeyboardInterrupt: At Ctrl-C, after the round.
     """
     own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters
