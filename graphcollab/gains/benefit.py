@@ -17,7 +17,7 @@ from graphcollab.distributed import agreed, speaks
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
-from graphcollab.gains.held import groups_held, rarer_held
+from graphcollab.gains.held import groups_held, minority_held, rarer_held
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
@@ -288,6 +288,7 @@ def _benefit(
         train=train,
         test=test,
         rarer=_mean([rarer_held(tasks) for tasks in dealt]),
+        minority=torch.stack([minority_held(tasks) for tasks in dealt]).amin(0),
         deviation=_deviation(dealt),
         weighted=dealt[0].pools[dealt[0].splits["test"].pool].weight is not None,
         groups=_mean([groups_held(tasks) for tasks in dealt]),

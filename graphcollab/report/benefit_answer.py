@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 
 from graphcollab.gains import Benefit, Gain
+from graphcollab.gains.constant import CONSTANTS
+from graphcollab.gains.held import LEAST
 from graphcollab.naming import few
 from graphcollab.report._gains import (
     CLAIMED,
@@ -21,13 +23,14 @@ from graphcollab.report._gains import (
     site_of,
     told,
 )
-from graphcollab.report._text import FEW, agreement, number, shown
+from graphcollab.report._text import FEW, agreement, number, shown, with_few
 
-__all__ = ["benefit_answer"]
+__all__ = ["NO_STAR", "benefit_answer"]
 
 IN_UNITS = ("mae", "rmse")
 MANY = 1000  # times as many samples, from which on no estimate is told
 NEW_ROWS = " (with new rows if you can, since these have shown which site to leave out)"
+NO_STAR = "No star at sites"
 SHOWN = 8  # gains that are told one by one
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
@@ -212,11 +215,18 @@ def _about(benefit: Benefit) -> list[str]:
             f"Few {what}test samples on a split ({said}): what is measured there is mostly chance, and means over "
             "sites suffer from it."
         )
-    rarer = [] if benefit.rarer is None else zip(benefit.names, benefit.rarer.tolist(), strict=True)
-    if rare := [f"{site_of(benefit, name)}: {round(many, 1):g}" for name, many in rarer if 0 < many < FEW]:
+    sites = [site_of(benefit, name) for name in benefit.names]
+    if benefit.rarer is not None and (rare := with_few(zip(sites, benefit.rarer.tolist(), strict=True))):
         lines.append(
-            f"Few test samples of the rarer class on a split ({', '.join(rare)}): be wary of what is said of such "
-            "sites, and of means, above all by auc."
+            f"Few test samples of the rarer class on a split ({rare}): be wary of what is said of such sites, and of "
+            "means, above all by auc."
+        )
+    if benefit.minority is not None and bool(benefit.one_sided.any()):
+        what = "value" if benefit.flat == CONSTANTS["mse"] else "class"
+        lines.append(
+            f"{NO_STAR} with fewer than {LEAST} samples beside their most frequent {what} "
+            f"({with_few(zip(sites, benefit.minority.tolist(), strict=True), what)}): no split of these shows what the "
+            "sites lack."
         )
     undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
     for name in dict.fromkeys(gain.site for gain in undefined):
