@@ -36,7 +36,7 @@ class Benefit:
     judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
     p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families: gains in the
     mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all together and by
-    methods (0.3), and by single others (0.2). So the chance that any is claimed where there is none is ``level`` at most.
+    methods (0.3), and by single others (0.2). So the chance to claim any where there is none is ``level`` at most.
 
     Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
     constants, too, by the same test: p-values of gains are the larger of the two, before they are adjusted. A constant

@@ -151,7 +151,7 @@ def _single(benefit: Benefit) -> list[str]:
         some = [gain for gain in benefit.found if gain.site in benefit.names and gain.verdict == verdict]
         lines += [claim(benefit, gain) for gain in some[:SHOWN]]
         if (left := len(some) - SHOWN) > 0:
-            lines.append(f"The same holds for {left} more comparison{'s' * (left > 1)}, which Benefit.found lists.")
+            lines.append(f"The same holds for {left} more comparison{'s' * (left > 1)}.")
     return lines
 
 
@@ -284,7 +284,11 @@ def _next(benefit: Benefit) -> str:
         )
     if stood := [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]:
         of_models = " and ".join(map(models, stood))
-        return f"So nothing can be said yet: models {of_models} learned too little. First train for longer, rounds=..."
+        return (
+            f"So nothing can be said yet: models {of_models} learned no more than {benefit.flat}. Train for longer, "
+            "rounds=..., or by larger steps, lrs=...; if that changes nothing, what they are given may tell nothing of "
+            "the target."
+        )
     if benefit.quick:
         return f"So nothing is decided: this was a quick run ({benefit.quick}). Ask again with the usual numbers first."
     tested = [gain for gain in benefit.overall if gain.detectable > 0]

@@ -113,8 +113,8 @@ def compare(
         NonFiniteLossError: If all trials of all methods fail, the first error.
         FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
         OtherRunError: If a trial's folder is of another run.
-        OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison goes on when it is
-            repeated.
+        OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison, repeated, goes
+            on where it was.
         KeyboardInterrupt: At Ctrl-C, after the round.
     """
     own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters

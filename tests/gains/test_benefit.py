@@ -552,6 +552,20 @@ def test_step_sizes_with_which_models_diverge_are_left_out():
     with pytest.raises(ArithmeticError) as error:
         benefit(regression(), linear, lrs=(1e30,), **settings)
     assert "give benefit smaller ones" in error.value.__notes__[0]
+    assert "isolate" not in str(error.value), "benefit does not take it"
+
+
+def test_what_a_function_sets_itself_is_said():
+    wrong = {"ditto": lambda **given: ditto(epochs=2, **given)}
+    with pytest.raises(TypeError, match=r"'ditto' cannot be made with lr, epochs, batch_size, .* must not set them: "):
+        benefit(regression(), linear, methods=wrong, **WHOLE)
+
+
+def test_it_is_said_that_there_may_be_nothing_to_learn(found):
+    flat = replace(found, chosen={name: [found.flat] * 3 for name in found.chosen})
+    last = benefit_answer(flat).splitlines()[-1]
+    assert "learned no more than the mean of the targets. Train for longer" in last
+    assert last.endswith("what they are given may tell nothing of the target.")
 
 
 def test_learned_weights_are_judged_in_words():

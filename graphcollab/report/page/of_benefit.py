@@ -40,7 +40,7 @@ def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) ->
 
 
 def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
-    """Return of the answer whether it helps, the gains in every metric, of which sites nothing is claimed, what to do."""
+    """Return of the answer whether it helps, the gains in every metric, sites of which nothing is said, what to do."""
     headlines = " ".join(lines[1 : 2 + len(benefit.also)])
     means = [line for line in lines if line.startswith("In the mean over sites, by ")]
     numbers = [_numbers(benefit, dict(zip(benefit.arms, means, strict=True)))]
@@ -114,7 +114,7 @@ def _matrices(every: Sequence[Benefit]) -> Iterator[Section]:
             "are empty."
         )
         if len(shown) < len(one.names):
-            said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn; Benefit.matrix has all.")
+            said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn.")
         table = matrix_table(rows, f"gain{unit}", shown)
         charts.append(matrix_chart(rows, f"gain{unit}", f"matrix-{len(charts)}", caption, shown, table))
     if charts:
