@@ -322,13 +322,13 @@ class Benefit:
         gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, judged.bar))
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
-        told = []
+        told, nan = [], math.nan
         for k, site in enumerate(sites):
             mean, flat = float(alone[k]), float(constant[k])
             for a, name in enumerate(by):
                 if math.isnan(float(means[a, k])):
                     if name in self.arms:
-                        told.append(Gain(site, name, mean, math.nan, flat, *[math.nan] * 5, "not defined"))
+                        told.append(Gain(site, name, mean, nan, flat, nan, nan, nan, nan, nan, "not defined"))
                     continue
                 p, gain = float(judged.p_value[a, k]), float(gains[a, k])
                 claimed: Verdict = "gains" if gain > 0 else "loses"
