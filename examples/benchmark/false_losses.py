@@ -15,7 +15,6 @@ import argparse
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 
@@ -81,10 +80,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     for name in args.settings:
         one, counted, before = SETTINGS[name], Counter(), Counter()
-        model = partial(build_model, "mlp", (WIDTH,), max(len(one.shares), 1), hidden=64)
         further = ["brier", "accuracy"] if one.shares else ["mae"]
         for seed in range(args.runs):
             settings = {"rounds": args.rounds, "lrs": [0.1], "limit": 2, "seed": 1000 * seed}
+            torch.manual_seed(seed)
+            model = build_model("mlp", (WIDTH,), max(len(one.shares), 1), hidden=64)  # the same on every split
             found = benefit(one.tasks(seed), model, methods={}, metrics=further, **settings)
             counted.update(claims(found))
             also = {key: replace(each, minority=None) for key, each in found.also.items()}
