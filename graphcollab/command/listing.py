@@ -14,7 +14,7 @@ from graphcollab import datasets, methods
 from graphcollab._wording import describe
 from graphcollab.command.declared import Setting, in_words
 from graphcollab.command.folder import RESULTS
-from graphcollab.command.predicting import folders_of_models, saved_models
+from graphcollab.command.predicting import folders_of_models, past_best, saved_models
 from graphcollab.command.settings_file import RUN
 from graphcollab.command.text_values import as_words, plain, writable
 from graphcollab.command.wording import OF_METHODS
@@ -28,7 +28,7 @@ __all__ = ["DATASETS", "METHODS", "SHOW"]
 
 WIDTH = 100
 ROOT = "GRAPHCOLLAB_DATA"
-INSIDE = ("values", "higher_is_better")  # of what is known of saved models, what says nothing here
+INSIDE = ("values", "higher_is_better", "best")  # of what is known of saved models, what says nothing here
 LOADERS: Mapping[str, Callable[..., Any]] = {**datasets.TABLES, **datasets.DATASETS}
 
 
@@ -123,7 +123,8 @@ def _folder(name: str) -> str:
     about = [f"{key}: {_in_short(key, value)}" for key, value in models.about.items() if key not in INSIDE]
     columns = [] if models.preparation is None else [f"features: {', '.join(models.preparation.features)}"]
     classes = [f"classes: {', '.join(map(str, models.classes))}"] if models.classes else []
-    return "\n".join([f"sites: {', '.join(models.names)}", *classes, *columns, *about])
+    past = [text] if (text := past_best(models)) else []
+    return "\n".join([f"sites: {', '.join(models.names)}", *classes, *columns, *about, *past])
 
 
 NAME = Setting(

@@ -22,6 +22,7 @@ from graphcollab.train.bundle import MANIFEST
 __all__ = ["PREDICT", "folders_of_models", "saved_models"]
 
 MODELS = "models"  # the folder in that of a comparison
+PAST = 1.1  # times its least value is a validation loss that chance hardly explains
 
 SAVED = Setting("saved", str, text="A folder of saved models, such as OUT/models/ditto.", required=True)
 ROWS = Setting("data", str, text="A CSV or Parquet file of rows, with the same columns.", required=True)
@@ -48,6 +49,18 @@ def saved_models(folder: str) -> Models:
     raise ValueError(f"there is no folder {folder}; {near}graphcollab compare --save writes models".rstrip("; "))
 
 
+def past_best(models: Models) -> str:
+    """Say so where models were clearly better before the end of their training; nothing where they were not."""
+    best = models.about.get("best")
+    if not best or not best["saved_val_loss"] > PAST * best["val_loss"] > 0:
+        return ""
+    return (
+        f"these models were trained past their best: their mean validation loss was {best['val_loss']:.4g} after "
+        f"{best['rounds']} rounds and is {best['saved_val_loss']:.4g} after {models.about['rounds']}; train them anew "
+        "with --patience 20"
+    )
+
+
 def folders_of_models(folder: str) -> list[Path]:
     """Return which folders hold saved models: one itself, or those in it of a site or of a comparison's methods."""
     path = Path(folder)
@@ -72,6 +85,8 @@ def _advice(run: Path) -> str:
 def play_predict(asked: dict[str, Any]) -> None:
     """Predict, and write a line for every row of the table, in its order."""
     models = saved_models(asked["saved"])
+    if past := past_best(models):
+        note(f"warning: {past}", asked["quiet"])
     require_data(asked["data"])
     prepared = models.preparation
     if prepared is None:

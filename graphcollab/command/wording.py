@@ -51,7 +51,7 @@ PLAIN = {
     "loss": "What training makes small: cross_entropy and bce are for classes, mse is for amounts. Default: by the "
     "target.",
     "metric": "What models are judged by: accuracy, auc, brier, ece or log_loss of classes; mae, rmse, mse or r2 of "
-    "amounts. docs/comparing.md explains them. Default: accuracy, or mse.",
+    "amounts. docs/comparing.md explains them. Default: accuracy, or mae.",
     "metrics": "Further metrics by which to judge the same models.",
     "budget": "steps: all methods take as many local steps as the costliest does in --rounds; rounds: all play "
     "--rounds, whatever they do in them; a number: so many local steps a site.",

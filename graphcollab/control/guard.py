@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 RAISED, WINDOW = 3, 10
-LARGE = 10.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
+LARGE = 3.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
+OR_ISOLATE = ", or go on without such nodes by on_nonfinite='isolate'"
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,7 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
     raise NonFiniteLossError(
         f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
-        "use a smaller step size, check the node's data, or go on without such nodes by on_nonfinite='isolate'"
-        f"{large_targets(env)}"
+        f"use a smaller step size, check the node's data{OR_ISOLATE}{large_targets(env)}"
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import own_filter
+from graphcollab.control.guard import OR_ISOLATE
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.gains.layout import Layout
 from graphcollab.method import Method
@@ -177,6 +178,7 @@ def runs_of(
             failure = error
         tick()
     if not done and failure is not None:
+        failure.args = (str(failure).replace(OR_ISOLATE, ""),)  # a benefit is of all sites
         failure.add_note(f"so it is with all step sizes, {list(lrs)}: give benefit smaller ones, lrs=...")
         raise failure
     return done

@@ -17,7 +17,7 @@ from graphcollab.distributed import agreed, speaks
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
-from graphcollab.gains.held import groups_held, rarer_held
+from graphcollab.gains.held import groups_held, minority_held, rarer_held
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
@@ -119,7 +119,7 @@ def benefit(
     methods = {"meta_l2c": meta_l2c} if methods is None else dict(methods)
     work = {"epochs": epochs, "batch_size": batch_size}
     for name, make in methods.items():
-        _require_settings(name, make, {"lr", *work})
+        _require_settings(name, make, {"lr": lrs[0] if len(lrs) else 1.0, **work})
     _require_run(settings)
     if not len(lrs):
         raise ValueError("lrs must list one step size or more to choose from, got none: leave it out for the usual")
@@ -199,14 +199,21 @@ def _play(
             yield one
 
 
-def _require_settings(name: str, make: Make, wanted: set[str]) -> None:
+def _require_settings(name: str, make: Make, wanted: Mapping[str, Any]) -> None:
     known = inspect.signature(make).parameters
-    lacking = sorted(wanted - known.keys())
+    lacking = sorted(wanted.keys() - known.keys())
     if lacking and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
         raise ValueError(
             f"method {name!r} does not take {', '.join(lacking)}, by which benefit gives all methods the same work: "
             "give a function that does"
         )
+    try:
+        make(**wanted)
+    except TypeError as error:
+        raise TypeError(
+            f"method {name!r} cannot be made with {', '.join(wanted)}, by which benefit gives all methods the same "
+            f"work, so its function must not set them: {error}"
+        ) from error
 
 
 def _require_run(settings: Mapping[str, Any]) -> None:
@@ -288,6 +295,7 @@ def _benefit(
         train=train,
         test=test,
         rarer=_mean([rarer_held(tasks) for tasks in dealt]),
+        minority=torch.stack([minority_held(tasks) for tasks in dealt]).amin(0),
         deviation=_deviation(dealt),
         weighted=dealt[0].pools[dealt[0].splits["test"].pool].weight is not None,
         groups=_mean([groups_held(tasks) for tasks in dealt]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -63,8 +63,13 @@ class Judged(NamedTuple):
     level: float
 
 
-def judge(alone: Differences, constant: Differences, level: float) -> Judged:
-    """Judge a family of gains over training alone, which must be such over constants, too, at a level for all of it."""
+def judge(alone: Differences, constant: Differences, level: float, unknown: Tensor | None = None) -> Judged:
+    """Judge a family of gains over training alone, which must be such over constants, too, at a level for all of it.
+
+    Those that are ``unknown``, [...], have no p-value, whatever their splits say, and do not count as comparisons.
+    """
+    if unknown is not None:
+        alone = replace(alone, p_value=alone.p_value.masked_fill(unknown, torch.nan))
     many = max(int((~alone.p_value.isnan()).sum()), 1)
     p_value, bar = _over_both(alone, constant, level / many)
     return Judged(holm(p_value), bar, level)

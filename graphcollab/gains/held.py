@@ -1,4 +1,4 @@
-"""What sites are tested on: how many samples of their rarer class, how many groups of samples."""
+"""What samples sites have: how many of their rarer class, of other targets than most, of how many groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from graphcollab.tasks import Tasks
 from graphcollab.tasks._pairs import class_labels
 from graphcollab.train.elsewhere import told_by_owners
 
-__all__ = ["groups_held", "rarer_held"]
+__all__ = ["LEAST", "groups_held", "minority_held", "rarer_held"]
+
+LEAST = 5  # samples beside the most frequent target, with which something is claimed of a site
 
 
 def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
@@ -42,3 +44,19 @@ def groups_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():
         counts[node] = len(group.cpu()[held.of(node)].unique())
     return told_by_owners(tasks, counts)
+
+
+def minority_held(tasks: Tasks) -> Tensor:
+    """Return how many samples of each node have another target than most of them have, [K]; `LEAST` where more do.
+
+    Samples of all splits count, and those of a group as one.
+    """
+    counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
+    held = [(split, tasks.pools[split.pool]) for name in ("train", "val", "test") if (split := tasks.splits.get(name))]
+    for node in (~tasks.elsewhere).nonzero().flatten().tolist():
+        targets = torch.cat([pool.targets.cpu()[split.of(node)] for split, pool in held])
+        _, kind, many = targets.reshape(len(targets), -1).unique(dim=0, return_inverse=True, return_counts=True)
+        other = kind != many.argmax()
+        groups = [pool.group.cpu()[split.of(node)] for split, pool in held if pool.group is not None]
+        counts[node] = len(torch.cat(groups)[other].unique()) if groups else int(other.sum())
+    return told_by_owners(tasks, counts.clamp(max=LEAST))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graphcollab.files import write_whole
 from graphcollab.gains.evidence import Gain, Judged, Verdict, judge
+from graphcollab.gains.held import LEAST
 from graphcollab.metrics import weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences
 from graphcollab.naming import Node, find_node
@@ -35,8 +36,7 @@ class Benefit:
     judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
     p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families: gains in the
     mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all together and by
-    methods (0.3), and gains of sites by single others (0.2). So the chance that any gain is claimed where there is none
-    at all is at most ``level``.
+    methods (0.3), and by single others (0.2). So the chance to claim any where there is none is ``level`` at most.
 
     Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
     constants, too, by the same test: p-values of gains are the larger of the two, before they are adjusted. A constant
@@ -59,6 +59,7 @@ class Benefit:
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
+        minority: Number of a site's samples that have another target than most of them have, at most 5 (`LEAST`).
         groups: Mean number of groups that a site's test samples are of, [K], where samples are in groups.
         deviation: Name of the target and its standard deviation, mean over splits, where targets were standardised by
             one; errors are in units of it.
@@ -86,6 +87,7 @@ class Benefit:
     chosen: Mapping[str, list[str]] = field(repr=False)
     halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     rarer: Tensor | None = field(default=None, repr=False)
+    minority: Tensor | None = field(default=None, repr=False)
     groups: Tensor | None = field(default=None, repr=False)
     deviation: tuple[str, float] | None = field(default=None, repr=False)
     weighted: bool = field(default=False, repr=False)
@@ -96,6 +98,11 @@ class Benefit:
     tried: tuple[int, int] = (0, 0)
     level: float = 0.05
     also: Mapping[str, Benefit] = field(default_factory=dict, repr=False)
+
+    @property
+    def one_sided(self) -> Tensor:
+        """Sites of which nothing is claimed, since almost all of their samples have one target, [K]."""
+        return torch.zeros_like(self.test).bool() if self.minority is None else self.minority < LEAST
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -175,7 +182,7 @@ class Benefit:
         beyond = self._differences(self.test / self.train, lambda scores: scores, "constant")
         scores = torch.stack([self.scores[arm] for arm in self.arms], 1)
         base = self.scores["alone"], self.constant
-        judged = judge(self.by_arm, beyond, LEVELS["sites"] * self.level)
+        judged = judge(self.by_arm, beyond, LEVELS["sites"] * self.level, self.one_sided)
         return self._gains(self.by_arm, judged, list(self.arms), scores, self.names, base)
 
     @cached_property
@@ -186,7 +193,7 @@ class Benefit:
             for some in (self.by_site, self._pair_differences("constant"))
         )
         base, scores = (self.scores["alone"], self.constant), self.pairs.transpose(1, 2)
-        judged = judge(found, beyond, LEVELS["pairs"] * self.level)
+        judged = judge(found, beyond, LEVELS["pairs"] * self.level, self.one_sided)
         return self._gains(found, judged, list(self.names), scores, self.names, base, "pairs")
 
     @cached_property
@@ -306,9 +313,8 @@ class Benefit:
     ) -> list[Gain]:
         """Return gains of some sites, [by, k], over training alone and over constants.
 
-        They are given with what there is evidence of (`judge`), with the scores [R, by, k], and with
-        those of training alone and of constants, [R, k] each; ``of`` are the groups whose models these are, where they
-        are not called as what sites gain by.
+        They are given with what there is evidence of (`judge`), the scores [R, by, k], and those of training alone and
+        of constants, [R, k] each; ``of`` are the groups whose models these are, if not called as what sites gain by.
         """
         alone, constant, means = (
             one.log().nanmean(0).exp() if self.relative else one.nanmean(0) for one in (*base, scores)
@@ -316,22 +322,20 @@ class Benefit:
         gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, judged.bar))
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
-        told = []
+        told, nan = [], math.nan
         for k, site in enumerate(sites):
-            flat = float(constant[k])
+            mean, flat = float(alone[k]), float(constant[k])
             for a, name in enumerate(by):
                 if math.isnan(float(means[a, k])):
                     if name in self.arms:
-                        mean, nan = float(alone[k]), math.nan
                         told.append(Gain(site, name, mean, nan, flat, nan, nan, nan, nan, nan, "not defined"))
                     continue
                 p, gain = float(judged.p_value[a, k]), float(gains[a, k])
                 claimed: Verdict = "gains" if gain > 0 else "loses"
                 none = self.untold(of or name) or (gain > 0 and self.by_constants(of or name))
                 verdict: Verdict = claimed if p <= judged.level and not none else "no evidence"
-                ends = float(lows[a, k]), float(highs[a, k])
-                score = float(means[a, k])
-                told.append(Gain(site, name, float(alone[k]), score, flat, gain, *ends, p, float(bars[a, k]), verdict))
+                ends, score = (float(lows[a, k]), float(highs[a, k])), float(means[a, k])
+                told.append(Gain(site, name, mean, score, flat, gain, *ends, p, float(bars[a, k]), verdict))
         return told
 
 

@@ -85,7 +85,8 @@ def corrected_differences(
     mean = values.nan_to_num().sum(0) / repeats  # NaN where there are none
     square = torch.where(there, (values - mean).square(), 0).sum(0)
     spread = torch.where(repeats > 1, (square / (repeats - 1)).sqrt(), math.nan)
-    error = spread * (1 / repeats + ratio).sqrt()
+    ratio = ratio.double()
+    error = spread * (1 / repeats.double() + ratio).sqrt()
     if halves is not None:
         ratio = ratio.expand(mean.shape)
         by_tests = (halves[:, 0] - halves[:, 1]).double().square().nanmean(0) / 4 / (1 + ratio)

@@ -122,5 +122,5 @@ def paired_difference(
     if n == 1:
         return PairedDifference(mean, math.nan, math.nan, math.nan, n, math.nan, ratio)
     std = float(difference.std(correction=1))
-    found = corrected_differences(difference, torch.tensor(float(ratio)), 1 - confidence)
+    found = corrected_differences(difference, torch.tensor(ratio, dtype=torch.float64), 1 - confidence)
     return PairedDifference(mean, float(found.low), float(found.high), std, n, float(found.p_value), ratio)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import torch
@@ -122,6 +122,19 @@ def few_tested(comparison: Comparison) -> str:
     which = f"{len(few_of)} of {many} nodes ({few(few_of)})"
     have = f"{'has' if len(few_of) == 1 else 'have'} fewer than {FEW} test samples on some seed"
     return f"{which} {have}, and as much weight in means as any other: see site_table"
+
+
+def with_few(held: Iterable[tuple[str, float]], what: str = "class") -> str:
+    """Say which nodes have fewer than `FEW` of something beside most, those with none first; nothing where none has.
+
+    Example:
+        >>> with_few([("a", 2.0), ("b", 0.0), ("c", 7.0), ("d", 0.0)])
+        'one class only: b, d; a: 2'
+    """
+    held = list(held)
+    none = [name for name, many in held if many == 0]
+    some = [f"{name}: {round(many, 1):g}" for name, many in held if 0 < many < FEW]
+    return "; ".join([f"one {what} only: {few(none)}"] * bool(none) + [few(some)] * bool(some))
 
 
 def mean_spread(values: Tensor, digits: int | None) -> str:

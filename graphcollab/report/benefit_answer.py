@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 
 from graphcollab.gains import Benefit, Gain
+from graphcollab.gains.constant import CONSTANTS
+from graphcollab.gains.held import LEAST
 from graphcollab.naming import few
 from graphcollab.report._gains import (
     CLAIMED,
@@ -21,13 +23,14 @@ from graphcollab.report._gains import (
     site_of,
     told,
 )
-from graphcollab.report._text import FEW, agreement, below, number, shown
+from graphcollab.report._text import FEW, agreement, below, number, shown, with_few
 
-__all__ = ["benefit_answer"]
+__all__ = ["NO_STAR", "benefit_answer"]
 
 IN_UNITS = ("mae", "rmse")
 MANY = 1000  # times as many samples, from which on no estimate is told
 NEW_ROWS = " (with new rows if you can, since these have shown which site to leave out)"
+NO_STAR = "No star at sites"
 SHOWN = 8  # gains that are told one by one
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
@@ -148,7 +151,7 @@ def _single(benefit: Benefit) -> list[str]:
         some = [gain for gain in benefit.found if gain.site in benefit.names and gain.verdict == verdict]
         lines += [claim(benefit, gain) for gain in some[:SHOWN]]
         if (left := len(some) - SHOWN) > 0:
-            lines.append(f"The same holds for {left} more comparison{'s' * (left > 1)}, which Benefit.found lists.")
+            lines.append(f"The same holds for {left} more comparison{'s' * (left > 1)}.")
     return lines
 
 
@@ -212,11 +215,18 @@ def _about(benefit: Benefit) -> list[str]:
             f"Few {what}test samples on a split ({said}): what is measured there is mostly chance, and means over "
             "sites suffer from it."
         )
-    rarer = [] if benefit.rarer is None else zip(benefit.names, benefit.rarer.tolist(), strict=True)
-    if rare := [f"{site_of(benefit, name)}: {round(many, 1):g}" for name, many in rarer if 0 < many < FEW]:
+    sites = [site_of(benefit, name) for name in benefit.names]
+    if benefit.rarer is not None and (rare := with_few(zip(sites, benefit.rarer.tolist(), strict=True))):
         lines.append(
-            f"Few test samples of the rarer class on a split ({', '.join(rare)}): be wary of what is said of such "
-            "sites, and of means, above all by auc."
+            f"Few test samples of the rarer class on a split ({rare}): be wary of what is said of such sites, and of "
+            "means, above all by auc."
+        )
+    if benefit.minority is not None and bool(benefit.one_sided.any()):
+        what = "value" if benefit.flat == CONSTANTS["mse"] else "class"
+        lines.append(
+            f"{NO_STAR} with fewer than {LEAST} samples beside their most frequent {what} "
+            f"({with_few(zip(sites, benefit.minority.tolist(), strict=True), what)}): no split of these shows what the "
+            "sites lack."
         )
     undefined = [gain for gain in benefit.gains if gain.verdict == "not defined"]
     for name in dict.fromkeys(gain.site for gain in undefined):
@@ -274,7 +284,11 @@ def _next(benefit: Benefit) -> str:
         )
     if stood := [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]:
         of_models = " and ".join(map(models, stood))
-        return f"So nothing can be said yet: models {of_models} learned too little. First train for longer, rounds=..."
+        return (
+            f"So nothing can be said yet: models {of_models} learned no more than {benefit.flat}. Train for longer, "
+            "rounds=..., or by larger steps, lrs=...; if that changes nothing, what they are given may tell nothing of "
+            "the target."
+        )
     if benefit.quick:
         return f"So nothing is decided: this was a quick run ({benefit.quick}). Ask again with the usual numbers first."
     tested = [gain for gain in benefit.overall if gain.detectable > 0]

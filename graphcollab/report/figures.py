@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_order, keyed_seed
-from graphcollab.metrics import node_latents, weight_by_overlap
+from graphcollab.metrics import METRICS, node_latents, weight_by_overlap
 from graphcollab.metrics.edges import Graph
 from graphcollab.report._figure import COLOURS, GRID, figure_names, new_figure, quiet, tidy
 from graphcollab.report._text import failures, shown
@@ -48,7 +48,8 @@ def comparison_figures(
             says so; those that failed on all have none.
 
     Returns:
-        ``accuracy``, over rounds, or over local steps per node where methods have played other numbers of rounds;
+        ``accuracy``, or what the metric is called (``metric`` if it is none of the package's), over rounds, or over
+        local steps per node where methods have played other numbers of rounds;
         ``weights_<name>`` for each of the names, nodes sorted by cluster or classes where known;
         and ``weight_by_overlap`` at the last two recorded rounds where classes and all weights are known: between
         sites each knows those of its own node.
@@ -83,7 +84,9 @@ def comparison_figures(
             found = [([round(each * one) for one in trial.curve[0]], trial.curve[1]) for trial in trials]
             curves[f"{name} ({why})" if why else name] = found
     over = "local steps per node" if in_steps else "round"
-    figures["accuracy"] = accuracy_curves(curves, title, comparison.metric, comparison.share, over)
+    figures[comparison.metric if comparison.metric in METRICS else "metric"] = accuracy_curves(
+        curves, title, comparison.metric, comparison.share, over
+    )
     return figures
 
 

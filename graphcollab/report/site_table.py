@@ -19,7 +19,7 @@ from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import FEW, MISSING, Cells, below, number, shown, shown_in, weighted
+from graphcollab.report._text import MISSING, Cells, below, number, shown, shown_in, weighted, with_few
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.train import Comparison, Result
 from graphcollab.train.summaries import in_deviations
@@ -50,7 +50,7 @@ class SiteScores:
         reference: Name of the method that the others are compared with, or None.
         about: What the numbers are, in words.
         units: In what units errors are, where these are not those of the data.
-        rare: Nodes with few samples of their rarer class, and how many these are, where there are two classes.
+        rare: Which nodes have few samples of their rarer class, and how many, where there are two classes; in words.
         terms: Where methods of a comparison did other work, had other models or more settings to choose from.
     """
 
@@ -61,7 +61,7 @@ class SiteScores:
     about: str = ""
     units: str = ""
     terms: Sequence[str] = ()
-    rare: Sequence[str] = ()
+    rare: str = ""
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -166,7 +166,7 @@ class SiteScores:
                     why[f"{first.names[k]} ({_missing(scores, metric, k)})"] = None
         return [
             f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}" * bool(away),
-            f"few samples of the rarer class, be wary: {few(self.rare)}" * bool(self.rare),
+            f"few samples of the rarer class, be wary: {self.rare}" * bool(self.rare),
             f"with fewer than {SMALL} samples intervals are too narrow: {few(small)}" * bool(small),
             "an interval of no width says that all resamples gave the same, not that the value is certain" * flat,
             f"no interval: {few([*why])}" * bool(why),
@@ -238,9 +238,9 @@ def site_table(
     )
     units = in_deviations(first.tasks, [metric.name for metric in judged])
     terms = [*(unequal_terms(results) if isinstance(results, Comparison) else ()), weighted(first.tasks)]
-    rarer = rarer_held(first.tasks, split)
-    of_rarer = [] if rarer is None else zip(first.tasks.names, rarer.tolist(), strict=True)
-    rare = [f"{name} ({many:g})" for name, many in of_rarer if 0 < many < FEW]
+    rarer, sizes = rarer_held(first.tasks, split), first.tasks.sizes(split).tolist()
+    held = [] if rarer is None else zip(first.tasks.names, rarer.tolist(), sizes, strict=True)
+    rare = with_few((name, many) for name, many, size in held if size)
     return SiteScores(scores, intervals, differences, reference, about, units, terms, rare)
 
 

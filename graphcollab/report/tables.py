@@ -57,7 +57,7 @@ def results_table(
     It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst
     20 % from 10 on, where each are two nodes at least; of fewer nodes, `site_table` shows every one. Where the metric
-    of some nodes is not defined, "nodes" says over how many the means are (the least on any seed). Where nodes were
+    of some nodes is not defined, "nodes" says over how many the means are (by seed, "2 to 3"). Where nodes were
     left behind since they diverged, "isolated" says how many (the most on any seed); they count with their last good
     model. Where something was found wrong with a run, such as learned weights that are all the own model's, "found"
     says what and on how many seeds. "local steps" are those that a node has taken in its rounds, mean over nodes, and
@@ -115,7 +115,9 @@ def results_cells(
         if found:
             cells["found"] = _on_seeds(row["findings"], len(row["per_seed"])) or MISSING
         if partly:
-            cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']} of {row['of_nodes']}"
+            most = max((one.get("nodes", math.nan) for one in row["per_seed"]), default=math.nan)
+            upto = f" to {most}" if most > row["nodes"] else ""
+            cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']}{upto} of {row['of_nodes']}"
         shares = [(f"worst {share} %", f"worst{share}") for share in worst_shown(*fewest)]
         for title, key in (*shares, ("std over nodes", "std")):
             cells[title] = number(scale * row[key], digits)

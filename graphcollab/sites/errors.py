@@ -8,6 +8,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from graphcollab.distributed import ProcessLostError
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.settings import SettingError
 from graphcollab.tasks import TellableError
@@ -35,7 +36,7 @@ TOLD: Mapping[str, frozenset[str]] = {
 """Files of this package, and functions in them (none: all), whose errors quote nothing but what all sites are told."""
 
 
-class SiteLostError(RuntimeError):
+class SiteLostError(ProcessLostError):
     """A site is gone, and the run cannot go on without it; the message names it."""
 
 
@@ -55,7 +56,10 @@ class LeftBehind(RoundLost):
     """This site itself was left behind."""
 
 
-ERRORS = {kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError)}
+MACHINE = (OSError, MemoryError)
+ERRORS = {
+    kind.__name__: kind for kind in (SiteLostError, NonFiniteLossError, ValueError, TypeError, RuntimeError, *MACHINE)
+}
 """Errors that are raised again as what they are at other sites; others come as a RuntimeError that names them."""
 
 
@@ -104,9 +108,10 @@ def told_error(site: str, kind: str, why: str) -> Exception:
         kind: Its class.
         why: Its words, empty where they stay there.
     """
-    if not why:
-        return RuntimeError(f"{site} has failed with a {kind}; what it says may quote a sample, and stays there")
     made = ERRORS.get(kind, RuntimeError)
+    if not why:
+        told = f"{site} has failed with a {kind}; what it says may quote a sample, and stays there"
+        return made(told) if made in MACHINE else RuntimeError(told)
     error = made(why if kind in ERRORS else f"{site} has failed with a {kind}: {why}" if site else f"{kind}: {why}")
     if site:
         error.add_note(f"It was raised at {site}.")

@@ -77,7 +77,8 @@ def compare(
     failures and fewer isolated nodes. It is shown as failed in tables, and the first of a kind of error is warned of at
     once, with method, setting and seed; all other trials go on. What runs find (`Finding`) is warned of at the end,
     once for a method, and once for all of them where models have diverged. An error before anything is finished is
-    raised, unless it is that a model diverged.
+    raised, unless it is that a model diverged; and so is one of the machine at any time, such as a full disk, used-up
+    memory, or a process or site that is gone, since it says nothing of a setting.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
@@ -114,6 +115,8 @@ def compare(
         NonFiniteLossError: If all trials of all methods fail, the first error.
         FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
         OtherRunError: If a trial's folder is of another run.
+        OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison, repeated, goes
+            on where it was.
         KeyboardInterrupt: At Ctrl-C, after the round.
     """
     own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters

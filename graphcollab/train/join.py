@@ -93,7 +93,7 @@ class Joined:
 
     def save(self, folder: str | Path) -> Path:
         """Write the newcomers' models and all that predicting takes, without those of the others; see `Result.save`."""
-        about = {**about_run(self.run), "values": {}}  # those were measured at other nodes
+        about = {**about_run(self.run), "values": {}, "best": None}  # those were measured at other nodes
         return save_models(folder, self.stacks, self.run.modules, self.tasks, self.graph(), about)
 
     def scores(self, metrics: AnyMetrics = None, split: str = "test", alone: bool = False) -> Scores:

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 
 import joblib
 import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from torch_geometric.data import Data
 
 from graphcollab.bars import bar
 from graphcollab.checks import own_filter, warn
-from graphcollab.distributed import launched
+from graphcollab.distributed import ProcessLostError, launched
 from graphcollab.threads import threads_here
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
@@ -80,6 +81,10 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
             for text, category in heard:
                 warn(text, category)
             yield made
+    except TerminatedWorkerError as error:
+        raise ProcessLostError(
+            f"one of the processes of jobs={jobs} was ended by the system, as where memory is used up: take fewer"
+        ) from error
     finally:
         with own_filter("ignore"):  # joblib's word for what nobody waits for any more
             told.close()

@@ -21,6 +21,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
 from graphcollab.train.blueprint import NotDrawnError, build, draw, tensors_of
 from graphcollab.train.bundle import write_bundle
+from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.saved_models import KIND, VERSION
 from graphcollab.train.trust import foreign
@@ -151,5 +152,16 @@ def about_run(result: Result) -> dict[str, Any]:
         "metric": history.metric,
         "higher_is_better": history.higher_is_better,
         "values": values,
+        "best": _best(history),
         "versions": {"graphcollab": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
+
+
+def _best(history: History) -> dict[str, float] | None:
+    """Return when the mean validation loss was least, what it was then, and what it is of the models that are saved."""
+    losses = history.mean("val_loss") if "val_loss" in history.values else []
+    if not losses or not all(map(math.isfinite, losses)):
+        return None
+    least = min(losses)
+    at = history.rounds[losses.index(least)]
+    return {"rounds": at, "val_loss": least, "saved_val_loss": losses[history.returned]}

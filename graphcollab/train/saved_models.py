@@ -38,7 +38,8 @@ class Models(Predicts):
     Args:
         names: The sites.
         about: How the models came about: ``method``, ``rounds``, ``seed``, ``loss``, ``metric``, ``values`` (what was
-            measured when the run ended, of every site in their order), and ``versions``.
+            measured when the run ended, of every site in their order), ``best`` (when the mean validation loss was
+            least, and how large then and now), and ``versions``.
         preparation: What turns rows of a table into the models' inputs, if the tasks had one.
 
     Example:

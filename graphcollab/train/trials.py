@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
+
 from graphcollab.checks import own_filter
 from graphcollab.distributed import ProcessLostError
 from graphcollab.method import Method
@@ -106,6 +109,19 @@ class Trials:
             except (FolderInUseError, OtherRunError, ProcessLostError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:
+                if _of_machine(error):  # nor does a full disk
+                    error.add_note(f"in the trial of method {one.name!r} with {dict(one.point)} on seed {seed}")
+                    raise
                 yield Outcome(None, error, same, samples)
             else:
                 yield Outcome(result, None, same, samples)
+
+
+def _of_machine(error: Exception) -> bool:
+    """Tell whether a machine has failed, its disk or its memory, whatever the setting was; also another process's."""
+    text = str(error)
+    return (
+        isinstance(error, OSError | MemoryError | torch.OutOfMemoryError)
+        or (isinstance(error, RuntimeError) and ("can't allocate memory" in text or "Unable to allocate" in text))
+        or (isinstance(error, SafetensorError) and "os error" in text)
+    )

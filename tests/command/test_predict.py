@@ -54,6 +54,20 @@ def test_a_folder_of_results_shows_its_answer_and_names_its_models(call, models,
     assert shown.stdout.endswith("  report/models/fedavg\n  report/models/local\n")
 
 
+def test_models_trained_past_their_best_are_said(call, tmp_path):
+    """40 rounds at a step size of ten learn the training rows by heart, of a table that tells nothing."""
+    lines = ["hospital,age,disease", *(f"{'ab'[k % 2]},{k * 7 % 41},{'ny'[k * k % 7 % 2]}" for k in range(60))]
+    (tmp_path / "noise.csv").write_text("\n".join(lines))
+    line = ["compare", "noise.csv", "--node", "hospital", "--target", "disease", "--methods", "local", "--seeds", "0"]
+    long = [*line, "--rounds", "40", "--lrs", "0.5", "--hidden", "32", "--out", "long", "--save"]
+    assert call(*long).exit_code == 0
+    words = "these models were trained past their best: their mean validation loss was "
+    assert words in call("predict", "long/models/local", "noise.csv").stderr
+    assert words in call("show", "long/models/local").stdout
+    assert call(*line, "--rounds", "1", "--out", "short", "--save").exit_code == 0
+    assert "past their best" not in call("show", "short/models/local").stdout
+
+
 def test_saved_models_are_shown_in_words(call, models):
     shown = call("show", models).stdout
     assert "\nmethod: fedavg\n" in shown

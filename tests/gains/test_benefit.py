@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import random
 import re
 from dataclasses import replace
 from functools import partial
@@ -12,9 +13,11 @@ import torch
 from scipy import stats
 from torch import nn
 
-from graphcollab import Tasks, cobo, ditto, fedavg, local, meta_l2c, run
+from graphcollab import Tasks, build_model, cobo, ditto, fedavg, local, meta_l2c, run
 from graphcollab.gains import Benefit, benefit, resplit
+from graphcollab.gains.held import minority_held
 from graphcollab.report import benefit_answer, benefit_figure, benefit_table, save_figure
+from graphcollab.report.page.of_benefit import content_of_benefit
 
 CLOSE = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-6)
 WHOLE = {"rounds": 4, "epochs": 1, "batch_size": 1000, "evaluations": 2}  # whole batches: nothing is random
@@ -305,6 +308,55 @@ def test_few_test_samples_of_the_rarer_class_are_told():
     assert "Few test samples of the rarer class on a split (b: 1): be wary" in benefit_answer(told)
 
 
+def test_sites_of_one_class_are_told_first():
+    """Of b's 40 rows none is of class 1, of c's four."""
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    y, none, rare = torch.arange(40) % 2, torch.zeros(40).long(), (torch.arange(40) < 4).long()
+    tasks = Tasks.from_samples([(x, y), (x, none), (x, rare)], metric="brier", names=["a", "b", "c"])
+    told = benefit(tasks, lambda: nn.Linear(2, 2), methods={}, repeats=3, rounds=2, lrs=(0.1,))
+    assert told.rarer.tolist() == [5.0, 0.0, 1.0]
+    assert told.minority.tolist() == [5.0, 0.0, 4.0]
+    answer = benefit_answer(told)
+    assert "Few test samples of the rarer class on a split (one class only: b; c: 1): be wary" in answer
+    line = "No star at sites with fewer than 5 samples beside their most frequent class (one class only: b; c: 4): "
+    assert line in answer
+    assert line in str(content_of_benefit(told, "", []).answer)
+
+
+def test_a_site_that_has_one_class_by_chance_loses_nothing():
+    """Every row has the same chance of 12 %, whatever its site, and at s00 it has come true in none of 20 rows."""
+    draw = random.Random(5)
+    rows = {name: [] for name in ("site", "a", "b", "c", "event")}
+    for k in range(240):
+        rows["site"].append(f"s{k // 20:02d}")
+        for name in "abc":
+            rows[name].append(draw.gauss(0, 1))
+        rows["event"].append("yes" if draw.random() < 0.12 else "no")
+    tasks = lambda seed: Tasks.from_frame(rows, target="event", metric="log_loss", seed=seed)  # noqa: E731
+    model = lambda: build_model("mlp", (3,), 2, hidden=16)  # noqa: E731
+    told = benefit(tasks, model, methods={}, rounds=20, lrs=(0.3,), limit=2)
+    assert told.found == []
+    assert told.of("s00")["together"].high < 0, "by its own interval it does lose"
+    assert {gain.site for gain in replace(told, minority=None).found} == {"s00"}, "claimed until rows were counted"
+
+
+def test_amounts_that_are_hardly_ever_others_claim_nothing():
+    x, y = torch.randn(30, 2), torch.zeros(3, 30, 1)
+    y[0, :4], y[1, :5], y[2] = torch.rand(4, 1), torch.rand(5, 1), torch.rand(30, 1)
+    tasks = Tasks.from_samples([(x, one) for one in y], loss="mse", metric="mae")
+    assert minority_held(tasks).tolist() == [4, 5, 5]
+    settings = {"methods": {}, "repeats": 3, "rounds": 1, "lrs": (0.1,)}
+    answer = benefit_answer(benefit(tasks, nn.Linear(2, 1), **settings))
+    assert "fewer than 5 samples beside their most frequent value (node 0: 4): no split" in answer
+
+
+def test_samples_of_one_group_count_as_one():
+    """Six rows of a are ill, of two patients."""
+    rows = {"site": ["a"] * 30 + ["b"] * 30, "x": [*range(60)], "ill": [0] * 24 + [1] * 6 + [0, 1] * 15}
+    rows["patient"] = [k // 3 for k in range(60)]
+    assert minority_held(Tasks.from_frame(rows, target="ill", group="patient")).tolist() == [2, 5]
+
+
 def test_a_metric_that_is_not_defined_is_said():
     x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] > 0).long()
@@ -500,6 +552,20 @@ def test_step_sizes_with_which_models_diverge_are_left_out():
     with pytest.raises(ArithmeticError) as error:
         benefit(regression(), linear, lrs=(1e30,), **settings)
     assert "give benefit smaller ones" in error.value.__notes__[0]
+    assert "isolate" not in str(error.value), "benefit does not take it"
+
+
+def test_what_a_function_sets_itself_is_said():
+    wrong = {"ditto": lambda **given: ditto(epochs=2, **given)}
+    with pytest.raises(TypeError, match=r"'ditto' cannot be made with lr, epochs, batch_size, .* must not set them: "):
+        benefit(regression(), linear, methods=wrong, **WHOLE)
+
+
+def test_it_is_said_that_there_may_be_nothing_to_learn(found):
+    flat = replace(found, chosen={name: [found.flat] * 3 for name in found.chosen})
+    last = benefit_answer(flat).splitlines()[-1]
+    assert "learned no more than the mean of the targets. Train for longer" in last
+    assert last.endswith("what they are given may tell nothing of the target.")
 
 
 def test_learned_weights_are_judged_in_words():

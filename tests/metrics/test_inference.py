@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from graphcollab.metrics import corrected_differences, holm
+from graphcollab.metrics import corrected_differences, holm, paired_difference
 
 
 def test_corrected_t_test_by_hand():
@@ -94,3 +94,12 @@ def test_holm_by_hand():
     assert some.tolist() == pytest.approx([0.06, math.nan, 0.06], nan_ok=True)
     assert holm(torch.tensor([0.9, 0.8])).tolist() == [1.0, 1.0]
     assert holm(torch.tensor([math.nan])).isnan().all()
+
+
+def test_ratios_are_of_double_precision():
+    error = math.sqrt(14 / 3 * (1 / 4 + 1 / 3))
+    ratio = torch.tensor(1 / 3, dtype=torch.float64)
+    found = corrected_differences(torch.tensor([1.0, 2.0, 3.0, 6.0]), ratio)
+    assert float(found.error) == pytest.approx(error, rel=1e-14)
+    paired = paired_difference([1.0, 2.0, 3.0, 6.0], [0.0] * 4, ratio=1 / 3)
+    assert paired.p_value == pytest.approx(2 * stats.t.sf(3 / error, 3), rel=1e-13)

@@ -178,7 +178,7 @@ def test_errors_in_standard_deviations_are_called_so() -> None:
 def test_few_samples_of_the_rarer_class_are_said() -> None:
     """North has two of each class, south two of class 0, east and west one class alone."""
     text = str(site_table(played(1.0), "brier", resamples=20))
-    assert "few samples of the rarer class, be wary: north (2), south (2)" in text
+    assert "few samples of the rarer class, be wary: one class only: east, west; north: 2, south: 2" in text
 
 
 def test_it_is_said_where_less_is_better(table) -> None:

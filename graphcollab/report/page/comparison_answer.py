@@ -82,7 +82,8 @@ def _verdict(comparison: Comparison, reference: str, others: list[str], better: 
     if better:
         return f"There is evidence that {few(better)} {_do(better)} {than}{lost}."
     late = better_at_the_end_only(comparison, reference, others, LEVEL / (len(comparison.chosen) - 1))
-    return f"There is no evidence that any method does {than}{lost}{f': {late}' if late else ''}."
+    nor = f", nor of {late.removeprefix('no evidence of ')}" if late else ""
+    return f"There is no evidence that any method does {than}{lost}{nor}."
 
 
 def _do(names: list[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from graphcollab.gains import Benefit, Gain
 from graphcollab.report._gains import CLAIMED, by_whom, claim, of_metric, scale_of, told
 from graphcollab.report._text import MISSING, Cells
-from graphcollab.report.benefit_answer import benefit_answer
+from graphcollab.report.benefit_answer import NO_STAR, benefit_answer
 from graphcollab.report.benefit_table import benefit_cells, benefit_notes
 from graphcollab.report.page.cells import table_of
 from graphcollab.report.page.content import Chart, Content, Section, Table
@@ -40,7 +40,7 @@ def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) ->
 
 
 def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
-    """Return of the answer whether it helps, the gains that this is said of, in every metric, and what to do."""
+    """Return of the answer whether it helps, the gains in every metric, sites of which nothing is said, what to do."""
     headlines = " ".join(lines[1 : 2 + len(benefit.also)])
     means = [line for line in lines if line.startswith("In the mean over sites, by ")]
     numbers = [_numbers(benefit, dict(zip(benefit.arms, means, strict=True)))]
@@ -52,7 +52,8 @@ def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
         }
         numbers.append(f"{where}: {found}" if (found := _numbers(one, of_arms)) else "")
     to_do = lines[-1] if lines[-1].startswith(("So ", "But ")) else ""
-    return [said for said in (headlines, *numbers, to_do) if said]
+    without = [line for line in lines if line.startswith(NO_STAR)]
+    return [said for said in (headlines, *numbers, *without, to_do) if said]
 
 
 def _numbers(benefit: Benefit, means: Mapping[str, str]) -> str:
@@ -113,7 +114,7 @@ def _matrices(every: Sequence[Benefit]) -> Iterator[Section]:
             "are empty."
         )
         if len(shown) < len(one.names):
-            said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn; Benefit.matrix has all.")
+            said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn.")
         table = matrix_table(rows, f"gain{unit}", shown)
         charts.append(matrix_chart(rows, f"gain{unit}", f"matrix-{len(charts)}", caption, shown, table))
     if charts:
