@@ -281,6 +281,8 @@ class Method(Playable):
     def _check_at_work(self, data: Data, env: Env) -> None:
         """Check that more than one node is at work, as models that travel along edges go between nodes at work."""
         there = data.present & ~data.isolated
+        if "stopped" in data:
+            there = there & ~data.stopped
         if not env.plane.complete or not bool(data.present.all()) or int(there.sum()) < 2:
             return
         if int(data.trains.sum()) == 1 and self.along_edges and not self.exchange.serves_rest:

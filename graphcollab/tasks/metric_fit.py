@@ -51,10 +51,11 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
                 f"loss='cross_entropy' with an output per class, loss='bce' with one output for targets of 0 and 1, or "
                 f"metric='auc' or one of amounts, {_or(OF_VALUES)}"
             )
-    known = targets[targets != getattr(loss, "ignore_index", -100)]
-    if metric == "auc" and known.numel() and int(known.max()) > 1:
-        has = has or f"targets go to {int(known.max())}"
-        raise ValueError(f"metric='auc' is of two classes, and {has}: use {_or(OF_CLASSES, but='auc')}")
+    if metric == "auc":
+        known = targets[targets != getattr(loss, "ignore_index", -100)]
+        if known.numel() and int(known.max()) > 1:
+            has = has or f"targets go to {int(known.max())}"
+            raise ValueError(f"metric='auc' is of two classes, and {has}: use {_or(OF_CLASSES, but='auc')}")
 
 
 def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -> list[str]:

@@ -150,7 +150,8 @@ def test_dropout_is_keyed_by_node():
     tasks, method = tasks_of(), local(lr=0.5, epochs=1, batch_size=3)
     together = run(method, tasks, model, rounds=1).stacks.part("lora")
     alone = run(method, tasks.select([2]), model, rounds=1).stacks.part("lora")
-    assert torch.equal(together[2:], alone)
+    # Batches of other sizes are rounded otherwise on some CPUs; other draws differ by more.
+    torch.testing.assert_close(together[2:], alone, rtol=1e-5, atol=1e-6)
 
 
 def test_a_models_own_adapters_can_be_handed_in():

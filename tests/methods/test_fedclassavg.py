@@ -153,6 +153,7 @@ def tasks(classes):
     return Tasks.from_samples(samples, samples, samples)
 
 
+@pytest.mark.filterwarnings("ignore:.*mixes models, and architectures 0, 1:RuntimeWarning")
 def test_a_node_with_a_single_class_and_a_class_that_nobody_has():
     method = fedclassavg(lr=0.02, augment=AddNoise(0.1))
     result = run(method, tasks([[0], [0, 1], [1, 0]]), split_models(5, 5), rounds=20, architecture=(0, 1, 0))

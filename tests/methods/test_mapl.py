@@ -146,6 +146,7 @@ def test_samples_that_cannot_be_augmented_are_refused_before_the_first_round():
         run(mapl(), tasks, models()[:1], rounds=1, seed=0, progress=False)
 
 
+@pytest.mark.filterwarnings("ignore:.*mixes models, and architectures 0, 1:RuntimeWarning")
 def test_methods_without_prototypes_train_the_same_models():
     tasks = labelled((0, 1), (0, 1), (2, 3))
     result = run(fedavg(part="head"), tasks, models(), architecture=[0, 1, 0], rounds=1, seed=0, progress=False)

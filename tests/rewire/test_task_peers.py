@@ -203,7 +203,7 @@ def test_checkpoints_know_the_encoder(tmp_path):
     assert torch.equal(resumed.data.x.tensors[0], straight.data.x.tensors[0])
     assert torch.equal(resumed.data.bytes_sent, straight.data.bytes_sent)
     assert first.data.round == 1
-    with pytest.raises(ValueError, match=r"of another run, which differs in tensor the method\.rewire\.encoder"):
+    with pytest.raises(ValueError, match=r"of another run, which differs in code of the method\.rewire\.encoder"):
         play(other, 3)
 
 

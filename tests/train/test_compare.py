@@ -303,10 +303,10 @@ class Broken(Callback):
 def test_seeds_without_tasks_fail_alone():
     def missing(seed):
         if seed == 1:
-            raise OSError("no such file")
+            raise LookupError("no such seed")
         return make_tasks(seed)
 
-    with pytest.warns(RuntimeWarning, match="failed on seed 1 .*no such file"):
+    with pytest.warns(RuntimeWarning, match="failed on seed 1 .*no such seed"):
         found = go(missing, seeds=(0, 1, 2))
     assert [bool(t.failure) for t in found.chosen["fedavg"]] == [False, True, False]
 

@@ -29,8 +29,9 @@ LRS = {"*": {"lr": [0.001, 0.3]}}
 
 def make_tasks(seed: int, scale: float = 1.0, **settings) -> Tasks:
     draw = torch.Generator().manual_seed(seed)
-    nodes = [(x, (x[:, 0] > 0).long()) for x in scale * torch.randn(3, 20, 3, generator=draw)]
-    return Tasks.from_samples(nodes, test=nodes, seed=seed, **settings)
+    nodes = [(x, (x[:, 0] > 0).long()) for x in scale * torch.randn(3, 40, 3, generator=draw)]
+    train, test = ([(x[rows], y[rows]) for x, y in nodes] for rows in (slice(20), slice(20, None)))
+    return Tasks.from_samples(train, test=test, seed=seed, **settings)
 
 
 def go(tasks=make_tasks, seeds=(4, 5, 6), grids=LRS, **settings):

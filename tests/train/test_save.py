@@ -411,7 +411,9 @@ def test_a_preparation_goes_along(tmp_path, pooled, kind):
     draw = np.random.default_rng(0)
     age, dose = draw.normal(50, 9, 60), draw.normal(3, 1, 60)
     site = np.repeat(["Budapest", "Zurich"], 30)
-    y = np.where(age > 50, "ill", "well") if kind == "classes" else 1000 + 10 * age + draw.normal(size=60)
+    y = np.where(age + draw.normal(size=60) > 50, "ill", "well")
+    if kind == "values":
+        y = 1000 + 10 * age + draw.normal(size=60)
     table = {"site": site, "age": age, "dose": dose, "y": y}
     tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=kind == "values")
     result = run(local(lr=0.3), tasks, nn.Linear(2, 2 if kind == "classes" else 1), rounds=40)
