@@ -71,7 +71,9 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
         if tensor.is_floating_point() and name not in shared_tensors(module)
     ]
     own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)]).nan_to_num()
-    owner, to = (torch.arange(plane.count) != torch.arange(plane.count)[:, None]).nonzero().T  # all pairs, both ways
+    speakers = {plane.where(node): node for node in reversed(range(plane.count))}  # the first node of each site
+    site = torch.tensor(sorted(speakers.values()))
+    owner, to = site[(site != site[:, None]).nonzero().T]  # all pairs, both ways
     if not _all_alike(own, plane, owner, to):
         return
     first = owner == 0

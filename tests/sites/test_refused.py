@@ -25,6 +25,7 @@ from graphcollab.train import Result
 from graphcollab.train.callbacks import Callback
 from tests.sites.apart import apart
 from tests.sites.test_every_method import Scripted
+from tests.tasks.rooms import prepared
 
 NAMES = tuple("abcdef")
 ROUNDS, LIAR = 4, 3
@@ -187,8 +188,7 @@ def test_a_run_goes_on_without_what_is_not_finite_and_names_its_sender(make):
         RuntimeWarning, match="^d sent .* values that are not finite or too large for a model: it counts"
     ):
         found = sites_run(make, "isolate")
-    rows = {name: values * 4 for name, values in TABLE.items()} | {"site": [name for name in FOUR for _ in range(40)]}
-    tasks = Tasks.from_frame(rows, node="site", target="ill")
+    tasks = prepared(dict.fromkeys(FOUR, TABLE), target="ill")
     want = run(make(), tasks, linear, rounds=2, attend=Attendance(leaves={"d": 1}), on_nonfinite="isolate")
     for name in "abc":
         history = found[name].history
