@@ -31,14 +31,16 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
     """Warn, once, at a run's end, if losses are finite, but far above those of models that know nothing.
 
     Such are, on a node's own samples of the split that it is judged on, the initial model and outputs of zero. It is
-    kept as a finding. Nodes that were isolated have been named before.
+    kept as a finding. Nodes that were isolated have been named before. Between sites each warns of its own nodes.
     """
     split = next((split for split in ("test", "val") if f"{split}_loss" in history.values), None)
     if split is None or not len(history):
         return
     loss, bound = history.final(f"{split}_loss"), initial_bounds(data, env, FACTOR, split)
     far = loss.isfinite() & (loss > bound) & ~data.isolated.cpu()
-    why = env.plane.texts({k: f"{float(loss[k]):.4g}" for k in env.plane.at_home(far.nonzero().flatten()).tolist()})
+    why = {k: f"{float(loss[k]):.4g}" for k in env.plane.at_home(far.nonzero().flatten()).tolist()}
+    if not env.plane.private:  # a party that comes back later finds nobody at the end of this run
+        why = env.plane.texts(why)
     if not why:
         return
     names = tuple(history.names[node] for node in why)

@@ -156,7 +156,8 @@ class Session:
         plane = self.env.plane
         if plane.private:
             looks = any(type(callback).ends is not Callback.ends for callback in self.callbacks)
-            return asked, plane.everyone(over)[0] if looks else over, due
+            met = looks and not self._finished()  # at its end a site that comes back later finds nobody
+            return asked, plane.everyone(over)[0] if met else over, due
         told = plane.everyone([asked, over, due])
         return any(one[0] for one in told), told[0][1], told[0][2]
 

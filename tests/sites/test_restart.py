@@ -33,6 +33,7 @@ DEADLINE = 60.0  # a site that is started again is known to have been lost at on
 
 
 CHECKPOINTS = True
+FIRST: list[Callback] = []  # callbacks of the first run
 
 
 class Killed(BaseException):
@@ -83,7 +84,7 @@ def script(connection: Connection, method: str, folder: Path, kill: Kill) -> lis
     settings: dict[str, Any] = {"progress": False, "checkpoint_every": 1}
     found = []
     with connected(connection):
-        for number, callbacks in enumerate(([], [kill])):
+        for number, callbacks in enumerate((FIRST, [kill])):
             company = _Meeting(connection)
             tasks = tasks_of_site(company, connection.name, samples(connection.name), test_fraction=0.2)
             settings |= {"checkpoint": folder / connection.name / str(number) if CHECKPOINTS else None}
@@ -157,6 +158,20 @@ def test_a_site_that_is_started_again_comes_back(method, tmp_path):
     told = torch.stack(found["Bern"][1].history.values["test_metric"])
     assert bool(told[KILLS[0], 2].isnan())
     assert not bool(told[:, :2].isnan().any())
+
+
+class Watch(Callback):
+    """Might end a run, and never does."""
+
+    def ends(self, data: Data, history: Any) -> bool:
+        return False
+
+
+def test_a_site_comes_back_after_a_run_that_a_callback_might_have_ended(tmp_path, monkeypatch):
+    monkeypatch.setitem(globals(), "FIRST", [Watch()])
+    found, _ = play("fedavg", tmp_path, [KILLS[0]])
+    for name in NAMES:
+        assert [own.history.rounds[-1] for own in found[name]] == [*PLAYED]
 
 
 def test_a_run_without_checkpoints_cannot_be_mistaken_for_another(tmp_path, monkeypatch):
