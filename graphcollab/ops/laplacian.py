@@ -21,7 +21,7 @@ def laplacian_radius(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) ->
     r"""Return the largest modulus of an eigenvalue of the weighted Laplacian :math:`L_w = \mathrm{diag}(W 1) - W`.
 
     It says which steps are stable (`LaplacianPull`). Edges are j → i, [2, E], self-loops play no part, and weights are
-    what i gives to j, [E], not negative. Where the search for the eigenvalue of a graph of more than 400 nodes does not
+    what i gives to j, [E], not negative; where one is not finite, it is NaN. Where the search for the eigenvalue of a graph of more than 400 nodes does not
     converge, it is `laplacian_bound`.
     """
     sender, receiver = edge_index.cpu()
@@ -29,6 +29,8 @@ def laplacian_radius(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) ->
     degree = scatter(weight, receiver, dim_size=num_nodes)
     if not bool((weight != 0).any()):
         return 0.0
+    if not bool(degree.isfinite().all()):
+        return float("nan")  # solvers may end the process
     if num_nodes <= DENSE:
         laplacian = degree.diag().index_put((receiver, sender), -weight, accumulate=True)
         symmetric = bool(torch.equal(laplacian, laplacian.T))

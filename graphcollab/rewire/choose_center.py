@@ -199,7 +199,8 @@ class ChooseCenter(Rewiring):
     ) -> Tensor:
         """Return which centre is best for every node, [K]; which is told to all, while losses are not."""
         losses = center_losses(data, env, centers, round_, self.samples, first, count)
-        return env.plane.gather(losses.argmin(1)).clamp(min=0)  # of nodes that are not there it is not known
+        told = env.plane.gather(losses.argmin(1))  # -1 of nodes that are not there, and whatever others say
+        return told.clamp(0, losses.shape[1] - 1)
 
     def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:
         """Return how many nodes of the collaboration have chosen every centre, [G, C]."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -53,6 +55,18 @@ def test_the_bound_holds():
         symmetric = ((matrix + matrix.T) / 2)[edges[1], edges[0]]
         for w in (weight, symmetric):
             assert laplacian_radius(edges, w, 9) <= laplacian_bound(edges, w, 9) + 1e-5
+
+
+@pytest.mark.parametrize("count", [3, 450])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+def test_weights_that_are_not_finite_have_none(count, bad):
+    edges = ring(count)
+    for one in (0, edges.shape[1] - 1):
+        weight = torch.ones(edges.shape[1]).index_fill(0, torch.tensor([one]), bad)
+        assert math.isnan(laplacian_radius(edges, weight, count))
+    loops = torch.cat([edges, torch.zeros(2, 1, dtype=torch.int64)], 1)  # these play no part
+    weight = torch.cat([torch.ones(edges.shape[1]), torch.tensor([bad])])
+    assert math.isfinite(laplacian_radius(loops, weight, count))
 
 
 def test_where_the_search_does_not_converge_it_is_the_bound():

@@ -14,6 +14,7 @@ from graphcollab import Tasks, methods, run, site
 from graphcollab.control import Attendance
 from graphcollab.control.state import LOOP
 from graphcollab.engine import NonFiniteLossError
+from graphcollab.exchange.servers import places
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import FrameError
@@ -231,6 +232,23 @@ def test_nobody_is_isolated_for_what_others_have_sent(name, spoil):
         assert not bool(data.isolated[:LIAR].any() | data.isolated[LIAR + 1 :].any())
         if k != LIAR:
             assert float(data.x.part("all").abs().max()) < 10
+
+
+@pytest.mark.parametrize("said", [999, -7])
+def test_a_center_that_there_is_not_is_the_nearest_number(said, monkeypatch):
+    """In IFCA every site tells which center it has chosen."""
+    inner = Connection.tell
+
+    def tell(self: Connection, what: str, value: Any = None, tensors: Sequence[Tensor] = (), **more: Any) -> Any:
+        if self.name == NAMES[LIAR] and what == "numbers of nodes, int64 []":
+            tensors = [torch.full_like(one, said) for one in tensors]
+        return inner(self, what, value, tensors, **more)
+
+    monkeypatch.setattr(Connection, "tell", tell)
+    monkeypatch.setattr(Liar, "tell", tell)
+    for k, (data, _) in enumerate(play("ifca", ()).values()):
+        assert int(places(data.server)[LIAR]) == (1 if said > 0 else 0)
+        assert bool(data.x.row(k)[1].isfinite().all())
 
 
 def test_similarities_that_are_not_finite_name_who_tells_them(monkeypatch):
