@@ -160,7 +160,7 @@ class TaskPeers(Rewiring):
             found = self._centers(env.engine.tasks, some, env.seed)[: len(own)]
             if env.plane.private and self.encoder is None:
                 _refuse_samples(env.engine.tasks, own, found)
-            most = max(env.plane.everyone(found.shape[1]))
+            most = self._most(found.shape[1], env)
             found = nn.functional.pad(found, (0, 0, 0, most - found.shape[1]), value=torch.nan)
             centers = env.plane.collect(found, own, nodes)
             state = self.encoder.state_dict().values() if isinstance(self.encoder, nn.Module) else ()
@@ -176,6 +176,18 @@ class TaskPeers(Rewiring):
         data = connect(data, torch.cat(edges, 1))
         data.coded = known
         return data
+
+    def _most(self, here: int, env: Env) -> int:
+        """Return the largest number of centers of a node, as processes say of their own: ``here`` in this one."""
+        tasks = env.engine.tasks
+        limit = self.centers or (2 if tasks.classes is None else tasks.classes.shape[1] + 1)  # and an ignored one
+        told = env.plane.publish(torch.full((tasks.num_nodes,), here))
+        if len(more := (told > limit).nonzero().flatten()):
+            node = int(more[0])
+            raise ValueError(
+                f"{tasks.names[node]} says that it has {int(told[node])} cluster centers, expected at most {limit}"
+            )
+        return int(told.max())
 
     def _near(self, distance: Tensor, published: Tensor, spacing: float, pairs: Tensor) -> Tensor:
         """Return whose tasks are near, A [n, n]; ``pairs`` [n, n] are those among which a gap is looked for."""

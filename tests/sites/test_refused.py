@@ -251,6 +251,23 @@ def test_a_center_that_there_is_not_is_the_nearest_number(said, monkeypatch):
         assert bool(data.x.row(k)[1].isfinite().all())
 
 
+@pytest.mark.parametrize("settings", [{}, {"centers": 2}])
+def test_more_cluster_centers_than_a_node_can_have_name_who_says_so(settings, monkeypatch):
+    """In FLT every site makes room for as many as another one says that it has."""
+    inner = Connection.tell
+
+    def tell(self: Connection, what: str, value: Any = None, tensors: Sequence[Tensor] = (), **more: Any) -> Any:
+        if self.name == NAMES[LIAR]:
+            value = 10**15 if type(value) is int else value
+            tensors = [torch.full_like(one, 10**15) for one in tensors] if what.endswith("nodes, int64 []") else tensors
+        return inner(self, what, value, tensors, **more)
+
+    monkeypatch.setattr(Connection, "tell", tell)
+    monkeypatch.setattr(Liar, "tell", tell)
+    with pytest.raises(ValueError, match=r"^node 3 says that it has 10{15} cluster centers, expected at most \d+$"):
+        play("flt", (), **settings)
+
+
 def test_similarities_that_are_not_finite_name_who_tells_them(monkeypatch):
     """Sites of DAC tell those who hear them what they know of others, by which these draw whom to hear next."""
     inner = Connection.swap
