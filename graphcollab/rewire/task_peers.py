@@ -180,7 +180,8 @@ class TaskPeers(Rewiring):
     def _most(self, here: int, env: Env) -> int:
         """Return the largest number of centers of a node, as processes say of their own: ``here`` in this one."""
         tasks = env.engine.tasks
-        limit = self.centers or (2 if tasks.classes is None else tasks.classes.shape[1] + 1)  # and an ignored one
+        samples = int(tasks.sizes("train").max())  # a sample is in one cluster
+        limit = samples if self.centers is None else min(self.centers, samples)
         told = env.plane.publish(torch.full((tasks.num_nodes,), here))
         if len(more := (told > limit).nonzero().flatten()):
             node = int(more[0])
