@@ -21,8 +21,8 @@ def laplacian_radius(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) ->
     r"""Return the largest modulus of an eigenvalue of the weighted Laplacian :math:`L_w = \mathrm{diag}(W 1) - W`.
 
     It says which steps are stable (`LaplacianPull`). Edges are j → i, [2, E], self-loops play no part, and weights are
-    what i gives to j, [E], not negative; where one is not finite, it is NaN. Where the search for the eigenvalue of a graph of more than 400 nodes does not
-    converge, it is `laplacian_bound`.
+    what i gives to j, [E], not negative. Where the search for the eigenvalue of a graph of more than 400 nodes does not
+    converge, it is `laplacian_bound`; where a weight is not finite, it is NaN.
     """
     sender, receiver = edge_index.cpu()
     weight = edge_weight.detach().cpu().double().masked_fill(sender == receiver, 0)
