@@ -1,14 +1,15 @@
-"""Ranges of numbers, as annotations of settings give them."""
+"""What annotations of settings allow beyond their types: ranges of numbers, and names."""
 
 from __future__ import annotations
 
 import math
 import numbers
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-__all__ = ["MOST", "Real", "bounds_of", "is_in"]
+__all__ = ["MOST", "Known", "Real", "bounds_of", "is_in", "literals_of"]
 
 MOST = 2**63  #: Whole numbers are smaller than this: they have 64 bits.
 
@@ -42,6 +43,25 @@ class Real:
         if bounded:
             return f"a number {low} and {high}" if lower else f"a {finite} {high}"
         return f"a {finite} {low}" if lower else f"a {finite.rstrip(',')}"
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Says of an ``Annotated[str, Known(...)]`` that it is a key of a mapping, which may have more of them later.
+
+    Args:
+        names: The mapping.
+    """
+
+    names: Mapping[str, Any]
+
+
+def literals_of(annotation: Any) -> list[Any]:
+    """Return the values that an annotation lists, by a ``Literal`` or `Known` names."""
+    args = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Literal:
+        return list(args)
+    return [name for one in args[1:] if isinstance(one, Known) for name in one.names]
 
 
 def bounds_of(annotation: Any) -> range | Real | None:

@@ -7,9 +7,9 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from graphcollab._ranges import MOST, bounds_of
+from graphcollab._ranges import MOST, bounds_of, literals_of
 
 __all__ = ["describe"]
 
@@ -25,14 +25,14 @@ def describe(annotation: Any) -> str:
         return str(bounds)
     if annotation is Any:
         return "anything"
+    if literals := literals_of(annotation):
+        return _joined("or", map(repr, literals))
     if origin is Annotated:
         return next((one for one in args[1:] if isinstance(one, str)), None) or describe(args[0])
     if origin in (typing.Union, types.UnionType):
-        literals = [repr(one) for kind in args if typing.get_origin(kind) is Literal for one in typing.get_args(kind)]
-        others = [describe(one) for one in args if typing.get_origin(one) is not Literal]
+        literals = [repr(one) for kind in args for one in literals_of(kind)]
+        others = [describe(one) for one in args if not literals_of(one)]
         return _either(dict.fromkeys([*literals, *others]))
-    if origin is Literal:
-        return _joined("or", map(repr, args))
     if origin is collections.abc.Callable or annotation is Callable:
         return "a function"
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):

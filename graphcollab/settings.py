@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeAlias, Type
 
 import numpy as np
 
-from graphcollab._ranges import MOST, Real, bounds_of, is_in
+from graphcollab._ranges import MOST, Known, Real, bounds_of, is_in, literals_of
 from graphcollab._wording import describe
 from graphcollab.naming import close
 
@@ -27,6 +27,7 @@ __all__ = [
     "Finite",
     "Fraction",
     "Incomplete",
+    "Known",
     "Momentum",
     "Natural",
     "NonNegative",
@@ -128,9 +129,9 @@ def check_settings(settings: Any) -> None:
 def check_setting(name: str, annotation: Any, value: Any) -> Any:
     """Return a value that is what an annotation says; numbers of NumPy and tensors of one number become Python's.
 
-    Annotations are types, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, unions and collections of
-    these. If the value is something else, a `SettingError` calls it by the name, and says what the type's ``come_by``
-    does, if it has one: how to come by such a value.
+    Annotations are types, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, ``str`` with `Known` names,
+    unions and collections of these. If the value is something else, a `SettingError` calls it by the name, and says
+    what the type's ``come_by`` does, if it has one: how to come by such a value.
     """
     for one in (_plain(value), value):  # as it is where a tensor is asked for
         if _holds(annotation, one):
@@ -144,8 +145,8 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
 def _literals(annotation: Any) -> list[str]:
     """Return the strings that an annotation names."""
     args = typing.get_args(annotation)
-    if typing.get_origin(annotation) is Literal:
-        return [one for one in args if isinstance(one, str)]
+    if literals := literals_of(annotation):
+        return [one for one in literals if isinstance(one, str)]
     return [one for kind in args if typing.get_args(kind) for one in _literals(kind)]
 
 
@@ -192,14 +193,14 @@ def _holds(annotation: Any, value: Any) -> bool:
     bounds = bounds_of(annotation)
     if bounds is not None:
         return is_in(bounds, value)
+    if literals := literals_of(annotation):
+        if isinstance(value, str):  # members of a StrEnum are strings
+            return value in [one for one in literals if isinstance(one, str)]
+        return any(type(value) is type(one) and value == one for one in literals)
     if origin is Annotated:
         return _holds(args[0], value)
     if origin in (typing.Union, types.UnionType):
         return any(_holds(one, value) for one in args)
-    if origin is Literal:
-        if isinstance(value, str):  # members of a StrEnum are strings
-            return value in [one for one in args if isinstance(one, str)]
-        return any(type(value) is type(one) and value == one for one in args)
     if origin is collections.abc.Callable or annotation is Callable:
         return callable(value)
     if origin is tuple and args[1:] == (...,):

@@ -25,7 +25,7 @@ from graphcollab.declare import Weights, method
 from graphcollab.engine import SGD, Adam, Objective, RowOptimizer
 from graphcollab.method import Method
 from graphcollab.piece import Exchanger, Local, Piece, Rewiring, Stop, Weigher
-from graphcollab.settings import Count, Natural, NonNegative, Real
+from graphcollab.settings import Count, Known, Natural, NonNegative, Real
 from graphcollab.testing import Scene
 from tests.methods.quick import EARLY, QUICK
 from tests.settings_cases import Owner, good, sample, singles
@@ -198,7 +198,7 @@ OPEN |= {f"Tasks.from_samples({split})" for split in ("train", "val", "test")}
 def leaves(annotation) -> Iterator[object]:
     """Yield the kinds inside an annotation that have no range."""
     inside = typing.get_args(annotation)
-    if any(isinstance(one, range | Real) for one in inside) or typing.get_origin(annotation) is typing.Literal:
+    if any(isinstance(one, range | Real | Known) for one in inside) or typing.get_origin(annotation) is typing.Literal:
         return
     if inside and typing.get_origin(annotation) is not collections.abc.Callable:
         yield from (leaf for one in inside for leaf in leaves(one))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from graphcollab._ranges import literals_of
 from graphcollab.settings import SettingError, check_setting
 
 __all__ = ["as_words", "check_value", "choices", "element", "parse", "parse_several", "plain", "writable"]
@@ -25,7 +26,7 @@ _COMMA = ","
 def _kinds(annotation: Any) -> list[Any]:
     """Return what a union allows, one by one; words in an `Annotated` around a union or a collection are left out."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is Annotated and args[0] not in (int, float):
+    if origin is Annotated and args[0] not in (int, float) and not literals_of(annotation):
         return _kinds(args[0])
     if origin in (typing.Union, types.UnionType):
         return [kind for one in args for kind in _kinds(one)]
@@ -35,7 +36,7 @@ def _kinds(annotation: Any) -> list[Any]:
 def _is_plain(kind: Any) -> bool:
     """Tell whether values of a kind can be written as one word."""
     if typing.get_origin(kind) is Annotated:
-        return True  # numbers
+        return True  # numbers and names
     return kind in (str, int, float, bool, Path, Any) or typing.get_origin(kind) is Literal
 
 
@@ -89,7 +90,7 @@ def choices(annotation: Any) -> list[str]:
     kinds = _kinds(annotation)
     many = element(annotation)
     kinds += _kinds(many) if many is not None else []
-    named = [one for kind in kinds if typing.get_origin(kind) is Literal for one in typing.get_args(kind)]
+    named = [one for kind in kinds for one in literals_of(kind)]
     return [one for one in named if isinstance(one, str)]
 
 

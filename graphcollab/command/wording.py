@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from graphcollab.metrics import METRICS
+
 __all__ = ["GROUPS", "OF_METHODS", "PLAIN", "group_of"]
 
 DATA, METHODS, TRAINING, JUDGING, COMPUTING, OUTPUT = GROUPS = (
@@ -32,6 +34,11 @@ IN = {
     OUTPUT: ("out", "save", "proba", "checkpoint_every", "dry_run", "others", "listeners"),
 }
 
+
+def _named(of_classes: bool) -> str:
+    return ", ".join(name for name, metric in METRICS.items() if metric.of_classes is of_classes)
+
+
 PLAIN = {
     "node": "The column with the names of sites.",
     "weight": "The column that says how much every row counts. Default: all count alike.",
@@ -50,8 +57,8 @@ PLAIN = {
     "stratify": "Set aside some rows of every class (the default), or any.",
     "loss": "What training makes small: cross_entropy and bce are for classes, mse is for amounts. Default: by the "
     "target.",
-    "metric": "What models are judged by: accuracy, auc, brier, ece or log_loss of classes; mae, rmse, mse or r2 of "
-    "amounts. docs/comparing.md explains them. Default: accuracy, or mae.",
+    "metric": f"What models are judged by. Of classes: {_named(of_classes=True)}; of amounts: "
+    f"{_named(of_classes=False)}. docs/comparing.md explains them. Default: accuracy, or mae.",
     "metrics": "Further metrics by which to judge the same models.",
     "budget": "steps: all methods take as many local steps as the costliest does in --rounds; rounds: all play "
     "--rounds, whatever they do in them; a number: so many local steps a site.",

@@ -28,12 +28,12 @@ def _mean_error(name: str, power: float, outputs: Tensor, targets: Tensor, mask:
     return row_mean((outputs - targets).abs().pow(power), weight)
 
 
-mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True)
+mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True, of_classes=False)
 """The mean of (output - target)² over samples and output dimensions.
 
 Outputs and targets have the same shape [R, n, ...], but [R, n, 1] goes with targets [R, n] too; nothing is broadcast.
 """
-mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True)
+mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True, of_classes=False)
 """The mean of abs(output - target) over samples and output dimensions; of the same shapes as `mse`."""
 
 
@@ -41,7 +41,7 @@ def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Ten
     return _mean_error("rmse", 2.0, outputs, targets, mask, weight).sqrt()
 
 
-rmse = Metric("rmse", False, _rmse, weighted=True)
+rmse = Metric("rmse", False, _rmse, weighted=True, of_classes=False)
 """The square root of `mse`, in the targets' own unit; of the same shapes."""
 
 
@@ -60,7 +60,7 @@ def _r2(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tenso
     return (1 - left / total.where(total > 0, torch.nan)).mean(1)
 
 
-r2 = Metric("r2", True, _r2, undefined="it needs targets that differ", weighted=True)
+r2 = Metric("r2", True, _r2, undefined="it needs targets that differ", weighted=True, of_classes=False)
 r"""The coefficient of determination: which share of the targets' variance at a node its model explains.
 
 .. math::

@@ -35,6 +35,8 @@ class Metric:
         undefined: When a node with samples has no value all the same, for messages.
         weighted: Whether ``measure`` takes the weights of samples too, as its fourth argument: 0 in the padding, and 1
             for all others where samples have none. Metrics that do not are for samples without weights only.
+        of_classes: Whether it is of predicted classes or their probabilities, or else of amounts; a metric with a name
+            is refused for tasks of the other kind. Default: it goes with both.
 
     Shapes:
         outputs: [R, n, ...], the outputs of R rows on n samples each.
@@ -55,7 +57,7 @@ class Metric:
     measure: Callable[..., Tensor] = field(repr=False)
     undefined: str = ""
     weighted: bool = False
-    of_classes: bool = False
+    of_classes: bool | None = None
 
     @classmethod
     def per_node(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack, 
 
 from torch import Tensor
 
-from graphcollab.settings import Fraction, Real, Seed, checked
+from graphcollab.settings import Fraction, Known, Real, Seed, checked
 from graphcollab.tasks._fit import Fit, declared_columns
 from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._groups import to_groups
@@ -16,6 +16,7 @@ from graphcollab.tasks._others import others_of, said
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
 from graphcollab.tasks._repeats import warn_of_repeated_samples
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
+from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool
 
@@ -23,9 +24,7 @@ __all__ = ["AnyLoss", "AnyMetric", "Builders", "Names", "Part", "TaskFields"]
 
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
 AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
-AnyMetric: TypeAlias = (
-    Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"] | Callable[..., Any]
-)
+AnyMetric: TypeAlias = Annotated[str, Known(METRICS)] | Callable[..., Any]
 Strings: TypeAlias = Annotated[Sequence[str], "a list of names of columns"]
 Declared: TypeAlias = Annotated[Mapping[str, Any], "a dict of categories, or classes, by column"]
 Part: TypeAlias = Annotated[float, Real(least=0, below=1)]

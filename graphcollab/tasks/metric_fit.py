@@ -10,10 +10,10 @@ from torch import Tensor
 
 from graphcollab.tasks.samples import ELSEWHERE, Split
 
-__all__ = ["of_one_class", "refuse_misfit"]
+__all__ = ["METRICS", "of_one_class", "refuse_misfit"]
 
-OF_CLASSES = ("accuracy", "auc", "brier", "ece", "log_loss")
-OF_VALUES = ("mae", "mse", "r2", "rmse")
+METRICS: dict[str, Any] = {}
+"""The metrics that have a name, which `graphcollab.metrics` enters."""
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
@@ -26,36 +26,37 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
         targets: Targets of all samples, [N, ...].
         has: Which column has how many classes, in words. Default: that is not known.
     """
+    of_classes = getattr(METRICS.get(metric), "of_classes", None)
     if (refuse := getattr(loss, "refuse_metric", None)) is not None:
         refuse(metric)
-    if metric in OF_VALUES and loss in ("cross_entropy", "bce"):
+    if of_classes is False and loss in ("cross_entropy", "bce"):
         raise ValueError(
             f"metric={metric!r} is of predicted amounts, and with loss={loss!r} classes are predicted: use "
-            f"{_or(OF_CLASSES)}, or loss='mse' if targets are amounts"
+            f"{_or(of_classes=True)}, or loss='mse' if targets are amounts"
         )
-    if metric in OF_CLASSES and (targets.is_floating_point() or loss == "mse"):
+    if of_classes and (targets.is_floating_point() or loss == "mse"):
         odd = targets[(targets != 0) & (targets != 1)]
         if len(odd) and loss in ("cross_entropy", "bce"):
             raise ValueError(
                 f"targets are amounts, such as {odd[0].item():g}, and loss={loss!r} and metric={metric!r} are of "
-                f"classes: give loss='mse', and as metric {_or(OF_VALUES)}"
+                f"classes: give loss='mse', and as metric {_or(of_classes=False)}"
             )
         if len(odd):
             raise ValueError(
                 f"metric={metric!r} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
-                f"{_or(OF_VALUES)}"
+                f"{_or(of_classes=False)}"
             )
         if loss == "mse" and metric != "auc":  # which asks only for an order
             raise ValueError(
                 f"metric={metric!r} reads outputs as scores of classes, and loss='mse' makes them amounts: use "
                 f"loss='cross_entropy' with an output per class, loss='bce' with one output for targets of 0 and 1, or "
-                f"metric='auc' or one of amounts, {_or(OF_VALUES)}"
+                f"metric='auc' or one of amounts, {_or(of_classes=False)}"
             )
     if metric == "auc":
         known = targets[targets != getattr(loss, "ignore_index", -100)]
         if known.numel() and int(known.max()) > 1:
             has = has or f"targets go to {int(known.max())}"
-            raise ValueError(f"metric='auc' is of two classes, and {has}: use {_or(OF_CLASSES, but='auc')}")
+            raise ValueError(f"metric='auc' is of two classes, and {has}: use {_or(of_classes=True, but='auc')}")
 
 
 def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -> list[str]:
@@ -69,6 +70,6 @@ def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -
     return [names[k] for k in (low == high).nonzero().flatten().tolist()]
 
 
-def _or(names: tuple[str, ...], but: str = "") -> str:
-    *some, last = [repr(name) for name in names if name != but]
+def _or(of_classes: bool, but: str = "") -> str:
+    *some, last = [repr(name) for name, metric in METRICS.items() if metric.of_classes is of_classes and name != but]
     return f"{', '.join(some)} or {last}"

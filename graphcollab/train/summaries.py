@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from graphcollab.tasks import Tasks
-from graphcollab.tasks.metric_fit import OF_VALUES
 
 __all__ = ["MISSING", "in_deviations"]
+
+IN_DEVIATIONS = ("mae", "mse", "rmse")  # of other metrics it is not known
 
 MISSING = {  # what a summary is of, the best first, and what is missing then
     "test_metric": "",
@@ -25,7 +26,7 @@ def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
     """Say that errors are in standard deviations where targets were standardised, and how large one is."""
     told = tasks.preparation
     aim = None if told is None else told.target
-    named = [name for name in metrics if name in OF_VALUES and name != "r2"]
+    named = [name for name in metrics if name in IN_DEVIATIONS]
     if told is None or aim is None or aim.categories is not None or set(aim.deviation) == {1.0} or not named:
         return ""
     one = f" (one is {aim.deviation[0]:.4g})" if not told.sites else " of every node's own"

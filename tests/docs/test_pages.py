@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphcollab import methods
+from graphcollab.metrics import METRICS
 from graphcollab.piece import Piece
 
 ROOT = Path(__file__).parents[2]
@@ -141,6 +142,12 @@ def test_table_of_methods_is_complete():
     table = METHODS.read_text(encoding="utf-8").split("<!-- generated: methods -->")[1].split("<!-- end -->")[0]
     named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert sorted(named) == sorted(methods.__all__)
+
+
+def test_table_of_metrics_is_complete():
+    table = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8").split("| metric | of |")[1].split("\n\n")[0]
+    listed = [name for line in table.splitlines()[1:] for name in re.findall(r'`"(\w+)"`', line.split("|")[1])]
+    assert sorted(listed) == sorted(METRICS)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *CARDS], ids=page_name)

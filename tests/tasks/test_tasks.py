@@ -22,9 +22,10 @@ from torch.utils.data import (
 )
 from torch_geometric.data import Data
 
+from graphcollab.command.text_values import choices
 from graphcollab.datasets import LabelledArrays
 from graphcollab.engine.losses import NAMED
-from graphcollab.metrics import METRICS
+from graphcollab.metrics import METRICS, Metric
 from graphcollab.settings import SettingError
 from graphcollab.tasks import Pool, Split, Tasks, class_clusters, shard_tasks
 from graphcollab.tasks.tasks import TaskFields
@@ -217,10 +218,30 @@ def test_unknown_arguments_are_refused_in_the_name_of_the_builder():
         shard_tasks(data, 1, 1, cluster="x")
 
 
-def test_losses_and_metrics_that_have_a_name_may_be_given():
-    hints = typing.get_type_hints(TaskFields)
-    for name, known in (("loss", NAMED), ("metric", METRICS)):
-        assert set(typing.get_args(typing.get_args(hints[name])[0])) == set(known)
+def test_losses_that_have_a_name_may_be_given():
+    assert set(typing.get_args(typing.get_args(typing.get_type_hints(TaskFields)["loss"])[0])) == set(NAMED)
+
+
+@pytest.mark.parametrize(("name", "metric"), METRICS.items(), ids=METRICS)
+def test_metrics_that_have_a_name_may_be_given(name, metric):
+    tasks = Tasks.from_samples([(X, Y)], loss="cross_entropy" if metric.of_classes else "mse", metric=name)
+    assert tasks.metric == name
+
+
+def test_a_metric_that_is_entered_is_known_to_tasks_their_messages_and_the_command(monkeypatch):
+    given = {"loss": "cross_entropy", "metric": "share_of_ones"}
+    with pytest.raises(SettingError, match="or a function, got 'share_of_ones'"):
+        Tasks.from_samples([(X, Y)], **given)
+    share = Metric.per_node("share_of_ones", True, lambda outputs, targets: float((targets == 1).double().mean()))
+    monkeypatch.setitem(METRICS, "share_of_ones", share)
+    for loss in ("cross_entropy", "mse"):
+        assert Tasks.from_samples([(X, Y)], **{**given, "loss": loss}).metric == "share_of_ones"
+    with pytest.raises(SettingError, match=r"'rmse', 'share_of_ones' or a function, .*did you mean 'share_of_ones'"):
+        Tasks.from_samples([(X, Y)], metric="share_of_one")
+    assert choices(typing.get_type_hints(TaskFields, include_extras=True)["metric"])[-1] == "share_of_ones"
+    monkeypatch.setitem(METRICS, "share_of_ones", replace(share, of_classes=False))
+    with pytest.raises(ValueError, match="metric='share_of_ones' is of predicted amounts"):
+        Tasks.from_samples([(X, Y)], **given)
 
 
 def test_names_must_differ():
