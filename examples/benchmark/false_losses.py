@@ -54,9 +54,9 @@ class Setting:
         if self.signal:
             x, y = samples[-1]
             samples[-1] = (x, 1 - y)
-        return Tasks.from_samples(
-            samples, **({"metric": "log_loss"} if self.shares else {"loss": "mse", "metric": "mse"})
-        )
+        if self.shares:
+            return Tasks.from_samples(samples, metric="log_loss")
+        return Tasks.from_samples(samples, loss="mse", metric="mse")
 
     def claims(self, found: Benefit) -> set[tuple[str, str]]:
         """Return by which metrics what is claimed; where a site is of opposite law, of that one."""
@@ -98,7 +98,8 @@ def main() -> None:
     print("| targets | sites × rows | metric | runs | a loss | without the rule | a gain | without |")
     print("|---|---|---|---|---|---|---|---|", flush=True)
     for name in args.settings:
-        one, counted, before = SETTINGS[name], Counter(), Counter()
+        one = SETTINGS[name]
+        counted, before = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         further = ["brier", "accuracy"] if one.shares else ["mae"]
         model = partial(build_model, "mlp", (WIDTH,), max(len(one.shares), 1), hidden=64)
         for seed in range(args.first, args.first + args.runs):
