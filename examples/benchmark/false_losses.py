@@ -1,11 +1,12 @@
 """How often is a loss or a gain claimed where all sites have one law and inputs tell nothing, and where one is true?
 
-    false_losses.py --runs 60
+    false_losses.py --runs 75 --settings twelve opposite
+    false_losses.py --runs 60 --settings small three
 
-A site of few rows may have one class by chance, and then seems to lose by collaborating. Prints a table:
-in how many runs anything was claimed of a site or a mean, and in how many it would have been if sites with almost only
-one class or value were judged as the others are. In the last two settings inputs tell the class, and at one site the
-other one, so that it loses by collaborating: what is claimed of that site counts. Two seconds of CPU time a run.
+A site of few rows may have one class by chance, and then seems to lose by collaborating. Prints a table: in
+how many runs anything was claimed of a site or a mean, and in how many it would have been if sites with almost only one
+class or value were judged as the others are. In the last setting inputs tell the class, and at one site the other one,
+so that it loses by collaborating: what is claimed of that site counts. One to two seconds of CPU time a run.
 """
 
 # ci: --runs 1 --rounds 2 --settings small opposite
@@ -68,15 +69,13 @@ class Setting:
         }
 
 
-OPPOSITE = "20 % of class 1; a site of opposite law, what is claimed of it"
 SETTINGS = {
     "twelve": Setting("12 % of class 1", 12, 20, (0.88, 0.12)),
     "small": Setting("12 % of class 1", 3, 20, (0.88, 0.12)),
     "five": Setting("5 % of class 1", 10, 40, (0.95, 0.05)),
     "three": Setting("80, 15 and 5 % of three classes", 10, 40, (0.8, 0.15, 0.05)),
     "zeros": Setting("amounts, 85 % of them 0", 12, 20, zeros=0.85),
-    "opposite": Setting(OPPOSITE, 10, 40, (0.8, 0.2), signal=3.0),
-    "more rows": Setting(OPPOSITE, 10, 80, (0.8, 0.2), signal=3.0),
+    "opposite": Setting("20 % of class 1; claims of the site of opposite law", 10, 40, (0.8, 0.2), signal=3.0),
 }
 
 
@@ -103,7 +102,8 @@ def main() -> None:
         further = ["brier", "accuracy"] if one.shares else ["mae"]
         model = partial(build_model, "mlp", (WIDTH,), max(len(one.shares), 1), hidden=64)
         for seed in range(args.first, args.first + args.runs):
-            settings = {"rounds": args.rounds, "lrs": [0.1], "limit": 2, "seed": 1000 * seed}
+            lrs = [0.1] if one.shares else [0.02]  # by larger steps a site of one large amount diverges
+            settings = {"rounds": args.rounds, "lrs": lrs, "limit": 2, "seed": 1000 * seed}
             found = benefit(one.tasks(seed), model, methods={}, metrics=further, **settings)
             counted.update(one.claims(found))
             also = {key: replace(each, minority=None) for key, each in found.also.items()}
