@@ -58,6 +58,7 @@ def close(one, other, path=""):
         assert one == other, path
 
 
+@pytest.mark.slow
 def test_hospitals_that_keep_their_tables_find_the_same(tmp_path):
     done = launch(3, Path(__file__).with_name("hospitals.py"), tmp_path, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -190,6 +190,7 @@ def test_a_hospital_that_is_lost_comes_back(tmp_path):
 
 
 @needs_flare
+@pytest.mark.slow
 def test_two_sites_play_in_the_simulator(tmp_path):
     files = write_files(tmp_path)
     names = SITES[:2]
