@@ -55,7 +55,7 @@ class Arrivals:
 
     Between parties rows are checked where they arrive (`plausible`). What can be no model is 0 here, or NaN where it
     would meet data, and its sender is ``refused`` for the round, {node: why}: what is found here counts for this
-    process alone, so that nobody can accuse another. Processes of one party check their own rows (`settle`).
+    process alone, so that nobody can accuse another. Processes of one party check their own rows, in ``settle``.
 
     Args:
         transport: How rows travel.

@@ -59,7 +59,8 @@ def read_dataset(samples: Dataset[Any], who: str) -> Any:
 def rows_of_loader(loader: DataLoader[Any], who: str) -> Dataset[Any]:
     """Return the samples that a loader yields in an epoch, whatever its batches and their order; else refuse it."""
     batches: Any = loader.batch_sampler
-    sampler: Any = batches.sampler if type(batches) is BatchSampler else None
+    known = type(loader) is DataLoader and type(batches) is BatchSampler
+    sampler: Any = batches.sampler if known else None
     kind = type(sampler)
     index: Any = None
     if kind is SubsetRandomSampler:

@@ -31,6 +31,7 @@ OWN = (
     "heard",
 )  # of a history: seen by each site for itself
 DAMAGE = (
+    RuntimeError,
     struct.error,
     SafetensorError,
     ValueError,

@@ -55,6 +55,6 @@ def command(start: str) -> list[str]:
 
 def script(name: str, rounds: int) -> str:
     """The page's ``site.py``, of a site of another name and with another number of rounds."""
-    told = block("text", "graphcollab.site(")
+    told = block("text", "patients.csv")
     assert told.count("rounds=20,") == 1
     return told.replace('"Hungary"', repr(name)).replace("rounds=20,", f"rounds={rounds},")
