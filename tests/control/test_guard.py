@@ -120,6 +120,7 @@ def quick(names, chosen):
     return [name if name in chosen else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
+@pytest.mark.filterwarnings("ignore:fomo. its computed weights are all the own model's:RuntimeWarning")
 @pytest.mark.parametrize("name", quick(METHODS, ("fedavg, one step", "dpsgd", "cga", "fc")))
 def test_a_node_that_grows_slowly_costs_the_others_less_than_their_spread(name):
     """Inputs twelve times too large, and steps that are too large for them by a factor of three to ten only."""

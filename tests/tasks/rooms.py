@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphcollab import Tasks
+from graphcollab.tasks._columns import open_table
 
 
 class Room:
@@ -93,6 +94,7 @@ def prepared(tables: Any, **settings: Any) -> Tasks:
 def _without_few(table: Any) -> Any:
     """Return a site's table without the values of numeric columns of which it has too few to tell their sums."""
     if not isinstance(table, dict):
-        return table
+        opened = open_table(table)
+        table = {name: opened.column(name) for name in opened.names}
     few = {n for n, v in table.items() if isinstance(v, np.ndarray) and v.dtype == float and (v == v).sum() < 6}
     return {name: values * np.nan if name in few else values for name, values in table.items()}
