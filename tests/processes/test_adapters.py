@@ -38,7 +38,7 @@ def test_every_process_has_all_folders_after_the_call(tmp_path):
         assert weights.keys() == {key for key in other.state_dict() if "lora" in key}
         for key, values in weights.items():
             close(other.state_dict()[key], values, f"{name}: {key}")
-        close(other(tokens).logits, one(tokens).logits, name)
+        close(other(tokens).logits, one(tokens).logits, name, 1e-5)  # of weights in single precision
         assert json.loads((together / place.name / "base.json").read_text())["node"] == name
     refused = [(tmp_path / f"{rank}.error").read_text() for rank in range(2)]
     assert all("holds something else ('notes.txt')" in error for error in refused), refused
