@@ -73,7 +73,7 @@ def refuse_broadcast(
         ValueError: If they are.
     """
     own, given = outputs.shape[1:], targets.shape[1:]
-    if own == given or own.numel() != given.numel():
+    if own.numel() != given.numel() or (own == given and own.numel() > 1):
         return
     other = (targets != targets[:1]).reshape(len(targets), -1).any(1)
     few = targets[torch.cat([(~other).nonzero().flatten()[:FEW], other.nonzero().flatten()[:FEW]])]
@@ -82,7 +82,10 @@ def refuse_broadcast(
         said = values.to(outputs.dtype).reshape(-1, *own)
         if _minds(judge, said, few) is not False:
             continue
-        alike = _minds(judge, said.reshape(few.shape), few), _minds(judge, said, few.reshape(said.shape))
+        alike = [_minds(judge, said.reshape(few.shape), few), _minds(judge, said, few.reshape(said.shape))]
+        if own == given:  # of one number, which a loss may bring to another shape on one side only
+            shape = (len(few),) if own else (len(few), 1)
+            alike = [_minds(judge, said.reshape(shape), few.reshape(shape))]
         if any(alike) and False not in alike:
             made, wanted = (f"[{', '.join(map(str, ('B', *shape)))}]" for shape in (own, given))
             raise ValueError(

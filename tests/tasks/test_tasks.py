@@ -331,6 +331,7 @@ def test_a_node_has_what_its_loader_yields(indices):
         lambda: loader(RandomSampler, collate_fn=lambda rows: rows),
         lambda: DataLoader(loader(RandomSampler).dataset, batch_sampler=[[0, 1], [3]]),
         lambda: DataLoader(loader(RandomSampler).dataset, batch_size=None),
+        lambda: type("Own", (DataLoader,), {})(loader(RandomSampler).dataset, batch_size=8),
         lambda: DataLoader(loader(RandomSampler).dataset, batch_size=8, drop_last=True),
     ],
 )

@@ -154,3 +154,18 @@ def test_a_loss_that_counts_is_named():
 
     with pytest.raises(ValueError, match=r"two calls of Loss\(.*Counts\) .* differ: it keeps something"):
         play(Counts(), "accuracy", (Y > 0).long(), nn.Linear(3, 2))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss": lambda o, t: ((o.squeeze(-1) - t) ** 2).mean(), "metric": "mse"},
+        {"loss": "mse", "metric": Metric.per_node("m", False, lambda o, t: float((o.flatten() - t).abs().mean()))},
+    ],
+    ids=["loss", "metric"],
+)
+def test_a_function_that_brings_one_side_alone_to_another_shape_is_refused(settings):
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    tasks = Tasks.from_samples([(x, 3 * x[:, :1])] * 2, test=[(x + 1, x[:, :1])] * 2, **settings)
+    with pytest.raises(ValueError, match="compares the output for every sample with the targets of all"):
+        run(local(), tasks, nn.Linear(3, 1), rounds=1)
