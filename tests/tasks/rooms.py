@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -93,8 +94,10 @@ def prepared(tables: Any, **settings: Any) -> Tasks:
 
 def _without_few(table: Any) -> Any:
     """Return a site's table without the values of numeric columns of which it has too few to tell their sums."""
-    if not isinstance(table, dict):
+    if isinstance(table, Path):
         opened = open_table(table)
         table = {name: opened.column(name) for name in opened.names}
+    if not isinstance(table, dict):
+        return table
     few = {n for n, v in table.items() if isinstance(v, np.ndarray) and v.dtype == float and (v == v).sum() < 6}
     return {name: values * np.nan if name in few else values for name, values in table.items()}
