@@ -67,7 +67,7 @@ def address(values: Tensor) -> int:
     if (not place and values.numel()) or values.is_neg():
         raise ValueError(
             f"expected a plain tensor, got a {type(values).__name__} ({values.layout}, {values.device}) without memory "
-            "of its own: convert it to a torch.Tensor first"
+            "of its own: convert it to a torch.Tensor first, and call outside of torch.vmap and torch.func"
         )
     return place
 

@@ -120,7 +120,7 @@ class Points:
 
 @pytest.fixture
 def points():
-    """Return a function that makes nodes from their targets c (one list of points each), edges, and curvatures a.
+    """Return a function that makes nodes from their targets c (one list of points each), a graph, and curvatures a.
 
     A node's loss is the mean of (a / 2) ‖x - c‖².
     """
@@ -136,8 +136,8 @@ def points():
         )
         pools = {name: type(pool)(pool.inputs.double(), pool.targets.double()) for name, pool in tasks.pools.items()}
         tasks = Tasks(pools, tasks.splits, tasks.names, tasks.loss, tasks.metric)
-        edge_index = None if edges is None else torch.tensor(edges)
-        return Points(Scene(tasks, [Point(len(train[0][0]))], edge_index, seed=seed))
+        graph = torch.tensor(edges) if isinstance(edges, list) else edges
+        return Points(Scene(tasks, [Point(len(train[0][0]))], graph, seed=seed))
 
     return make
 

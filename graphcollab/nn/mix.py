@@ -6,6 +6,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from graphcollab.ops import Structure, mix
+from graphcollab.ops.compiled import require_plain
 
 __all__ = ["Mix"]
 
@@ -50,6 +51,7 @@ class Mix(MessagePassing):
     ) -> Tensor:
         """Return the mixed rows; ``size`` is the number of senders and receivers, by default read off ``x``."""
         source, target = x if isinstance(x, tuple) else (x, x)
+        require_plain(source, edge_weight)
         if size is None:
             size = (len(source), len(source) if target is None else len(target))
         structure = Structure.from_edges(edge_index, size)

@@ -13,7 +13,10 @@ from graphcollab.tasks._csv import is_number
 
 __all__ = ["warn_of_codes", "warn_of_target"]
 
-_CODES = (-9.0, *(sign * (10.0**digits - 1) for digits in range(2, 8) for sign in (-1, 1)))
+_CODES = (
+    *(-9.0, 77.0, 88.0, 777.0, 888.0, 7777.0, 8888.0),
+    *(sign * (10.0**digits - 1) for digits in range(2, 8) for sign in (-1, 1)),
+)
 _OFTEN, _OTHERS = 3, 10  # rows with such a number, and with others
 _DIFFERENT, _FROM_ZERO = 20, 0.25  # values beside the 0 of a site; the least, in medians
 _EVENT = re.compile(

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from graphcollab.settings import SettingError
 from graphcollab.tasks._datasets import read_dataset, rows_of_loader
 from graphcollab.tasks._repeats import warn_of_repeated_samples
+from graphcollab.tasks._scales import warn_of_scales
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
 
@@ -76,6 +77,7 @@ def gathered(
     if lacking and len(lacking) < len(pools):
         raise ValueError(f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some")
     warn_of_repeated_samples(pools, splits, names)
+    warn_of_scales(pools, splits, names)
     return pools, splits, about
 
 

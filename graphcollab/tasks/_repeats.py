@@ -1,4 +1,4 @@
-"""A warning of samples for testing that are for training, too."""
+"""A warning of samples for testing or validation that are for training, too."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ __all__ = ["warn_of_repeated_samples", "warn_of_repeats"]
 
 _REPEATED, _SHARE = 5, 0.05  # samples for testing that are for training: at least, and of all
 _DIFFERENT, _APART = 20, 0.95  # different samples, and how many of them differ in half of the numbers already
+_USE = {"test": "testing", "val": "validation"}
 _STREAM, _AT_ONCE = 127, 2**22  # numbers that are hashed at once
 
 
 def warn_of_repeated_samples(pools: Mapping[str, Pool], splits: Mapping[str, Split], names: Sequence[str]) -> None:
     """Warn as `warn_of_repeats` does, of arrays as nodes give them."""
-    if "test" not in splits or pools[splits["train"].pool].inputs[:1].numel() < 2:
+    if len(splits) < 2 or pools[splits["train"].pool].inputs[:1].numel() < 2:
         return
     hashed = {name: _hashes(pools[name]) for name in {split.pool for split in splits.values()}}  # [3, N]
     hashes = {name: hashed[split.pool][:, split.index] for name, split in splits.items()}
@@ -36,6 +37,8 @@ def warn_of_repeats(
 ) -> None:
     """Warn where many samples for testing have the inputs and the target of samples for training, of whatever node.
 
+    Where nobody has samples for testing, those for validation are looked at.
+
     Not where that may be chance: different samples must nearly all differ in half of their numbers already, every
     second one, so that those equal in all are hardly different ones. All samples are counted, whatever split they are
     in, so that many draws are warned of once.
@@ -47,7 +50,8 @@ def warn_of_repeats(
         what: What nodes are called.
         cure: What to do about it.
     """
-    again = torch.isin(hashes["test"][2], hashes["train"][2])
+    held = "test" if "test" in hashes else "val"
+    again = torch.isin(hashes[held][2], hashes["train"][2])
     if int(again.sum()) < max(_REPEATED, _SHARE * len(again)):
         return
     every, owner = torch.cat([*hashes.values()], 1), torch.cat([*owners.values()])
@@ -61,7 +65,7 @@ def warn_of_repeats(
     where = few([f"{names[k]!r} {int(by_node[k])}" for k in by_node.nonzero().flatten().tolist()])
     warn(
         f"{int(twice.sum())} of {len(place)} rows have the inputs and the target of another one ({what} {where}), and "
-        f"rows for testing are there for training, too, so models are tested on what they know: {cure}",
+        f"rows for {_USE[held]} are there for training, too, so models are tested on what they know: {cure}",
         UserWarning,
     )
 

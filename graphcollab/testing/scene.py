@@ -22,7 +22,7 @@ from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing.claims import AnyMethod
 from graphcollab.testing.lockstep import poison
-from graphcollab.train import build_graph
+from graphcollab.train import Graph, build_graph
 from graphcollab.transport import Transport
 from graphcollab.typing import Env
 
@@ -40,7 +40,8 @@ class Scene:
     Args:
         tasks: The nodes' data.
         modules: One module per architecture.
-        edge_index: Allowed edges, [2, E]. Default: everybody may hear everybody, as in `run` without a graph.
+        edge_index: Allowed edges, [2, E], or another `Graph`. Default: everybody may hear everybody, as in `run`
+            without a graph.
         architecture: Architecture of every node, where there are several.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows at a time.
@@ -58,7 +59,7 @@ class Scene:
 
     tasks: Tasks
     modules: Sequence[nn.Module] = field(repr=False)
-    edge_index: Tensor | None = None
+    edge_index: Graph = None
     architecture: tuple[int, ...] | None = None
     backend: str = "auto"
     chunk: int | None = None

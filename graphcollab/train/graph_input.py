@@ -133,7 +133,10 @@ def _number(text: Any) -> float:
 
 
 def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype) -> Tensor:
-    """Return the weights that edges begin with, [E]: those that were given where they are kept, else 0."""
+    """Return the weights that edges begin with, [E]: those that were given where they are kept, else 0.
+
+    A ValueError says that there are none to keep.
+    """
     first = None if method is None else method.last(0)
     if "edge_weight" in data and first is not None:
         if first.weigh.origin == "kept" and not first.local.crosses:
@@ -144,7 +147,12 @@ def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype
                 "there is an edge. A method with weigh=KeepWeights() in its first phase mixes by them",
                 UserWarning,
             )
-    return torch.zeros(data.edge_index.shape[1], dtype=dtype)
+    elif first is not None and first.weigh.origin == "kept" and not first.local.crosses and data.num_edges:
+        raise ValueError(
+            f"{first.name} keeps the weights that the graph's edges come with, and they have none: give edge_weight in "
+            "a Data, the entries of a matrix, or pairs (sender, receiver, weight); weigh=Uniform() gives all alike"
+        )
+    return torch.zeros(data.num_edges, dtype=dtype)
 
 
 def _read_csv(path: str | os.PathLike[str]) -> list[tuple[Any, ...]]:

@@ -275,6 +275,6 @@ def _report_refused(plane: Plane, round_: int, history: History) -> None:
     for node, why in plane.refused.items():
         name = history.names[node]
         if name not in history.refused:
-            warn(f"{name} {why}: it counts as away in round {round_ - 1}; history.refused lists all such rounds")
+            warn(f"{name} {why}: it counts as away in round {round_} (from 1); history.refused lists all such rounds")
         rounds = history.refused.setdefault(name, [])
         rounds += [round_] * (round_ not in rounds)

@@ -13,7 +13,7 @@ from graphcollab.method import Method
 from graphcollab.testing import Scene, differences
 from graphcollab.weigh import KeepWeights
 
-ONE_WAY = [[1], [0]]  # node 0 hears node 1
+ONE_WAY = [[0.0, 0.5], [0.0, 0.0]]  # node 0 hears node 1
 
 
 def through(eta, steps=1, **settings):
@@ -24,8 +24,7 @@ def through(eta, steps=1, **settings):
 def start(points, method, x=((2.0,), (3.0,))):
     """Node 0 wants c = 1 and gives node 1 half; node 1 stands at 3 and stays there."""
     data, env = points([[[1.0]], [[3.0]]], edges=ONE_WAY).begin(method, x)
-    data.edge_weight = torch.tensor([0.5], dtype=torch.float64)
-    return method.start(data, env), env  # received with these weights, from these models
+    return method.start(data, env), env  # received from these models
 
 
 def test_one_step(points):
@@ -71,9 +70,7 @@ def test_nodes_at_rest_keep_their_own_model(points):
 def test_what_is_not_mixed_takes_whole_steps():
     scene, alone = Scene.small(shared_head=True), Fit(steps=1, batch_size=4, optimizer=SGD(lr=0.1))
     method = Method("half", replace(alone, through="head"), KeepWeights(), Receive("head"))
-    data, env = scene.begin(method)
-    data.edge_weight = torch.full((data.num_edges,), 0.1, dtype=torch.float64)
-    data = method.exchange.init(data, env)
+    data, env = scene.replace(edge_index=0.1 - 0.1 * torch.eye(6, dtype=torch.float64)).begin(method)
     assert data.own_share.tolist() == pytest.approx([0.5] * 6)
     new, mixture = method.local(data, env), copy.copy(data)
     heads = data.x.part("head")

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from graphcollab import build_model, load_dataset, run
 from graphcollab.control import Attendance
@@ -14,6 +15,10 @@ from graphcollab.tasks import permuted_labels
 from graphcollab.weigh import KeepWeights
 
 TWO = [[[-1.0, 0.0]], [[1.0, 0.0]]]
+
+
+def weighed(weight):
+    return Data(edge_index=torch.tensor([[1, 0], [0, 1]]), edge_weight=torch.full((2,), weight), num_nodes=2)
 
 
 def play(method, data, env, rounds):
@@ -32,8 +37,7 @@ def test_outer_step_by_hand(points):
 def test_a_step_of_adamw_beside_the_pull(points):
     """Its moments go on from round to round, know nothing of the pull, and weight decay does not act on it."""
     method = cobo(lr=0.1, rho=0.5, optimizer="adamw", weight_decay=0.2).replace(weigh=KeepWeights())
-    data, env = points(TWO).begin(method, [[0.0, 1.0], [2.0, 0.0]])
-    data.edge_weight = torch.ones_like(data.edge_weight)
+    data, env = points(TWO, edges=weighed(1.0)).begin(method, [[0.0, 1.0], [2.0, 0.0]])
     x = torch.nn.Parameter(torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64))
     optimizer = torch.optim.AdamW([x], lr=0.1, weight_decay=0.2)
     for _ in range(4):
@@ -61,8 +65,7 @@ def test_pairs_may_be_compared_on_smaller_batches():
 @pytest.mark.parametrize(("weight", "place"), [(1.0, 0.5), (0.0, 1.0)])
 def test_fixed_points_by_hand(points, weight, place):
     method = cobo(lr=0.4, rho=0.5).replace(weigh=KeepWeights())
-    data, env = points(TWO).begin(method, [[3.0, 1.0], [0.0, 2.0]])
-    data.edge_weight = torch.full_like(data.edge_weight, weight)
+    data, env = points(TWO, edges=weighed(weight)).begin(method, [[3.0, 1.0], [0.0, 2.0]])
     x = play(method, data, env, 50).x.part("all")
     expected = torch.tensor([[-place, 0.0], [place, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(x, expected, rtol=0, atol=1e-9)

@@ -74,10 +74,12 @@ def wrappers():
     for kernel in (None, *PRODUCTS):
         for weights in (two[1], fake[1], zero[0], Index([0, 1, 2])):
             refused(lambda weights=weights, kernel=kernel: mix(x, weights, edges, kernel=kernel))
+            refused(lambda weights=weights, kernel=kernel: Mix(kernel)(x, edges, weights))
             refused(lambda weights=weights, kernel=kernel: mix(x, weights, edges, 3, kernel, base=x))
         for names in (two[2], fake[2], Index([0, 1, 2]), torch.eye(3).to_sparse(), edges.tolist()):
             refused(lambda names=names, kernel=kernel: mix(x, weight, names, kernel=kernel), "torch.stack([col, row])")
             refused(lambda names=names, kernel=kernel: Mix(kernel)(x, names, weight), "torch.stack([col, row])")
+    refused(lambda: Mix()(two[0], edges, weight))
     for transformed in (torch.func.vmap, torch.func.functionalize):
         refused(lambda transformed=transformed: transformed(lambda rows: mix(rows, weight, edges))(torch.stack([x, x])))
     ptr, sender = torch.arange(4), torch.tensor([2, 0, 1])

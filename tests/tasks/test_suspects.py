@@ -187,7 +187,15 @@ def test_chance_parts_no_classes(n):
 
 @pytest.mark.parametrize(
     ("classes", "code"),
-    [((0, 1), -9), ((0, 1), 9), ((1, 2, 3), 999), (("0", "1"), "-9"), (("no", "yes"), "999"), ((0.5, 1.7), -99)],
+    [
+        ((0, 1), -9),
+        ((0, 1), 9),
+        ((0, 1), 77),
+        ((1, 2, 3), 999),
+        (("0", "1"), "-9"),
+        (("no", "yes"), "999"),
+        ((0.5, 1.7), -99),
+    ],
 )
 def test_targets_that_mean_nothing_is_known(classes, code):
     y = [code if k % 30 == 0 else classes[k % 7 % len(classes)] for k in range(N)]
@@ -213,7 +221,7 @@ def test_whether_an_event_was_seen_is_no_class_like_any_other(target, until):
     assert told({**table, target: DRAW.normal(size=N)}, target=target, **ALL) == []
 
 
-@pytest.mark.parametrize("code", [9999, -999, -99, 99999])
+@pytest.mark.parametrize("code", [9999, -999, -99, 99999, 888])
 def test_numbers_that_mean_nothing_is_known(code):
     table = {**BASE, "x": np.where(np.arange(N) % 30 == 0, code, BASE["x"])}
     (text,) = told(table, **ALL)

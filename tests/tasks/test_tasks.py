@@ -349,6 +349,8 @@ def test_samples_for_testing_that_are_for_training_are_warned_of():
     Tasks.from_samples([(x[0] > 0, y)], test=[(x[0] > 0, y)])  # and rows are alike by chance
     with pytest.warns(UserWarning, match=r"rows for testing are there for training, too"):
         Tasks.from_arrays(torch.cat([x[0], x[0]]), torch.cat([y, y]), ["a"] * 80)
+    with pytest.warns(UserWarning, match=r"80 of 80 rows have .* rows for validation are there for training, too"):
+        Tasks.from_samples([(x[0], y)], [(x[0], y)])
 
 
 class Drawing(Dataset):

@@ -163,7 +163,7 @@ def test_a_node_that_gives_itself_more_is_not_averaging():
 def test_weights_that_are_not_learned_may_be_what_they_are():
     assert kinds(fedavg(steps=1)) == []
     kept = averaging(weigh=KeepWeights())
-    assert kinds(kept.replace(exchange=Exchange("x", "update"))) == []
+    assert kinds(kept.replace(exchange=Exchange("x", "update")), graph=torch.full((6, 6), 1 / 6)) == []
     assert kinds(Phases(averaging(), 3, kept), rounds=20) == [UNIFORM]
     assert kinds(Phases(averaging(), 3, fedavg(steps=1)), rounds=20) == []
 

@@ -15,7 +15,7 @@ from graphcollab import Method, Phases, Tasks, l2c, local, run
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
 from graphcollab.train import LearnedGraph, OtherRunError
-from graphcollab.transforms import WithSelfLoops
+from graphcollab.transforms import Ring, WithSelfLoops
 from graphcollab.weigh import KeepWeights
 
 NAMES = ("ada", "bob", "cy")
@@ -90,6 +90,12 @@ def test_models_are_mixed_by_the_weights_that_were_given(form, update):
     assert {(j, i, weight) for j, i, weight in result.graph().named_edges()} == {*NAMED}
     expected = torch.stack([0.25 * update[1] + 2 * update[2], 0.5 * update[0], torch.zeros(6)])
     torch.testing.assert_close(result.stacks.part("all"), start() + expected)
+
+
+@pytest.mark.parametrize("graph", [None, Data(edge_index=EDGES, edge_attr=torch.ones(3), num_nodes=3), Ring()])
+def test_edges_without_weights_have_none_to_keep(graph):
+    with pytest.raises(ValueError, match="kept keeps the weights that the graph's edges come with, and they have none"):
+        play(graph)
 
 
 def test_a_file_has_weights_too(tmp_path):
