@@ -241,6 +241,7 @@ def spoiling(method):
 SPREADS = (fedavg, meta_l2c, l2c, dpsgd, pfedgraph, fedproto, ifca)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("make", SPREADS)
 def test_a_node_that_goes_on_with_values_that_are_not_finite_is_left_behind_alone(make, processes):

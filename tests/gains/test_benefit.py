@@ -323,6 +323,7 @@ def test_sites_of_one_class_are_told_first():
     assert line in str(content_of_benefit(told, "", []).answer)
 
 
+@pytest.mark.slow
 def test_a_site_that_has_one_class_by_chance_loses_nothing():
     """Every row has the same chance of 12 %, whatever its site, and at s00 it has come true in none of 20 rows."""
     draw = random.Random(5)

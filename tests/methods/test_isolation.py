@@ -30,6 +30,7 @@ def tasks(scene):
     return replace(scene.tasks, pools={"train": Pool(inputs, targets)}, loss=loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", methods.__all__)
 def test_the_others_are_as_if_it_had_not_been_there(name):
     method = early(name, epochs=1)
@@ -45,6 +46,7 @@ def test_the_others_are_as_if_it_had_not_been_there(name):
     assert {e for e in found.graph().named_edges() if given.names[BAD] in e[:2] and e[0] != e[1]} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*was isolated:RuntimeWarning")
 @pytest.mark.parametrize("later", ["stop", "isolate"])
 def test_a_run_that_isolates_a_node_at_once_is_resumed_with_or_without_isolating(tmp_path, later):
@@ -67,6 +69,7 @@ def test_a_run_that_begins_to_isolate_later_is_resumed(tmp_path):
     assert min(found.history.isolated.values()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*learned weights are:RuntimeWarning")
 @pytest.mark.parametrize("name", methods.__all__)
 def test_a_node_without_edges_changes_nothing_for_the_others(name):

@@ -220,6 +220,7 @@ def test_second_derivatives_are_not_nothing():
     assert torch.allclose(second(mix(x, w, edges)), second(torch.zeros(2, 2).index_put((edges[1], edges[0]), w) @ x))
 
 
+@pytest.mark.slow
 def test_forward_derivatives_are_refused():
     x, weight, edges = torch.ones(2, 3), torch.ones(2), torch.tensor([[0, 1], [1, 0]])
     with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):

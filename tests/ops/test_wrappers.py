@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
+
 from tests.forked import interpret
 
 
@@ -18,7 +20,7 @@ def wrappers():
     from torch_geometric import EdgeIndex
     from torch_geometric.index import Index
 
-    from graphcollab import Mix
+    from graphcollab import MixConv
     from graphcollab.ops import Structure, edge_cosines, edge_distances, edge_products, laplacian_radius, mix
     from graphcollab.ops.kernels import PRODUCTS
 
@@ -32,7 +34,7 @@ def wrappers():
     for given in (EdgeIndex(edges, **size), row, row.fill_cache_(), EdgeIndex(edges.int(), **size)):
         for kernel in (None, *PRODUCTS):
             assert torch.equal(mix(x, weight, given, kernel=kernel), mixed), kernel
-            assert torch.equal(Mix(kernel)(x, given, weight), mixed), kernel
+            assert torch.equal(MixConv(kernel)(x, given, weight), mixed), kernel
         assert edge_products(x, x, given).tolist() == [38.0, 214.0, 62.0]
         assert edge_distances(x, x, given).tolist() == [8.0, 8.0, 16.0]
         assert torch.equal(edge_cosines(x, x, given), edge_cosines(x, x, edges))
@@ -74,12 +76,12 @@ def wrappers():
     for kernel in (None, *PRODUCTS):
         for weights in (two[1], fake[1], zero[0], Index([0, 1, 2])):
             refused(lambda weights=weights, kernel=kernel: mix(x, weights, edges, kernel=kernel))
-            refused(lambda weights=weights, kernel=kernel: Mix(kernel)(x, edges, weights))
+            refused(lambda weights=weights, kernel=kernel: MixConv(kernel)(x, edges, weights))
             refused(lambda weights=weights, kernel=kernel: mix(x, weights, edges, 3, kernel, base=x))
         for names in (two[2], fake[2], Index([0, 1, 2]), torch.eye(3).to_sparse(), edges.tolist()):
             refused(lambda names=names, kernel=kernel: mix(x, weight, names, kernel=kernel), "torch.stack([col, row])")
-            refused(lambda names=names, kernel=kernel: Mix(kernel)(x, names, weight), "torch.stack([col, row])")
-    refused(lambda: Mix()(two[0], edges, weight))
+            refused(lambda names=names, kernel=kernel: MixConv(kernel)(x, names, weight), "torch.stack([col, row])")
+    refused(lambda: MixConv()(two[0], edges, weight))
     for transformed in (torch.func.vmap, torch.func.functionalize):
         refused(lambda transformed=transformed: transformed(lambda rows: mix(rows, weight, edges))(torch.stack([x, x])))
     ptr, sender = torch.arange(4), torch.tensor([2, 0, 1])
@@ -87,6 +89,7 @@ def wrappers():
     refused(lambda: Structure(ptr, Index(sender), None, 3))
 
 
+@pytest.mark.slow
 def test_wrappers_are_taken_off_or_refused(tmp_path):
     script = tmp_path / "tried.py"
     script.write_text(inspect.getsource(wrappers) + "\nwrappers()\n")

@@ -119,6 +119,7 @@ def test_a_site_that_sends_no_models_is_away_for_the_others(name):
     require_as_if_away(name, LAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", ["one number", "large"])
 @pytest.mark.parametrize("name", ["dpsgd", "fedavg"])
 def test_values_that_no_model_has(name, spoil):
@@ -234,6 +235,7 @@ def test_nobody_is_isolated_for_what_others_have_sent(name, spoil):
             assert float(data.x.part("all").abs().max()) < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [999, -7])
 def test_a_center_that_there_is_not_is_the_nearest_number(said, monkeypatch):
     """In IFCA every site tells which center it has chosen."""

@@ -52,6 +52,7 @@ def rows(stacks):
     return torch.cat([stacks.select(torch.tensor([k])).tensors[0] for k in range(stacks.num_nodes)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", methods.__all__)
 def test_copies_of_an_architecture_that_do_not_start_alike_are_named(name):
     method, seen = early(name, epochs=1, fraction=1.0), Mixed()

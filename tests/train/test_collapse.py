@@ -298,6 +298,7 @@ COMPUTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "rounds", "sizes", "kind", "cure"), COMPUTED)
 def test_weights_that_are_computed_may_say_nothing_too(method, rounds, sizes, kind, cure):
     with pytest.warns(RuntimeWarning, match="its computed weights are") as told:

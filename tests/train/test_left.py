@@ -114,6 +114,7 @@ def test_a_node_that_never_joined_has_no_score_and_one_that_joins_begins_with_th
     torch.testing.assert_close(played(2, attend=result.env.attend).model("b").weight.detach(), states[-1][2][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", methods.__all__)
 def test_what_a_node_is_judged_by_stays_as_it_was_when_it_left(name):
     scene = Scene.small(embeds=early(name).embeds)
