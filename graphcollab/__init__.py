@@ -8,7 +8,7 @@ from graphcollab.methods import *  # noqa: F403 - the methods list themselves
 from graphcollab.methods import __all__ as _methods
 from graphcollab.methods import get_method
 from graphcollab.models import build_model
-from graphcollab.nn import Mix, Mixer
+from graphcollab.nn import MixConv, Mixer
 from graphcollab.phases import Phases
 from graphcollab.sites import site
 from graphcollab.tasks import (
@@ -29,7 +29,7 @@ from graphcollab.train import compare, join, load, run
 
 __all__ = [
     "Method",
-    "Mix",
+    "MixConv",
     "Mixer",
     "Phases",
     "Preparation",

@@ -118,7 +118,8 @@ class Method(Playable):
 
     Raises:
         ValueError: If pieces do not agree on the part of the model that is exchanged or on what becomes of buffers,
-            nodes are judged by models that no piece keeps, or nodes that stop would be given models all the same.
+            nodes are judged by models that no piece keeps, nodes that stop would be given models all the same, or
+            weights are learned and the exchange gives no gradients for them.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Method(Playable):
         self._check_stop()
         self._check_agreement()
         self._check_judge()
+        self._check_learning()
 
     @property
     def part(self) -> str:
@@ -277,6 +279,15 @@ class Method(Playable):
                     f"{self.name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a "
                     f"piece that does, or judge them by one of {known}"
                 )
+
+    def _check_learning(self) -> None:
+        """Check that weights that are learned get a gradient."""
+        kind = type(self.exchange)
+        if self.weigh.learns and (not self.exchange.along_edges or kind.weight_gradient is Exchanger.weight_gradient):
+            raise ValueError(
+                f"{self.name} learns weights by {type(self.weigh).__name__}, and its {kind.__name__} gives them no "
+                "gradient: use Exchange along edges, Layer(module), or an exchange with weight_gradient"
+            )
 
     def _check_at_work(self, data: Data, env: Env) -> None:
         """Check that more than one node is at work, as models that travel along edges go between nodes at work."""

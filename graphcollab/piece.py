@@ -248,6 +248,11 @@ class Exchanger(Piece, ABC):
     mixes: ClassVar[bool] = True  # whether it mixes models that began as nodes' own initial ones
 
     @property
+    @abstractmethod
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges, rather than through a server or not at all."""
+
+    @property
     def part(self) -> str:
         """Part of the model that is mixed."""
         return "all"
@@ -280,7 +285,10 @@ class Exchanger(Piece, ABC):
         return weight
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
-        """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part]."""
+        """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part].
+
+        These are zeros by default; a method whose weights are learned needs an exchange that computes them.
+        """
         return torch.zeros_like(data.edge_weight)
 
 

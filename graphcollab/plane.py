@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -15,13 +16,15 @@ from graphcollab.arrivals import Arrivals
 from graphcollab.control_plane import ControlPlane
 from graphcollab.device import beside
 from graphcollab.engine import Rows
-from graphcollab.ops import edge_cosines, edge_distances, edge_products, mix
+from graphcollab.nn.mix_conv import MixConv
+from graphcollab.ops import edge_cosines, edge_distances, edge_products
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo, Transport
 
 __all__ = ["Plane"]
 
 BYTES_PER_FLOAT = 4
+_MIX = MixConv()
 
 
 class Plane(ControlPlane):
@@ -102,6 +105,20 @@ class Plane(ControlPlane):
         against: Tensor | None = None,
     ) -> Tensor:
         r"""Return :math:`b_i + \sum_j w_{ij} (x_j - a_i)` at every owned receiver, [k, P]; b and a are 0 by default."""
+        return self.aggregate(partial(_mixed, base=base, against=against), rows, weight, edge_index)
+
+    def aggregate(
+        self,
+        layer: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+        rows: Tensor,
+        weight: Tensor,
+        edge_index: Tensor,
+    ) -> Tensor:
+        """Return what a layer makes at owned receivers of the rows that they receive, [k, P].
+
+        It is called with what arrives, [k + r, P], owned rows first, the owned rows [k, P], edges between the two, and
+        their weights.
+        """
         if not self.complete:
             there = self.there[edge_index[0]]
             if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
@@ -111,7 +128,7 @@ class Plane(ControlPlane):
         edges = halo.edge_index
         if self.refused:  # what a receiver gives them goes to its own row
             edges = torch.where(self.is_refused(halo.nodes)[edges[0]], edges[1], edges)
-        return mix(halo.rows, halo.take(weight), edges, len(rows), base=base, against=against)
+        return layer(halo.rows, rows, edges, halo.take(weight))
 
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""
@@ -157,7 +174,7 @@ class Plane(ControlPlane):
         if here is not None:
             weights, links = [weight[here] for weight in weights], links[:, here]
             links = torch.stack([torch.searchsorted(self.own, links[0]), links[1]])
-        sums = (mix(one, weight, links, count) for one, weight in zip(rows, weights, strict=True))
+        sums = (_MIX((one, None), links, weight, (len(one), count)) for one, weight in zip(rows, weights, strict=True))
         return self.transport.reduce(*sums)
 
     def at_data(
@@ -215,3 +232,10 @@ class Plane(ControlPlane):
         data = copy.copy(data)
         data.bytes_sent = data.bytes_sent + sent
         return data
+
+
+def _mixed(
+    rows: Tensor, own: Tensor, edge_index: Tensor, weight: Tensor, base: Tensor | None, against: Tensor | None
+) -> Tensor:
+    mixed: Tensor = _MIX((rows, own), edge_index, weight, base=base, against=against)
+    return mixed

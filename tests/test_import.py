@@ -16,7 +16,7 @@ from graphcollab.tasks import Tasks
 tasks = Tasks.from_samples([(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * 3)
 for method in (graphcollab.meta_l2c, graphcollab.fedavg, graphcollab.dpsgd):
     graphcollab.run(method(), tasks, torch.nn.Linear(3, 2), rounds=1)
-graphcollab.Mix()(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.ones(1))
+graphcollab.MixConv()(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.ones(1))
 """
 
 

@@ -1,6 +1,7 @@
 """The exchange slot: a formula (base, message, weights) and the route that models take; bytes follow from both."""
 
 from graphcollab.exchange.exchange import Exchange, LaplacianPull
+from graphcollab.exchange.layer import Layer
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.exchange.servers import AtServer, NeighborhoodMeans, Served, ThroughCenters, ThroughServer
 from graphcollab.exchange.unmixed import NoExchange, PrototypeAverage, Receive
@@ -10,6 +11,7 @@ __all__ = [
     "AtServer",
     "Exchange",
     "LaplacianPull",
+    "Layer",
     "NeighborhoodMeans",
     "NoExchange",
     "PrototypeAverage",

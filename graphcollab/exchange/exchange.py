@@ -21,7 +21,7 @@ from graphcollab.settings import Buffers, NonNegative, Positive
 from graphcollab.stack import Stacks
 from graphcollab.typing import Env
 
-__all__ = ["Exchange", "LaplacianPull", "buffers_travel", "buffers_width"]
+__all__ = ["Exchange", "LaplacianPull", "buffers_travel", "buffers_width", "term"]
 
 
 def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
@@ -121,7 +121,7 @@ class Exchange(Exchanger):
     def hears(self, data: Data, env: Env) -> list[Tensor]:
         """Return the messages, part by part, where they travel along edges."""
         parts = self._parts(data) if self.at_server(data) is None else []
-        return [_term(data, env, self._formula(part)[1], part) for part in parts]
+        return [term(data, env, self._formula(part)[1], part) for part in parts]
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Exchange and mix."""
@@ -155,9 +155,9 @@ class Exchange(Exchanger):
             return super().weight_gradient(data, env, cotangent)
         sent = copy.copy(data)
         sent.x = data.x_local
-        gradient = env.plane.products(cotangent, _term(sent, env, self.message, self.part), data.edge_index)
+        gradient = env.plane.products(cotangent, term(sent, env, self.message, self.part), data.edge_index)
         if self.against is not None:
-            own = (cotangent * _term(sent, env, self.against, self.part)).sum(1).cpu()
+            own = (cotangent * term(sent, env, self.against, self.part)).sum(1).cpu()
             gradient = gradient - env.plane.here(own, data.num_nodes)[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)
@@ -182,14 +182,14 @@ class Exchange(Exchanger):
     def _sent(self, data: Data, env: Env, part: str) -> Sent:
         """Return what is sent of a part; to servers b + s (m − a), since base and a are averaged alike there."""
         base, message, against, scale = self._formula(part)
-        sent = _term(data, env, message, part)
+        sent = term(data, env, message, part)
         if self.along_edges:
-            own = None if base == "zero" else _term(data, env, base, part)
-            return Sent(sent, scale, own, None if against is None else _term(data, env, against, part))
+            own = None if base == "zero" else term(data, env, base, part)
+            return Sent(sent, scale, own, None if against is None else term(data, env, against, part))
         if against is not None:
-            sent = sent - _term(data, env, against, part)
+            sent = sent - term(data, env, against, part)
         sent = sent if scale == 1 else scale * sent
-        return Sent(sent if base == "zero" else _term(data, env, base, part) + sent)
+        return Sent(sent if base == "zero" else term(data, env, base, part) + sent)
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def _with_base(env: Env, ways: Ways, sent: Sent, mixed: Tensor) -> Tensor:
     return mixed if sent.base is None else mixed + sent.base
 
 
-def _term(data: Data, env: Env, name: str, part: str) -> Tensor:
+def term(data: Data, env: Env, name: str, part: str) -> Tensor:
     """Return one of the terms of an exchange, [k, P_part]."""
     if name == "update":
         return env.plane.change(data.x.part(part), data.x_start.part(part))

@@ -165,6 +165,7 @@ class PrototypeAverage(Exchanger):
 
     route: ThroughServer = field(default_factory=ThroughServer)
 
+    along_edges: ClassVar[bool] = False
     mixes: ClassVar[bool] = False  # but prototypes are
     embeds: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = PROTOTYPES

@@ -1,4 +1,4 @@
-"""`Mix`: the aggregation of models as a PyG layer."""
+"""`MixConv`: the aggregation of models as a PyG layer, by which every exchange mixes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from torch_geometric.nn import MessagePassing
 from graphcollab.ops import Structure, mix
 from graphcollab.ops.compiled import require_plain
 
-__all__ = ["Mix"]
+__all__ = ["MixConv"]
 
 
-class Mix(MessagePassing):
+class MixConv(MessagePassing):
     r"""Weighted sum of senders' rows at every receiver.
 
     .. math::
-        y_i = \sum_{j \to i} w_{ij} x_j
+        y_i = b_i + \sum_{j \to i} w_{ij} (x_j - a_i)
 
     One ``propagate`` over a bipartite graph, fused: the edges are sorted by receiver first, because given a plain
     ``edge_index`` message passing would build every message, [E, P], which for 100 nodes, all pairs and 0.9 million
     parameters is 35 GB. Its gradient is a transposed product for x and a sampled product for w; see
-    `graphcollab.ops.mix`.
+    `graphcollab.ops.mix`. Messages are built where an explanation asks for them, or a subclass has a ``message`` of its
+    own.
 
     Args:
         kernel: ``"compiled"``, ``"dense"`` or ``"csr"``, see `graphcollab.ops.mix`. Default: by the rows and density.
@@ -29,18 +30,20 @@ class Mix(MessagePassing):
         - x: [K, P], or a pair (x_src [S, P], x_dst) where only the number of receivers of x_dst is used.
         - edge_index: [2, E], sender j in row 0, receiver i in row 1, also an ``EdgeIndex``; edge_weight: [E], what
           i gives j.
+        - base, against: b and a, one row per receiver, [D, P]; by default 0.
         - Output: [K, P] or [D, P].
 
     Example:
         >>> import torch
         >>> edge_index = torch.tensor([[0, 1], [1, 1]])
-        >>> Mix()(torch.tensor([[2.0], [4.0]]), edge_index, torch.tensor([0.25, 0.75])).tolist()
+        >>> MixConv()(torch.tensor([[2.0], [4.0]]), edge_index, torch.tensor([0.25, 0.75])).tolist()
         [[0.0], [3.5]]
     """
 
     def __init__(self, kernel: str | None = None) -> None:
         super().__init__(aggr="add")
         self.kernel = kernel
+        self._fused = type(self).message is MixConv.message
 
     def forward(
         self,
@@ -48,34 +51,42 @@ class Mix(MessagePassing):
         edge_index: Tensor,
         edge_weight: Tensor,
         size: tuple[int, int] | None = None,
+        base: Tensor | None = None,
+        against: Tensor | None = None,
     ) -> Tensor:
         """Return the mixed rows; ``size`` is the number of senders and receivers, by default read off ``x``."""
         source, target = x if isinstance(x, tuple) else (x, x)
         require_plain(source, edge_weight)
         if size is None:
             size = (len(source), len(source) if target is None else len(target))
+        terms = {"x": (source, target), "edge_weight": edge_weight, "against": (None, against)}
+        if not self._fused or self.explain:
+            mixed = self.propagate(edge_index, size=size, **terms)
+            return mixed if base is None else mixed + base
         structure = Structure.from_edges(edge_index, size)
-        if self.explain:  # explanations look at messages, so build them
-            return self.propagate(
-                edge_index, x=(source, target), edge_weight=edge_weight, structure=structure, size=size
-            )
         adjacency = structure.adjacency(structure.sort(edge_weight.detach()))
-        return self.propagate(adjacency, x=(source, target), edge_weight=edge_weight, structure=structure)
+        return self.propagate(adjacency, **terms, structure=structure, base=base)
 
     def propagate(self, edge_index: Tensor, size: tuple[int, int] | None = None, **kwargs: object) -> Tensor:
         """Do as every PyG layer does; a class with this method of its own gets no code written for it in files."""
         mixed: Tensor = super().propagate(edge_index, size=size, **kwargs)
         return mixed
 
-    def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
+    def message(self, x_j: Tensor, edge_weight: Tensor, against_i: Tensor | None) -> Tensor:
         """Return one message per edge, [E, P]: the definition; the fused path never builds it."""
-        return edge_weight[:, None] * x_j
+        return edge_weight[:, None] * (x_j if against_i is None else x_j - against_i)
 
     def message_and_aggregate(
-        self, edge_index: Tensor, x: tuple[Tensor, Tensor], edge_weight: Tensor, structure: Structure
+        self,
+        edge_index: Tensor,
+        x: tuple[Tensor, Tensor],
+        edge_weight: Tensor,
+        structure: Structure,
+        base: Tensor | None,
+        against: tuple[None, Tensor | None],
     ) -> Tensor:
-        """Return the sum over all edges of every receiver."""
-        return mix(x[0], edge_weight, structure, kernel=self.kernel)
+        """Return the sum over all edges of every receiver, with its base."""
+        return mix(x[0], edge_weight, structure, kernel=self.kernel, base=base, against=against[1])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(kernel={self.kernel!r})"

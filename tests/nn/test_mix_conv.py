@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import MessagePassing
 
-from graphcollab.nn import Mix
+from graphcollab.nn import MixConv
 
 
 class Plain(MessagePassing):
@@ -34,14 +34,14 @@ def example(senders, receivers, count, seed):
 def test_bipartite_equals_message_passing(senders, receivers, count, seed):
     x, edges, weight = example(senders, receivers, count, seed)
     expected = Plain()((x, None), edges, weight, (senders, receivers))
-    torch.testing.assert_close(Mix()((x, None), edges, weight, (senders, receivers)), expected)
-    torch.testing.assert_close(Mix()((x, torch.zeros(receivers, 1)), edges, weight), expected)
+    torch.testing.assert_close(MixConv()((x, None), edges, weight, (senders, receivers)), expected)
+    torch.testing.assert_close(MixConv()((x, torch.zeros(receivers, 1)), edges, weight), expected)
 
 
 @pytest.mark.parametrize("count", [5, 12])  # 5: as many edges as nodes
 def test_explanations_see_messages_and_the_same_result(count):
     x, edges, weight = example(5, 5, count, 0)
-    layer = Mix()
+    layer = MixConv()
     fused = layer(x, edges, weight)
     seen = []
     layer.register_message_forward_hook(lambda module, inputs, output: seen.append(output.shape))
@@ -50,7 +50,7 @@ def test_explanations_see_messages_and_the_same_result(count):
     assert seen == [(count, 3)]
     mask = (torch.arange(count) > 0).double()  # without the first edge
     set_masks(layer, mask, edges, apply_sigmoid=False)
-    torch.testing.assert_close(layer(x, edges, weight), Mix()(x, edges, weight * mask))
+    torch.testing.assert_close(layer(x, edges, weight), MixConv()(x, edges, weight * mask))
     clear_masks(layer)
     torch.testing.assert_close(layer(x, edges, weight), fused)
     assert len(seen) == 2
@@ -58,7 +58,7 @@ def test_explanations_see_messages_and_the_same_result(count):
 
 def test_gradients_flow_to_models_and_weights():
     x, edges, weight = example(4, 4, 9, 1)
-    layer, plain = Mix(), Plain()
+    layer, plain = MixConv(), Plain()
     grads = []
     for run in (layer, plain):
         a, w = x.clone().requires_grad_(), weight.clone().requires_grad_()
@@ -84,9 +84,9 @@ def test_no_message_is_built():
     node = torch.arange(100)
     edges = torch.cartesian_prod(node, node).T
     with Watch():
-        Mix()(torch.ones(100, 10_000), edges, torch.full((10_000,), 0.01))
+        MixConv()(torch.ones(100, 10_000), edges, torch.full((10_000,), 0.01))
     assert largest == 100 * 10_000
 
 
 def test_repr_shows_the_kernel():
-    assert repr(Mix("csr")) == "Mix(kernel='csr')"
+    assert repr(MixConv("csr")) == "MixConv(kernel='csr')"
