@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
@@ -10,6 +12,12 @@ from graphcollab.ops.compiled import require_plain
 
 __all__ = ["MixConv"]
 
+_HOOKS = [
+    f"_{step}_forward_{when}hooks"
+    for step in ("propagate", "message", "aggregate", "message_and_aggregate")
+    for when in ("pre_", "")
+]
+
 
 class MixConv(MessagePassing):
     r"""Weighted sum of senders' rows at every receiver.
@@ -17,11 +25,10 @@ class MixConv(MessagePassing):
     .. math::
         y_i = b_i + \sum_{j \to i} w_{ij} (x_j - a_i)
 
-    One ``propagate`` over a bipartite graph, fused: the edges are sorted by receiver first, because given a plain
-    ``edge_index`` message passing would build every message, [E, P], which for 100 nodes, all pairs and 0.9 million
-    parameters is 35 GB. Its gradient is a transposed product for x and a sampled product for w; see
-    `graphcollab.ops.mix`. Messages are built where an explanation asks for them, or a subclass has a ``message`` of its
-    own.
+    One ``propagate`` over a bipartite graph, fused: message passing would build every message, [E, P], which for 100
+    nodes, all pairs and 0.9 million parameters is 35 GB. Its gradient is a transposed product for x and a sampled
+    product for w; see `graphcollab.ops.mix`. Messages are built where an explanation or a hook asks for them, or a
+    subclass has a ``message`` of its own.
 
     Args:
         kernel: ``"compiled"``, ``"dense"`` or ``"csr"``, see `graphcollab.ops.mix`. Default: by the rows and density.
@@ -60,17 +67,15 @@ class MixConv(MessagePassing):
         if size is None:
             size = (len(source), len(source) if target is None else len(target))
         terms = {"x": (source, target), "edge_weight": edge_weight, "against": (None, against)}
-        if not self._fused or self.explain:
-            mixed = self.propagate(edge_index, size=size, **terms)
-            return mixed if base is None else mixed + base
-        structure = Structure.from_edges(edge_index, size)
-        adjacency = structure.adjacency(structure.sort(edge_weight.detach()))
-        return self.propagate(adjacency, **terms, structure=structure, base=base)
+        return self.propagate(edge_index, size=size, **terms, base=base)
 
-    def propagate(self, edge_index: Tensor, size: tuple[int, int] | None = None, **kwargs: object) -> Tensor:
-        """Do as every PyG layer does; a class with this method of its own gets no code written for it in files."""
+    def propagate(self, edge_index: Tensor, size: tuple[int, int] | None = None, **kwargs: Any) -> Tensor:
+        """Aggregate in one step, or by messages where somebody looks at them; then add the base."""
+        if self._fused and not (self.explain or any(getattr(self, name) for name in _HOOKS)):
+            return self.message_and_aggregate(Structure.from_edges(edge_index, size), **kwargs)
+        base = kwargs.pop("base")
         mixed: Tensor = super().propagate(edge_index, size=size, **kwargs)
-        return mixed
+        return mixed if base is None else mixed + base
 
     def message(self, x_j: Tensor, edge_weight: Tensor, against_i: Tensor | None) -> Tensor:
         """Return one message per edge, [E, P]: the definition; the fused path never builds it."""
@@ -78,15 +83,14 @@ class MixConv(MessagePassing):
 
     def message_and_aggregate(
         self,
-        edge_index: Tensor,
-        x: tuple[Tensor, Tensor],
+        edge_index: Structure,
+        x: tuple[Tensor, Tensor | None],
         edge_weight: Tensor,
-        structure: Structure,
-        base: Tensor | None,
         against: tuple[None, Tensor | None],
+        base: Tensor | None,
     ) -> Tensor:
         """Return the sum over all edges of every receiver, with its base."""
-        return mix(x[0], edge_weight, structure, kernel=self.kernel, base=base, against=against[1])
+        return mix(x[0], edge_weight, edge_index, kernel=self.kernel, base=base, against=against[1])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(kernel={self.kernel!r})"

@@ -53,7 +53,7 @@ def test_explanations_see_messages_and_the_same_result(count):
     torch.testing.assert_close(layer(x, edges, weight), MixConv()(x, edges, weight * mask))
     clear_masks(layer)
     torch.testing.assert_close(layer(x, edges, weight), fused)
-    assert len(seen) == 2
+    assert len(seen) == 3  # a hook sees messages without an explanation, too
 
 
 def test_gradients_flow_to_models_and_weights():
@@ -90,3 +90,28 @@ def test_no_message_is_built():
 
 def test_repr_shows_the_kernel():
     assert repr(MixConv("csr")) == "MixConv(kernel='csr')"
+
+
+@pytest.mark.parametrize("hook", ["register_message_forward_hook", "register_aggregate_forward_hook"])
+def test_a_base_and_rows_that_are_subtracted(hook):
+    """y_i = b_i + Σ w_ij (x_j - a_i), fused and by messages that a hook looks at."""
+    draw = torch.Generator().manual_seed(3)
+    edges, weight = torch.tensor([[0, 1, 2, 0], [0, 0, 1, 1]]), torch.tensor([0.5, 2.0, 1.0, -1.0])
+    x, base, against = (torch.randn(n, 2, generator=draw) for n in (3, 2, 2))
+    expected = base + torch.stack(
+        [0.5 * (x[0] - against[0]) + 2 * (x[1] - against[0]), x[2] - against[1] - (x[0] - against[1])]
+    )
+    layer, seen = MixConv(), []
+    for _ in range(2):
+        torch.testing.assert_close(layer((x, base), edges, weight, base=base, against=against), expected)
+        getattr(layer, hook)(lambda *given: seen.append(given))
+    assert len(seen) == 1
+
+
+def test_a_message_of_a_subclass_counts():
+    class Doubled(MixConv):
+        def message(self, x_j, edge_weight):
+            return 2 * edge_weight[:, None] * x_j
+
+    x, edges, weight = example(4, 4, 9, 1)
+    torch.testing.assert_close(Doubled()(x, edges, weight), 2 * MixConv()(x, edges, weight))
