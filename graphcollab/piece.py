@@ -197,8 +197,7 @@ class Weigher(Piece, ABC):
         """Where weights come from.
 
         They are ``"fixed"`` by the graph and sample counts; ``"computed"`` anew in every round; ``"learned"`` in steps
-        from round to round; or ``"kept"`` as an earlier phase has left them. A run says where all but fixed ones come
-        to tell nodes nothing.
+        from round to round; or ``"kept"`` as an earlier phase has left them.
         """
         return "learned" if self.learns else "computed"
 
@@ -250,7 +249,7 @@ class Exchanger(Piece, ABC):
     @property
     @abstractmethod
     def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges, rather than through a server or not at all."""
+        """Whether models travel along the graph's edges."""
 
     @property
     def part(self) -> str:
@@ -285,10 +284,7 @@ class Exchanger(Piece, ABC):
         return weight
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
-        """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part].
-
-        These are zeros by default; a method whose weights are learned needs an exchange that computes them.
-        """
+        """Return ∂L/∂w for every edge, [E], given ∂L/∂x of every node's mixed part, [K, P_part]; zeros by default."""
         return torch.zeros_like(data.edge_weight)
 
 
@@ -305,14 +301,9 @@ class Rewiring(Piece):
         return data
 
     def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
-        """Return which edges from K nodes to newcomers are in use where a server averages, [E].
+        """Return which edges from K nodes (``data``) to newcomers (``new``) are in use where a server averages, [E].
 
-        Args:
-            data: The K nodes.
-            new: The newcomers.
-            env: The newcomers' env.
-            both: That of the K nodes, then the newcomers.
-            edge_index: Senders among the K nodes, receivers among the newcomers, [2, E].
+        Edges are [2, E]; ``env`` is the newcomers', ``both`` that of the K nodes, then the newcomers.
         """
         return torch.ones_like(edge_index[0], dtype=torch.bool)
 
