@@ -8,7 +8,9 @@ import warnings
 import pytest
 import torch
 
-from graphcollab import methods, run
+from graphcollab import Method, methods, run
+from graphcollab.engine import SGD, AdamW, static_steps
+from graphcollab.local import Fit
 from graphcollab.testing import Scene
 from tests.methods.quick import quick
 
@@ -53,3 +55,25 @@ def test_waits_do_not_grow(name):
     few = syncs_of(method, Scene.small(sizes=SIZES, embeds=method.embeds))
     more = Scene.small(sizes=SIZES * 2, embeds=method.embeds).replace(chunk=3)
     assert syncs_of(quick(name, every=1, epochs=3, batch_size=3, trials=2), more) == few
+
+
+@pytest.mark.parametrize(
+    "optimizer", [SGD(lr=0.1, momentum=0.9, weight_decay=0.01), AdamW(lr=0.01)], ids=["SGD", "AdamW"]
+)
+@pytest.mark.parametrize("sizes", [(8,) * 6, SIZES])
+def test_replayed_steps_are_those_that_were_recorded(optimizer, sizes, monkeypatch):
+    """Bit for bit: replayed, replayed by another engine, and computed on the same static tensors."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    scene = Scene.small(torch.float32, sizes=sizes)
+    tasks, modules = scene.tasks.to("cuda"), [copy.deepcopy(module).to("cuda") for module in scene.modules]
+    method = Method("alone", Fit(epochs=2, batch_size=4, optimizer=optimizer, keep_state=True))
+    found = []
+    for replayed in ({"cuda"}, {"cuda"}, set()):
+        monkeypatch.setattr(static_steps, "REPLAYED", replayed)
+        data, env = scene.replace(tasks=tasks, modules=modules, backend="vmap").begin(method)
+        assert env.engine.plans[0].graphs
+        for _ in range(3):
+            data = method.play(data, env)
+        found.append(data.x.part("all"))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])

@@ -47,6 +47,7 @@ class Backend(ABC):
             ``"contiguous"``.
         microbatch: Samples of a node that go through the model at once in training, at most; gradients of the parts of
             a batch add up. Default: all of them.
+        graphs: Take the steps of stacked models on static tensors, on a GPU as CUDA graphs (`StaticSteps`).
 
     Attributes:
         by_node: Whether randomness inside layers is keyed per node.
@@ -66,7 +67,9 @@ class Backend(ABC):
         padding: Padding | None = None,
         memory_format: MemoryFormat = "contiguous",
         microbatch: int | None = None,
+        graphs: bool = False,
     ) -> None:
+        self.graphs = graphs
         self.module = copy_module(module)
         for layer in self.module.modules():
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag):

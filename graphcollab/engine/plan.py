@@ -54,9 +54,10 @@ class Plan:
         precision: That of forward passes: ``"full"``, the models' own, or ``"bfloat16"``.
         microbatch: Samples of a node that go through a model at once, at most: gradients of the parts of a larger
             batch add up. Default: all of a batch.
+        graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed (`StaticSteps`).
 
     Raises:
-        ValueError: If stacked models are to have their channels last.
+        ValueError: If stacked models are to have their channels last, or other models than stacked ones graphs.
     """
 
     backend: Literal["vmap", "loop", "shared"]
@@ -66,9 +67,12 @@ class Plan:
     memory_format: MemoryFormat = "contiguous"
     precision: Precision = "full"
     microbatch: Count | None = None
+    graphs: bool = False
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.graphs and self.backend != "vmap":
+            raise ValueError(f"only stacked models have graphs, and the backend is {self.backend!r}: take graphs=False")
         if self.backend != "loop" and self.memory_format != "contiguous":
             raise ValueError(
                 f"stacked models cannot have memory_format={self.memory_format!r}: take 'contiguous', or backend 'loop'"
@@ -81,7 +85,7 @@ class Plan:
     def backend_for(self, module: nn.Module, spec: ParamSpec, compile: bool = False) -> Backend:
         """Return the backend that computes as planned with models of an architecture."""
         half = self.precision == "bfloat16"
-        how = half, compile, self.padding, self.memory_format, self.microbatch
+        how = half, compile, self.padding, self.memory_format, self.microbatch, self.graphs
         return BACKENDS[self.backend](module, spec, *how)
 
 
@@ -151,7 +155,8 @@ def make_plan(
             against = against or better_looped(module, reference, device, kind)
         failure = None if against else _failure(replace(plan, backend=kind), reference, expected, auto)
         if against is None and failure is None:
-            return replace(plan, backend=kind, reason=REASONS[kind] if auto else plan.reason)
+            reason = REASONS[kind] if auto else plan.reason
+            return replace(plan, backend=kind, reason=reason, graphs=kind == "vmap" and device.type == "cuda")
         if not auto:
             how, instead = DONE[kind], "use backend 'loop' or 'auto'"
             raise ValueError(f"{reference.kind} cannot be {how} ({against or failure}): {instead}")
@@ -250,7 +255,8 @@ def _tried(plan: Plan, reference: Reference) -> Backend:
     Parts of a batch draw in another order than the whole of it, which is what plain PyTorch computes.
     """
     whole = None if reference.random else plan.microbatch
-    return replace(plan, precision="full", microbatch=whole).backend_for(reference.module, reference.spec)
+    plain = replace(plan, precision="full", microbatch=whole, graphs=False)
+    return plain.backend_for(reference.module, reference.spec)
 
 
 def _wrong(plan: Plan, reference: Reference, expected: Numbers) -> str | None:

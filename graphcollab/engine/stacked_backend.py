@@ -16,6 +16,7 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.samples import Batch, Feed
+from graphcollab.engine.static_steps import StaticSteps
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Leaves", "StackedBackend"]
@@ -33,6 +34,7 @@ class StackedBackend(Backend):
 
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)
+        self._static: tuple[tuple[object, ...], StaticSteps] | None = None
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
 
@@ -77,10 +79,14 @@ class StackedBackend(Backend):
         count = self.spec.num_named_parameters
         # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
         # buffers that change in the forward pass must not count as changes of the parameters beside them.
-        apart = new.device.type != "cpu" or count < len(self.spec.names)
-        leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
-        moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
+        apart = self.graphs or new.device.type != "cpu" or count < len(self.spec.names)
         shares = self._shares(feed.scale)
+        static = self._static_steps(new, feed, optimizer, objective, state, shares, step)
+        if static is not None:
+            leaves, moments = static.leaves, static.moments
+        else:
+            leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
+            moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         sizes = feed.schedule.size
         whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
         losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
@@ -88,6 +94,9 @@ class StackedBackend(Backend):
         first, step = _common(step), beside(step, new)
         streams = self._drawn_from(feed.seed, feed.node_id, feed.round_)
         for s, size in enumerate(sizes.T):
+            if static is not None and (found := static.take(s, size)) is not None:
+                losses[s] = found
+                continue
             alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
             for rows, width, padded in alike or batch_groups(size, together, new):
                 batch, randomness = feed.at(rows, s, width, padded), self._joined(streams, rows)
@@ -111,6 +120,38 @@ class StackedBackend(Backend):
             for view, leaf in zip(self.spec.views(new), leaves, strict=True):
                 view.copy_(leaf)
         return {slot: _join(many) for slot, many in moments.items()}, losses
+
+    def _static_steps(
+        self,
+        new: Tensor,
+        feed: Feed,
+        optimizer: RowOptimizer,
+        objective: Objective,
+        state: Mapping[str, Tensor],
+        shares: Sequence[Tensor] | None,
+        step: Tensor,
+    ) -> StaticSteps | None:
+        """Return the steps of so many rows on static tensors, those of the last rounds if they are of the same kind."""
+        if not self.graphs or self.draws.active or feed.views is not None or feed.given is not None:
+            return None
+        leaves = self.spec.views(new)
+        moments = {slot: self._split(values) for slot, values in state.items()}
+        given = feed.anchor is not None, shares is not None, feed.weight is not None
+        key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, given
+        if self._static is None or self._static[0] != key:
+            self._static = None  # its memory is free before that of the next one is taken
+            count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
+            own = [_own(leaf) for leaf in leaves]
+            kept = {slot: [_own(moment) for moment in many] for slot, many in moments.items()}
+
+            def slopes(params: Sequence[Tensor], rest: Leaves, batch: Batch) -> tuple[Tensor, list[Tensor | None]]:
+                run = partial(self._run, params, rest, objective)
+                return self._slopes(run, params, batch, objective, self.key(), rows=True)
+
+            self._static = key, StaticSteps(slopes, own, kept, count, feed, optimizer, together)
+        static = self._static[1]
+        static.load(leaves, moments, feed, shares, beside(step, new))
+        return static
 
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
         """Return outputs in a step: as `_forward`, unless a subclass has something better."""

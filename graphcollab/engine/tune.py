@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -68,8 +69,11 @@ def tune(
             except ValueError:  # this architecture has no stacked form
                 continue
             chunks = sorted({min(chunk, len(members)) for chunk in (*CHUNKS, len(members))})
-            for chunk in chunks if backend == "vmap" else chunks[:1]:  # one row at a time: the chunk hardly matters
-                engine.plans = tuple(replace(plan, chunk=chunk) for plan in engine.plans)
+            chunks = chunks if backend == "vmap" else chunks[:1]  # one row at a time: the chunk hardly matters
+            for chunk, graphs in itertools.product(chunks, sorted({False, engine.plans[a].graphs})):
+                engine.plans = tuple(replace(plan, chunk=chunk, graphs=graphs) for plan in engine.plans)
+                for computing in engine.backends:
+                    computing.graphs = graphs
                 rows = Rows.own(models, members)
                 seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + 1)][1:])
                 candidates.append((seconds, engine.plans[a]))

@@ -54,7 +54,7 @@ class VmapBackend(StackedBackend):
         state: Mapping[str, Tensor],
         step: Tensor,
     ) -> tuple[dict[str, Tensor], Tensor]:
-        if self.layers is not None and not self.autocast:
+        if self.layers is not None and not self.autocast and not self.graphs:
             found = take_dense_steps(self.layers, new, feed, optimizer, objective)
             if found is not None:
                 return {}, found
