@@ -37,7 +37,7 @@ class Engine:
         tasks: The nodes' data.
         modules: One module per architecture, in the order of the stacks.
         specs: Their columns.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``; see `make_plan`.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``; see `make_plan`.
         chunk: Rows at a time. Default: by `make_plan`'s rule.
         microbatch: Samples of a row at a time in training. Default: likewise.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.

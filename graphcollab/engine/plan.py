@@ -15,22 +15,25 @@ from graphcollab.engine.backend import Backend
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import MemoryFormat, Padding, positions_of
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked
+from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked, not_unrolled
 from graphcollab.engine.reference import Numbers, Reference
 from graphcollab.engine.shared_backend import SharedBackend, count_at_once
 from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
+from graphcollab.engine.unrolled_backend import UnrolledBackend
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.settings import Count, check_setting, check_settings, look_up
 from graphcollab.stack import ParamSpec
 
 __all__ = ["BACKENDS", "Plan", "check_plan", "make_plan"]
 
-BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (VmapBackend, LoopBackend, SharedBackend)}
+KINDS = VmapBackend, LoopBackend, SharedBackend, UnrolledBackend
+BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in KINDS}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
-OBSTACLES = {"vmap": not_stacked, "shared": not_shared}
-DONE = {"vmap": "stacked", "shared": "computed for several nodes in one pass"}
+OBSTACLES = {"vmap": not_stacked, "shared": not_shared, "unrolled": not_unrolled}
+DONE = {"vmap": "stacked", "shared": "computed for several nodes in one pass", "unrolled": "computed in one step"}
 LACKING = {"vmap": "no stacked form", "shared": "not for several nodes in one pass"}
 REASONS = {"vmap": "all layers have a stacked form", "shared": "nodes share most of it, which sees all their samples"}
+GRAPHED = ("vmap", "unrolled")
 PADDINGS = get_args(Padding)  # from the most careful on
 
 Precision: TypeAlias = Literal["full", "bfloat16"]
@@ -44,7 +47,7 @@ class Plan:
     """How the models of one architecture are computed, and why.
 
     Args:
-        backend: ``"vmap"``, ``"loop"`` or ``"shared"``.
+        backend: ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``.
         chunk: Rows computed at a time.
         reason: The rule that decided, in words.
         padding: Where batches of unequal length may be padded to one: ``"always"``, only in ``"evaluation"`` (of models
@@ -57,10 +60,11 @@ class Plan:
         graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed (`StaticSteps`).
 
     Raises:
-        ValueError: If stacked models are to have their channels last, or other models than stacked ones graphs.
+        ValueError: If other models than those of a loop are to have their channels last, or a backend that takes no
+            steps together is to have graphs.
     """
 
-    backend: Literal["vmap", "loop", "shared"]
+    backend: Literal["vmap", "loop", "shared", "unrolled"]
     chunk: Count
     reason: str
     padding: Padding = "always"
@@ -71,8 +75,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.graphs and self.backend != "vmap":
-            raise ValueError(f"only stacked models have graphs, and the backend is {self.backend!r}: take graphs=False")
+        if self.graphs and self.backend not in GRAPHED:
+            raise ValueError(f"backend {self.backend!r} takes no steps together that a graph could hold: graphs=False")
         if self.backend != "loop" and self.memory_format != "contiguous":
             raise ValueError(
                 f"stacked models cannot have memory_format={self.memory_format!r}: take 'contiguous', or backend 'loop'"
@@ -125,7 +129,7 @@ def make_plan(
         sample: Inputs [n, ...] and targets [n, ...] of the kind it will see: up to two of one node, then three of
             another. Where there are fewer, they come again.
         objective: What is minimised.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``.
         chunk: Rows at a time. Default: by the rule.
         autocast: Whether forward passes are to be in bfloat16.
         microbatch: Samples of a row at a time in training. Default: by the rule.
@@ -156,7 +160,7 @@ def make_plan(
         failure = None if against else _failure(replace(plan, backend=kind), reference, expected, auto)
         if against is None and failure is None:
             reason = REASONS[kind] if auto else plan.reason
-            return replace(plan, backend=kind, reason=reason, graphs=kind == "vmap" and device.type == "cuda")
+            return replace(plan, backend=kind, reason=reason, graphs=kind in GRAPHED and device.type == "cuda")
         if not auto:
             how, instead = DONE[kind], "use backend 'loop' or 'auto'"
             raise ValueError(f"{reference.kind} cannot be {how} ({against or failure}): {instead}")

@@ -64,6 +64,10 @@ def tune(
         for backend in BACKENDS:
             if backend == "shared" and not mostly_frozen(modules[a]):
                 continue
+            if (
+                backend == "unrolled" and models.device.type == "cpu"
+            ):  # a loop with more memory, where there is no graph
+                continue
             try:
                 engine = Engine(tasks, modules, specs, backend=backend, autocast=autocast)
             except ValueError:  # this architecture has no stacked form

@@ -13,7 +13,7 @@ from graphcollab.engine import NonFiniteLossError
 from graphcollab.settings import SettingError
 from graphcollab.tasks import TellableError
 
-__all__ = ["LeftBehind", "RoundLost", "SiteLostError", "in_words", "told_error"]
+__all__ = ["LeftBehind", "RoundLost", "SiteLostError", "in_words", "is_told", "told_error"]
 
 PACKAGE = Path(__file__).parents[1]
 TOLD: Mapping[str, frozenset[str]] = {
@@ -100,6 +100,11 @@ def _raised_by(error: BaseException) -> CodeType | None:
     return None if trace is None else trace.tb_frame.f_code
 
 
+def is_told(error: BaseException) -> bool:
+    """Tell whether an error was raised because of one at another site (`told_error`)."""
+    return getattr(error, "told_here", False)
+
+
 def told_error(site: str, kind: str, why: str) -> Exception:
     """Return the error that is raised here because of one at another site.
 
@@ -111,8 +116,10 @@ def told_error(site: str, kind: str, why: str) -> Exception:
     made = ERRORS.get(kind, RuntimeError)
     if not why:
         told = f"{site} has failed with a {kind}; what it says may quote a sample, and stays there"
-        return made(told) if made in MACHINE else RuntimeError(told)
-    error = made(why if kind in ERRORS else f"{site} has failed with a {kind}: {why}" if site else f"{kind}: {why}")
-    if site:
+        error = made(told) if made in MACHINE else RuntimeError(told)
+    else:
+        error = made(why if kind in ERRORS else f"{site} has failed with a {kind}: {why}" if site else f"{kind}: {why}")
+    error.told_here = True  # type: ignore[attr-defined]
+    if site and why:
         error.add_note(f"It was raised at {site}.")
     return error

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.errors import is_told
 from graphcollab.sites.mailbox import Mailbox
 
 __all__ = ["Door", "Hall"]
@@ -29,7 +31,7 @@ class Hall:
         self.mailboxes: dict[str, Mailbox] = {}
 
     def play(self, act: Callable[[Connection], T], here: str | None = None, **settings: Any) -> dict[str, T]:
-        """Let every site act in a thread of its own, and return what each returns; the first error is raised.
+        """Let every site act in a thread of its own, and return what each returns, or raise the first error.
 
         Args:
             act: What a site does with its connection.
@@ -59,12 +61,25 @@ class Hall:
         try:
             with ThreadPoolExecutor(len(self.sites)) as threads:
                 acts = {name: threads.submit(work, name) for name in self.sites if name != here}
-                found = {} if here is None else {here: work(here)}
-            found |= {name: one.result() for name, one in acts.items()}
-            return {name: found[name] for name in self.sites}
+                if here is not None:
+                    acts = {here: _played(partial(work, here)), **acts}
+            errors = [error for one in acts.values() if (error := one.exception()) is not None]
+            if errors:  # the cause, though sites that fail because of it may do so sooner
+                raise next((error for error in errors if not is_told(error)), errors[0])
+            return {name: acts[name].result() for name in self.sites}
         finally:
             ended.set()
             watching.join()
+
+
+def _played(work: Callable[[], T]) -> Future[T]:
+    """Return what has come of work in this thread."""
+    done: Future[T] = Future()
+    try:
+        done.set_result(work())
+    except Exception as error:
+        done.set_exception(error)
+    return done
 
 
 class Door:

@@ -36,9 +36,9 @@ def replayed(request, monkeypatch):
     return recorded if request.param == "replayed" else None
 
 
-def engines(make_engine, *args, **settings):
+def engines(make_engine, *args, backend="vmap", **settings):
     plain, models = make_engine(*args, backend="vmap", **settings)
-    plans = [replace(plan, graphs=True) for plan in plain.plans]
+    plans = [replace(plan, backend=backend, graphs=True) for plan in plain.plans]
     return plain, make_engine(*args, plans=plans, **settings)[0], models
 
 
@@ -135,6 +135,27 @@ def test_models_that_draw_are_not_static(make_engine, replayed):
     assert not replayed
 
 
-def test_only_stacked_models_have_graphs():
-    with pytest.raises(ValueError, match="only stacked models have graphs, and the backend is 'loop'"):
+@pytest.mark.parametrize("kind", MODULES)
+def test_rows_one_after_the_other_in_one_step(make_engine, kind, replayed):
+    make, shape = MODULES[kind]
+    plain, static, models = engines(make_engine, make(), shape, sizes=(8, 6, 9, 5), backend="unrolled")
+    for one, other in pairs(plain, static, models):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_rows_one_after_the_other_without_graphs(make_engine, kind):
+    make, shape = MODULES[kind]
+    vmap, unrolled = (make_engine(make(), shape, sizes=(8, 6, 9, 5), backend=one)[0] for one in ("vmap", "unrolled"))
+    models = make_engine(make(), shape, sizes=(8, 6, 9, 5))[1]
+    for one, other in pairs(vmap, unrolled, models):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    rows = Rows.own(models)
+    torch.testing.assert_close(vmap.loss(rows, "val"), unrolled.loss(rows, "val"), rtol=1e-9, atol=1e-10)
+    for one, other in zip(vmap.grad(rows, "val"), unrolled.grad(rows, "val"), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+
+
+def test_only_rows_that_step_together_have_graphs():
+    with pytest.raises(ValueError, match="backend 'loop' takes no steps together that a graph could hold"):
         Plan("loop", 1, "asked for", graphs=True)
