@@ -21,6 +21,8 @@ from graphcollab.stack import ParamSpec
 
 __all__ = ["Leaves", "StackedBackend"]
 
+KEPT = 2  # static steps of a backend: those of whole chunks and of a shorter one
+
 Leaves: TypeAlias = list[Tensor]
 """Parameters and buffers of several models, [r, ...] each, in column order."""
 
@@ -34,7 +36,7 @@ class StackedBackend(Backend):
 
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)
-        self._static: tuple[tuple[object, ...], StaticSteps] | None = None
+        self._static: dict[tuple[object, ...], StaticSteps] = {}
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
 
@@ -131,15 +133,17 @@ class StackedBackend(Backend):
         shares: Sequence[Tensor] | None,
         step: Tensor,
     ) -> StaticSteps | None:
-        """Return the steps of so many rows on static tensors, those of the last rounds if they are of the same kind."""
+        """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind."""
         if not self.graphs or self.draws.active or feed.views is not None or feed.given is not None:
             return None
         leaves = self.spec.views(new)
         moments = {slot: self._split(values) for slot, values in state.items()}
         given = feed.anchor is not None, shares is not None, feed.weight is not None
         key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, given
-        if self._static is None or self._static[0] != key:
-            self._static = None  # its memory is free before that of the next one is taken
+        static = self._static.pop(key, None)
+        if static is None:
+            for old in [*self._static][: len(self._static) + 1 - KEPT]:  # their memory is free before more is taken
+                del self._static[old]
             count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
             own = [_own(leaf) for leaf in leaves]
             kept = {slot: [_own(moment) for moment in many] for slot, many in moments.items()}
@@ -148,8 +152,8 @@ class StackedBackend(Backend):
                 run = partial(self._run, params, rest, objective)
                 return self._slopes(run, params, batch, objective, self.key(), rows=True)
 
-            self._static = key, StaticSteps(slopes, own, kept, count, feed, optimizer, together)
-        static = self._static[1]
+            static = StaticSteps(slopes, own, kept, count, feed, optimizer, together)
+        self._static[key] = static
         static.load(leaves, moments, feed, shares, beside(step, new))
         return static
 
