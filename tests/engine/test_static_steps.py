@@ -17,7 +17,7 @@ MOMENTUM = SGD(lr=0.1, weight_decay=0.01, momentum=0.9)  # without it the CPU ha
 ALIKE, UNLIKE = (6, 6, 6, 6), (7, 4, 10, 5)
 
 
-@pytest.fixture(params=["computed", "replayed"])
+@pytest.fixture(params=["computed", pytest.param("replayed", marks=pytest.mark.slow)])
 def replayed(request, monkeypatch):
     """Steps are replayed on the CPU, too: operations that were traced, on the very tensors that they were traced on."""
     recorded = []
