@@ -119,7 +119,7 @@ class Method(Playable):
     Raises:
         ValueError: If pieces do not agree on the part of the model that is exchanged or on what becomes of buffers,
             nodes are judged by models that no piece keeps, nodes that stop would be given models all the same, or
-            weights are learned and the exchange gives no gradients for them.
+            weights are lacking, or are learned and the exchange gives no gradients for them.
     """
 
     name: str
@@ -281,8 +281,13 @@ class Method(Playable):
                 )
 
     def _check_learning(self) -> None:
-        """Check that weights that are learned get a gradient."""
+        """Check that there are weights where models are mixed by them, and a gradient where they are learned."""
         kind = type(self.exchange)
+        if isinstance(self.weigh, NoWeights) and self.exchange.along_edges and self.exchange.mixes:
+            raise ValueError(
+                f"{self.name} has no weights, and its {kind.__name__} mixes models by them along edges: give weigh=, "
+                "such as Uniform()"
+            )
         if self.weigh.learns and (not self.exchange.along_edges or kind.weight_gradient is Exchanger.weight_gradient):
             raise ValueError(
                 f"{self.name} learns weights by {type(self.weigh).__name__}, and its {kind.__name__} gives them no "

@@ -22,6 +22,7 @@ from graphcollab.testing import Scene, differences
 from graphcollab.train import build_graph
 from graphcollab.transforms import TopK
 from graphcollab.typing import Env
+from graphcollab.weigh import Uniform
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 
@@ -170,10 +171,10 @@ def test_the_part_is_said_once():
 def test_slots_that_share_different_things_may_name_different_parts():
     """Gradients of the head alone may be combined where whole models are averaged, or none are."""
     gradients = CrossGradients(ClippedMean(), part="head")
-    assert Method("m", gradients, exchange=Exchange()).part == "all"
+    assert Method("m", gradients, Uniform(), Exchange()).part == "all"
     assert Method("m", FitPersonal(part="head")).part == "all"
     with pytest.raises(ValueError, match="m exchanges the part 'all', and its CrossGradients says 'head'"):
-        Method("m", replace(gradients, mixed=True), exchange=Exchange())
+        Method("m", replace(gradients, mixed=True), Uniform(), Exchange())
 
 
 def test_objectives_pull_the_part_that_is_exchanged():

@@ -150,6 +150,12 @@ def test_weights_that_get_no_gradient_are_not_learned(exchange):
         averaging(exchange, LearnedLogits())
 
 
+@pytest.mark.parametrize("exchange", [Layer(Median()), Exchange("x_start", "update")])
+def test_models_are_not_mixed_without_weights(exchange):
+    with pytest.raises(ValueError, match=f"m has no weights, and its {type(exchange).__name__} mixes models by them"):
+        Method("m", FIT, exchange=exchange)
+
+
 def test_an_exchange_says_whether_it_goes_along_edges():
     @dataclass(frozen=True)
     class Forgets(Exchanger):
