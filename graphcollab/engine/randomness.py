@@ -30,6 +30,10 @@ CHECKPOINTING = str(checkpoint.__file__)
 SHARES = ("dropout_p", "dropout")  # what operations without a generator call the share of numbers that they drop
 
 
+LIKE = {"rand_like": Tensor.uniform_, "randn_like": Tensor.normal_, "randint_like": Tensor.random_}
+"""Operations that take no generator before PyTorch 2.11, and how they fill a new tensor."""
+
+
 class _Thread(threading.local):
     """What a thread draws from."""
 
@@ -129,6 +133,8 @@ class own_randomness(TorchDispatchMode):
         if func is torch.ops.aten.native_dropout.default:
             return _native_dropout(given["input"], given["p"], [generator])
         twin = _with_generator(func)
+        if twin is None and func.overloadpacket.__name__ in LIKE:
+            return _filled(func, given, generator)
         if twin is None:
             raise NotImplementedError(
                 f"{func} on {generator.device} draws random numbers and takes no generator, so they cannot be "
@@ -180,6 +186,14 @@ class randomness_by_row(own_randomness):
             raise NotImplementedError(f"{func} draws random numbers that are not known to be of single samples")
         generators = [stream._generator(device) for stream in self.streams]
         return (_native_dropout if dropout else _draw_mask)(values, share, generators)
+
+
+def _filled(func: OpOverload, given: dict[str, Any], generator: torch.Generator) -> Tensor:
+    """Return a new tensor like another, filled as one of `LIKE` does."""
+    name, form = func.overloadpacket.__name__, ("dtype", "layout", "device", "pin_memory", "memory_format")
+    made = torch.empty_like(given["self"], **{one: given[one] for one in form if given.get(one) is not None})
+    bounds = (given.get("low", 0), given["high"]) if "high" in given else ()
+    return LIKE[name](made, *bounds, generator=generator)
 
 
 @functools.cache

@@ -238,6 +238,6 @@ def _apart(name: str, one: Tensor, other: Tensor, reference: Reference, more: fl
 
 def _close(one: Tensor, other: Tensor, more: float = 0.0) -> bool:
     """Tell whether numbers are equal but for rounding; what has overflowed in both is equal, NaN or infinite."""
-    largest = float(torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0).max()) if one.numel() else 0.0
+    largest = float(torch.nan_to_num(one.detach().abs(), nan=0.0, posinf=0.0).max()) if one.numel() else 0.0
     apart = (one - other).abs().masked_fill((one == other) | ~(one.isfinite() | other.isfinite()), 0.0)
     return bool((apart <= max(TOLERANCE.get(one.dtype, COARSE) * max(largest, 1e-3), more)).all())
