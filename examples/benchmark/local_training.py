@@ -63,7 +63,7 @@ def compare_rounds(
     method = fedavg(epochs=1, lr=LR, weight_decay=0.0, batch_size=batch_size)
     envs = [Env(Engine(tasks, [module], [spec], autocast=autocast), Plane(), 0) for autocast in (False, True)]
     data = [method.start(build_graph(tasks, [module], method=method), env) for env in envs]
-    nodes, split, pool = torch.arange(tasks.num_nodes, device=args.device), tasks.splits["train"], tasks.pools["all"]
+    nodes, split, pool = torch.arange(tasks.num_nodes), tasks.splits["train"], tasks.pools["all"]
     schedule = make_schedule(split.sizes, tasks.ids, 0, 0, batch_size)
     order = torch.cat([schedule.position[:, n, :size] for n, size in enumerate(schedule.size[0].tolist())], 1)
     samples = [(pool.inputs[index], pool.targets[index]) for index in split.gather(nodes, order)]
