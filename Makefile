@@ -13,7 +13,7 @@ export PIP_NO_INPUT := 1
 
 # The interpreter that builds .venv: python3.11 where there is one, else python3. `make setup PYTHON=...` names another.
 PYTHON ?=
-# Options for examples/train_meta_l2c.py, for pytest, and for tests/golden/record.py.
+# Options for examples/train_meta_l2c.py, for pytest, for examples/benchmark/gpu.py, and for tests/golden/record.py.
 ARGS ?=
 
 VENV := .venv
@@ -22,11 +22,11 @@ PIP := $(PY) -m pip -qq install --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
-.PHONY: help setup demo test check golden generate docs lint types doctest examples clean distclean
+.PHONY: help setup demo test check gpu golden generate docs lint types doctest examples clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
-	@echo "  ARGS='...' is passed on by demo, test and golden; PYTHON=... names the interpreter that builds $(VENV)."
+	@echo "  ARGS='...' is passed on by demo, test, gpu and golden; PYTHON=... names the interpreter that builds $(VENV)."
 	@echo "  Without a GPU, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu makes the download of PyTorch small."
 
 setup: $(VENV)/.package ## build .venv, or what is missing of it
@@ -40,6 +40,9 @@ test: setup ## run the tests and the doctests, one process per core
 
 check: setup ## run what takes longer than a person waits: tests marked slow
 	@$(PYTEST) -m slow --timeout 2400 $(ARGS)
+
+gpu: setup ## check and measure what there is for a GPU, and say which goals are met; ARGS='--only mixing': a part of it
+	@$(PY) examples/benchmark/gpu.py --json build/gpu.json $(ARGS)
 
 golden: setup ## record what tests/golden lacks; ARGS=pfedsim or ARGS=--all: record that anew, and say what moved
 	@OMP_NUM_THREADS=1 $(PY) -m tests.golden.record $(ARGS)

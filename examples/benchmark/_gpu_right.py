@@ -25,6 +25,7 @@ from graphcollab.testing import Scene
 __all__ = ["right"]
 
 ROOT = Path(__file__).parents[2]
+PYTEST = importlib.util.find_spec("pytest") is not None
 COUNTED = "fedavg", "dpsgd", "l2c", "meta_l2c", "cobo", "dac", "fedamp", "pfedgraph"
 TEN = "10 neighbours"
 GRAPHS = (("complete", 100, 4099), (TEN, 100, 4099), (TEN, 1000, 1030), (TEN, 5000, 34))  # with nodes and columns
@@ -101,12 +102,22 @@ def _require_apart(name: str, edges: Structure, given: Tensor, x: Tensor) -> Non
 
 def _methods(bench: Bench, checks: Any) -> None:
     """Hold all methods to the CPU, by pytest where it is installed."""
-    if importlib.util.find_spec("pytest"):
+    if PYTEST:  # without the project's settings, which need its other tools
         options = ["-q", "--tb=line", "-rf", "-c", os.devnull, "--rootdir", str(ROOT), "--import-mode=importlib"]
         if importlib.util.find_spec("xdist") and (os.cpu_count() or 1) >= 8:
             options += ["-n", "4"]
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "tests/test_cuda.py"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "--noconftest",
+            *options,
+            "tests/test_cuda.py",
+        ]
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
         subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=max(bench.end - time.monotonic(), 10))
         return
     for name in bench.size(methods.__all__, ()):
@@ -120,7 +131,7 @@ def _methods(bench: Bench, checks: Any) -> None:
 def _checks() -> Any:
     """Return the tests' module, also where there is no pytest, whose marks are then ignored."""
     sys.path.insert(0, str(ROOT))
-    if importlib.util.find_spec("pytest") is None:
+    if not PYTEST:
         sys.modules["pytest"] = SimpleNamespace(mark=_Marks())  # type: ignore[assignment]
     return importlib.import_module("tests.test_cuda")
 

@@ -91,7 +91,7 @@ def main() -> None:
     content = measure([name for name in SECTIONS if name in args.only], device, args.minutes)
     goals = [(goal.section, goal.text, goal.verdict(content["found"], device == "cuda")) for goal in GOALS]
     for line in [("section", "goal", "measured"), ("---", "---", "---"), *goals]:
-        print("| {:8} | {:86} | {:22} |".format(*line))
+        print("| {:8} | {:80} | {:22} |".format(*line))
     for failed in content["failures"]:
         print(f"failed: {failed}")
     if args.json:
