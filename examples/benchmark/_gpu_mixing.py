@@ -11,11 +11,10 @@ import torch
 from _gpu_bench import Bench, tf32  # type: ignore
 from mixing import make_edges  # type: ignore
 from torch import Tensor
-from torch_geometric.utils import segment
 
 from graphcollab.ops import Structure, mix
 from graphcollab.ops.compiled import fits
-from graphcollab.ops.kernels import PRODUCTS, choose_product, column_blocks, edge_dot
+from graphcollab.ops.kernels import PRODUCTS, choose_product, edge_dot
 
 __all__ = ["kernels_for", "mixing", "weighted"]
 
@@ -28,7 +27,6 @@ CASES = (
 )
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 DENSE_NODES = 8192  # with more a dense matrix takes much of a card's memory
-MESSAGES = 2**26  # numbers, in a block of columns
 Calls = dict[str, Callable[[], Any]]
 
 
@@ -81,12 +79,11 @@ def _case(bench: Bench, name: str, graph: str, nodes: int, width: int, kind: str
 
 def _products(structure: Structure, weight: Tensor, x: Tensor) -> Calls:
     """Return ways to W x by name, W [D, S] of weights in the structure's order beside x."""
-    there, own = structure.beside(x), weight.to(x.dtype)
+    there = structure.beside(x)
     ways: Calls = {f"kernel {name}": partial(PRODUCTS[name], structure, weight, x) for name in kernels_for(x)}
     if len(x) <= DENSE_NODES:
         ways |= _both_precisions(partial(torch.mm, there.adjacency(weight).to_dense().to(x.dtype), x), x.dtype)
-    ways["torch.sparse"] = partial(torch.mm, there.adjacency(own), x)
-    ways["segments"] = partial(_segments, there.ptr, there.sender, own[:, None], x)
+    ways["torch.sparse"] = partial(torch.mm, there.adjacency(weight.to(x.dtype)), x)
     return ways
 
 
@@ -110,11 +107,3 @@ def _both_precisions(call: Callable[[], Any], dtype: torch.dtype) -> Calls:
             return call()
 
     return {"torch.mm": call} | ({"torch.mm TF32": rounded} if dtype == torch.float32 else {})
-
-
-def _segments(ptr: Tensor, sender: Tensor, weight: Tensor, x: Tensor) -> Tensor:
-    """Return sums of messages, a block of columns at a time: by torch-scatter where PyTorch Geometric finds it."""
-    out = x.new_empty(len(ptr) - 1, x.shape[1])
-    for block in column_blocks(x.shape[1], len(sender), MESSAGES):
-        out[:, block] = segment(x[:, block][sender] * weight, ptr, reduce="sum")
-    return out
