@@ -100,8 +100,9 @@ class Bench:
         """Return medians over rounds in which calls take turns, of those that work; slow ones take part in few rounds.
 
         A call is timed on the card, with its second-level cache emptied before, or with ``whole`` by the clock, from an
-        idle card until it is idle again.
+        idle card until it is idle again. Without a card there are three rounds at most.
         """
+        repeats = self.size(repeats, 3)
         rounds: dict[str, int] = {}
         for name, call in calls.items():
             with self.attempt(f"{of}, {name}", name in needed):

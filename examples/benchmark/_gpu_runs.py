@@ -70,7 +70,7 @@ def rounds(bench: Bench) -> None:
             own = {key: value for key, value in given.items() if key in known}
             method = get_method(kind)(**own, **settings)
             players[name] = Player(method, tasks, Env(engine, Plane(), 0), modules)
-    timed = bench.times(players, "a round", tuple(players), repeats=5, seconds=bench.size(1.0, 0.01), whole=True)
+    timed = bench.times(players, "a round", tuple(players), repeats=5, seconds=1.0, whole=True)
     for name, one in timed.items():
         bench.note("rounds", name, ms=one.ms, local_rounds=one.ms / timed["local"].ms)
     for name in timed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,8 +32,13 @@ FEW = 20  # nodes of which a loop is timed, which takes so much longer with more
 PRECISIONS = ("fp32", "bf16", "TF32")  # bf16 by autocast
 Play = Callable[[], Any]
 
-# How the package trains, as settings of `Engine`: another way, such as stacked with graphs, is another line here.
-WAYS: dict[str, dict[str, Any]] = {"stacked": {"backend": "vmap"}, "loop": {"backend": "loop"}}
+# How the package trains, as backend and whether steps are graphs: another way is another line here.
+WAYS: dict[str, tuple[str, bool]] = {
+    "stacked with graphs": ("vmap", True),
+    "stacked": ("vmap", False),
+    "unrolled with graphs": ("unrolled", True),
+    "loop": ("loop", False),
+}
 
 
 def bare_loop(modules: Sequence[nn.Module], inputs: Tensor, labels: Tensor, half: bool = False) -> Play:
@@ -175,9 +181,9 @@ def _ways(bench: Bench, case: Case, half: bool) -> dict[str, tuple[Callable[[], 
     batches = pool.inputs[: few * samples].view(few, case.steps, case.batch, *case.shape)
     labels = pool.targets[: few * samples].view(few, case.steps, case.batch)
     ways: dict[str, tuple[Callable[[], Play], float]] = {}
-    for way, settings in WAYS.items():
-        count = few if settings["backend"] == "loop" else case.nodes
-        ways[way] = partial(_fit, tasks, module, case, count, {"autocast": half, **settings}), case.nodes / count
+    for way, how in WAYS.items():
+        count = few if how[0] == "loop" else case.nodes
+        ways[way] = partial(_fit, tasks, module, case, count, half, *how), case.nodes / count
     for way, loop in LOOPS.items():
         ways[way] = partial(_loop, loop, module, batches, labels, half), case.nodes / few
     return ways
@@ -187,9 +193,12 @@ def _loop(loop: Callable[..., Play], module: nn.Module, batches: Tensor, labels:
     return loop([copy.deepcopy(module) for _ in batches], batches, labels, half)
 
 
-def _fit(tasks: Tasks, module: nn.Module, case: Case, count: int, settings: dict[str, Any]) -> Play:
+def _fit(tasks: Tasks, module: nn.Module, case: Case, count: int, half: bool, backend: str, graphs: bool) -> Play:
     """Return a call that trains the models of the first nodes by an engine."""
-    engine = Engine(tasks, [module], [ParamSpec.from_module(module)], **settings)
+    specs = [ParamSpec.from_module(module)]
+    engine = Engine(tasks, [module], specs, backend=backend, autocast=half)
+    if engine.plans[0].graphs != graphs:
+        engine = Engine(tasks, [module], specs, plans=[replace(engine.plans[0], graphs=graphs)])
     models = build_graph(tasks, [module], torch.empty(2, 0, dtype=torch.int64)).x
     steps = LocalSteps(steps=case.steps, batch_size=case.batch, optimizer=SGD(lr=LR, weight_decay=0.0))
     return partial(engine.fit, Rows.own(models, torch.arange(count)), steps, seed=0, round_=0)
