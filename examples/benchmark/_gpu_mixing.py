@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ CASES = (
 )
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 DENSE_NODES = 8192  # with more a dense matrix takes much of a card's memory
+GIVEN_UP: set[str] = set()  # kernels that leave their work to others
 Calls = dict[str, Callable[[], Any]]
 
 
@@ -42,12 +43,20 @@ def mixing(bench: Bench) -> None:
 
 
 def kernels_for(x: Tensor) -> list[str]:
-    """Return the kernels that know such rows."""
+    """Return the kernels that know such rows, and do not leave them to another one with a warning."""
     edge, names = Structure.from_edges(torch.zeros(2, 1, dtype=torch.int64), (1, 1)), []
     for name, product in PRODUCTS.items():
-        with suppress(ValueError):
-            product(edge, torch.ones(1), x[:1])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                product(edge, torch.ones(1), x[:1])
             names.append(name)
+        except Warning as warning:  # said once
+            GIVEN_UP.add(name)
+            print(f"  kernel {name}: left out ({warning})", flush=True)
+        except ValueError:  # rows on another device
+            continue
+    names = [name for name in names if name not in GIVEN_UP]
     return [name for name in names if name != "dense" or len(x) <= DENSE_NODES]
 
 
