@@ -51,10 +51,12 @@ class Backend(ABC):
 
     Attributes:
         by_node: Whether randomness inside layers is keyed per node.
+        together: Whether samples of all rows that it is given pass through the module at once.
     """
 
     name: str
     by_node: ClassVar[bool] = True
+    together: ClassVar[bool] = False
     layers: Sequence[Dense] | None = None
     """Linear layers whose plain steps are compiled, where it is such a module."""
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, batch_groups
+from graphcollab.engine.footprint import Footprints
 from graphcollab.engine.heap import keep_heap
 from graphcollab.engine.losses import as_objective, ignored_target
 from graphcollab.engine.objective import Context, Objective, require_weighted
@@ -31,7 +32,8 @@ class Engine:
     counts its weight, scaled to 1 on average over the node's training samples, by the number of samples in the batch.
 
     Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk,
-    so neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges.
+    so neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges. What samples take on
+    their way through the models has a budget, too (`Footprint`).
 
     Args:
         tasks: The nodes' data.
@@ -78,6 +80,7 @@ class Engine:
         self.initial = specs[0].flatten(modules[0])
         self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
         self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair, compile) for plan, pair in planned)
+        self._footprints = Footprints(self.backends)
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""
@@ -90,11 +93,25 @@ class Engine:
         owner = rows.index if rows.index.dim() == 1 else rows.index[:, 0]
         return [(s, where) for s, where, _ in rows.source.locate(owner)]
 
-    def _chunks(self, stack: int, work: Tensor) -> Iterator[Tensor]:
-        """Cut rows, those with most work first, into chunks of nearly equal length."""
-        order = work.argsort(descending=True, stable=True)
-        pieces = -(-len(order) // self.plans[stack].chunk)
+    def _chunks(self, stack: int, work: Tensor, most: int | None = None) -> Iterator[Tensor]:
+        """Cut rows, those with most work first, into chunks of nearly equal length, of ``most`` rows at most."""
+        order, chunk = work.argsort(descending=True, stable=True), self.plans[stack].chunk
+        pieces = -(-len(order) // min(chunk, most or chunk))
         yield from order.tensor_split(pieces) if pieces else ()
+
+    def _portions(
+        self, rows: Rows, split: str, embed: bool, gradients: bool = False
+    ) -> Iterator[tuple[int, Tensor, int | None]]:
+        """Yield, chunk by chunk, an architecture, rows [r] to take together, and how many samples of each, at most."""
+        sizes, reads = self.tasks.sizes(split)[rows.node], self.objective.reads
+        for s, where in self._stacks(rows):
+            padding = self.backends[s].padding
+            whole = padding == "never" or (gradients and (padding != "always" or reads.alike or reads.whole))
+            longest = int(sizes[where].max()) if len(where) else 0
+            most = where[sizes[where].argmax()] if longest else None
+            size = None if most is None else self._footprints.of(self.tasks, s, rows, most, split, embed, gradients)
+            for local in self._chunks(s, sizes[where], size and size.rows(longest, whole)):
+                yield s, where[local], size and size.samples(len(local))
 
     def fit(
         self,
@@ -237,8 +254,8 @@ class Engine:
         """
         losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None
-        for s, take in self.chunks(rows, self.tasks.sizes(split)[rows.node]):
-            value, grads = self._chunk_grad(s, rows, take, split, part)
+        for s, take, most in self._portions(rows, split, self.objective.reads.latents, gradients=True):
+            value, grads = self._chunk_grad(s, rows, take, split, part, most)
             result = grads if reduce is None else reduce(grads, take)
             if kept is None:
                 kept = new_rows(result, len(rows), *result.shape[1:])
@@ -260,11 +277,13 @@ class Engine:
         With ``embed`` latents and projected latents too, of models that have them.
         """
         sizes = self.tasks.sizes(split)[rows.node]
-        for s, take in self.chunks(rows, sizes):
+        for s, take, most in self._portions(rows, split, embed):
             if int(sizes[take].max()):
-                yield from self._predict(s, rows, take, split, embed)
+                yield from self._predict(s, rows, take, split, embed, most)
 
-    def _predict(self, s: int, rows: Rows, take: Tensor, split: str, embed: bool) -> Iterator[Outputs]:
+    def _predict(
+        self, s: int, rows: Rows, take: Tensor, split: str, embed: bool, most: int | None
+    ) -> Iterator[Outputs]:
         """Yield the outputs of one chunk: padded, or, of models that look across the batch, for every batch length."""
         backend, spec, counts = self.backends[s], self.backends[s].spec, self.tasks.sizes(split)[rows.node[take]]
         padded, shared = backend.padding != "never", backend.only_reads and not embed
@@ -272,7 +291,7 @@ class Engine:
         for group in [take] if padded else [take[these] for these in alike]:
             flat = rows.parameters(s, group)
             outputs, targets, shares = [], [], []
-            for inputs, target, share in take_samples(self.tasks, rows.node[group], split, not padded, shared):
+            for inputs, target, share in take_samples(self.tasks, rows.node[group], split, not padded, shared, most):
                 outputs.append(backend.embed(flat, inputs) if embed else (backend.predict(flat, inputs),))
                 targets.append(target)
                 shares.append(share)
@@ -304,14 +323,16 @@ class Engine:
         outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
         return self.objective.rows(outputs, targets, Context(chunk.share, chunk.params, spec=chunk.spec))
 
-    def _chunk_grad(self, s: int, rows: Rows, take: Tensor, split: str, part: str) -> tuple[Tensor, Tensor]:
+    def _chunk_grad(
+        self, s: int, rows: Rows, take: Tensor, split: str, part: str, most: int | None
+    ) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P_part] of one chunk, summed over micro-batches of samples."""
         flat, backend, objective = rows.parameters(s, take), self.backends[s], self.objective
         nodes, counts = rows.node[take], self.tasks.sizes(split)[rows.node[take]]
         loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
         if backend.samplewise and not objective.reads.alike:
             whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
-            for inputs, targets, share in take_samples(self.tasks, nodes, split, whole, shared):
+            for inputs, targets, share in take_samples(self.tasks, nodes, split, whole, shared, most):
                 weight = beside(share.to(flat.dtype), flat)
                 value, more, _ = backend.gradient(flat, inputs, targets, weight, objective)
                 loss += value

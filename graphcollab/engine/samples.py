@@ -22,7 +22,7 @@ _VIEW_STREAM = 135
 VIEWS_AT_ONCE = 1024  # images that one call of the augmentation makes for a node, about
 CPU_BATCH_BYTES = 16 * 2**20
 VIEW_FACTOR = 4  # samples that need not be copied may be taken so many more at a time
-CUDA_BATCH_BYTES = 2**29
+CUDA_BATCH_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -191,13 +191,14 @@ def in_mean(weight: Tensor | None, padded: Tensor | None) -> Tensor | None:
 
 
 def take_samples(
-    tasks: Tasks, nodes: Tensor, split: str, whole: bool = False, shared: bool = False
+    tasks: Tasks, nodes: Tensor, split: str, whole: bool = False, shared: bool = False, most: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield inputs [r, m, ...], targets [r, m, ...] and shares [r, m] of nodes' samples, a few at a time.
 
     Shares, in float64, are what samples count in the mean over all that the node has in the split, 0 for those that are
-    there for their place only. With ``whole`` all samples are there at once. They are copies, which may be written to;
-    with ``shared`` inputs may be views of the pool, for those who are known not to write to them.
+    there for their place only. With ``whole`` all samples are there at once, else ``most`` of a node, at most. They are
+    copies, which may be written to; with ``shared`` inputs may be views of the pool, for those who are known not to
+    write to them.
     """
     owned = tasks.splits[split]
     pool, counts = tasks.pools[owned.pool], owned.sizes[nodes]
@@ -207,7 +208,7 @@ def take_samples(
     everything = owned.gather(nodes, torch.arange(longest).expand(len(nodes), -1))
     if _lined_up(everything, len(pool)) is not None:
         budget *= VIEW_FACTOR
-    width = longest if whole else min(max(budget // (sample * len(nodes)), 32), longest)
+    width = longest if whole else min(max(budget // (sample * len(nodes)), 32), most or longest, longest)
     for start in range(0, longest, width):
         place = torch.arange(start, min(start + width, longest))
         index = everything[:, start : start + width]

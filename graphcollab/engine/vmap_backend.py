@@ -33,6 +33,7 @@ class VmapBackend(StackedBackend):
 
     name = "vmap"
     by_node: ClassVar[bool] = False
+    together: ClassVar[bool] = True
 
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)

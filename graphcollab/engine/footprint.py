@@ -1,0 +1,110 @@
+"""How many bytes samples take on their way through a model, and how many rows and samples a budget has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from graphcollab.engine.backend import Backend
+from graphcollab.engine.rows import Rows
+from graphcollab.engine.samples import copied
+from graphcollab.tasks import Tasks
+
+__all__ = ["Footprint", "Footprints"]
+
+ROOM = 2**29  # bytes of activations at once
+COPIES = 11  # samples of a trial pass: sizes of weights are hardly ever a multiple of it
+LEAST = 32  # samples of a row that had better pass at once
+PER_OUTPUT = 4  # outputs are kept, and losses and metrics make copies of them
+
+
+class Footprint(NamedTuple):
+    """Bytes of one sample of one row.
+
+    Args:
+        passing: In the operation with most of them, or, for gradients, in all operations of a forward pass.
+        inputs: Of its inputs.
+        outputs: Of what is kept of it, with the copies that are made of that.
+        together: Whether rows pass through the model together.
+    """
+
+    passing: int
+    inputs: int
+    outputs: int
+    together: bool
+
+    def rows(self, longest: int, whole: bool) -> int:
+        """Return for how many rows with up to ``longest`` samples there is room, with ``whole`` for all of these."""
+        few = longest if whole else min(longest, LEAST)
+        return max(1, min(ROOM // (few * self._of_row), ROOM // (longest * self.outputs)))
+
+    def samples(self, rows: int) -> int:
+        """Return for how many samples of each of so many rows there is room."""
+        return max(1, min(ROOM // max(self.passing, 1), ROOM // (rows * self._of_row)))
+
+    @property
+    def _of_row(self) -> int:
+        return max(self.passing * self.together, self.inputs, 1)
+
+
+class _Counted(TorchDispatchMode):
+    """Counts the bytes of tensors whose size is a multiple of the number of samples."""
+
+    def __init__(self, samples: int) -> None:
+        super().__init__()
+        self.samples, self.most, self.total = samples, 0, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            read = {id(leaf): self._bytes(leaf) for leaf in tree_leaves((args, kwargs))}
+            made = sum(self._bytes(leaf) for leaf in tree_leaves(found) if id(leaf) not in read)
+            self.most, self.total = max(self.most, sum(read.values()) + made), self.total + made
+        return found
+
+    def _bytes(self, value: Any) -> int:
+        return value.nbytes if isinstance(value, Tensor) and value.numel() % self.samples == 0 else 0
+
+
+class Footprints:
+    """What a sample takes, by architecture, split and use, found by a trial pass of a few at the first time."""
+
+    def __init__(self, backends: Sequence[Backend]) -> None:
+        self._backends = backends
+        self._known: dict[Hashable, Footprint] = {}
+
+    def of(self, tasks: Tasks, s: int, rows: Rows, row: Tensor, split: str, embed: bool, gradients: bool) -> Footprint:
+        """Return what a sample of a split takes with an architecture's models.
+
+        Args:
+            tasks: The nodes' data.
+            s: The architecture.
+            rows: Models and whose data they meet.
+            row: The row to try, which has samples; all of them, where samples beside a sample change its output.
+            split: Name of the split.
+            embed: Whether latents are wanted, too.
+            gradients: Whether gradients will be: a backward pass needs all that the forward pass makes.
+        """
+        backend, owned = self._backends[s], tasks.splits[split]
+        places = owned.of(int(rows.node[row]))
+        count = len(places) if backend.padding == "never" else COPIES
+        key = s, split, embed, gradients, count
+        if key not in self._known:
+            inputs = copied(tasks.pools[owned.pool].inputs, places[torch.arange(count) % len(places)])
+            self._known[key] = _measure(backend, rows.parameters(s, row[None]), inputs, embed, gradients)
+        return self._known[key]
+
+
+def _measure(backend: Backend, model: Tensor, inputs: Tensor, embed: bool, gradients: bool) -> Footprint:
+    """Return what a sample takes by a pass in evaluation mode of samples [n, ...] through a model [1, columns]."""
+    count, size = len(inputs), inputs.nbytes
+    with _Counted(count) as seen:
+        outputs = backend.embed(model, inputs[None]) if embed else (backend.predict(model, inputs[None]),)
+    kept = 0 if gradients else PER_OUTPUT * sum(part.nbytes for part in outputs)
+    passing = seen.total if gradients else seen.most
+    return Footprint(*(-(-each // count) for each in (passing, size, max(kept, 1))), backend.together)
