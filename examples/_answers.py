@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _device import add_device  # type: ignore
 
 from graphcollab import report
 from graphcollab.datasets import SiteTable
@@ -43,13 +44,15 @@ def split(table: SiteTable, many: int, least: int, seed: int, in_turn: bool = Fa
     return whole.tasks(split="part", seed=seed, **settings)
 
 
-def options(add: Any, rounds: int, out: str) -> None:
+def options(parser: argparse.ArgumentParser, rounds: int, out: str) -> None:
     """Add the options that both scripts have."""
+    add = parser.add_argument
     add("--methods", nargs="*", default=["meta_l2c"], help="methods to try beside averaging (default: %(default)s)")
     add("--metrics", nargs="*", default=[], help="metrics beside the tasks' own, such as brier or rmse")
     add("--repeats", type=int, default=10, help="random splits (default: %(default)s)")
     add("--rounds", type=int, default=rounds, help="default: %(default)s")
     add("--seed", type=int, default=0, help="default: %(default)s")
+    add_device(parser)
     add("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     add("--out", type=Path, default=Path("results") / out, help="folder for the picture (default: %(default)s)")
     add("--json", type=Path, help="write all numbers to this file")
@@ -58,7 +61,7 @@ def options(add: Any, rounds: int, out: str) -> None:
 
 def asked(args: argparse.Namespace) -> dict[str, Any]:
     """Return what these options ask `benefit` for."""
-    given = {name: getattr(args, name) for name in ("metrics", "repeats", "rounds", "seed", "jobs")}
+    given = {name: getattr(args, name) for name in ("metrics", "repeats", "rounds", "seed", "device", "jobs")}
     return {**given, "methods": {name: get_method(name) for name in args.methods}, "progress": True}
 
 

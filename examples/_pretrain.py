@@ -48,6 +48,7 @@ def pretrain(
     batch_size: int = 16,
     lr: float = 3e-3,
     seed: int = 0,
+    device: str = "cpu",
 ) -> float:
     """Train a tokenizer and a model on some texts, and write both into a folder, whole or not at all.
 
@@ -61,6 +62,7 @@ def pretrain(
         batch_size: Blocks of a step.
         lr: Largest step size.
         seed: Of first parameters and batches.
+        device: Where to compute.
 
     Returns:
         The mean loss over the last tenth of the steps, in nats per token.
@@ -72,7 +74,7 @@ def pretrain(
         raise ValueError(f"expected texts of more than {CONTEXT} tokens to learn from, got {len(stream)}")
     drawn = own_randomness(seed)
     with drawn:
-        model = small_llama(len(tokenizer), width, layers, end)
+        model = small_llama(len(tokenizer), width, layers, end).to(device)
     rise = max(steps // 10, 1)  # steps in which the step size rises; then it falls in a straight line
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.1)
     pace = LambdaLR(optimizer, lambda step: min((step + 1) / rise, (steps - step) / steps))
@@ -80,7 +82,7 @@ def pretrain(
     for _ in (bar := trange(steps, unit="step", disable=None)):
         with drawn:
             start = torch.randint(len(stream) - CONTEXT, (batch_size,))
-        tokens = stream[start[:, None] + torch.arange(CONTEXT + 1)]  # [batch_size, CONTEXT + 1]
+        tokens = stream[start[:, None] + torch.arange(CONTEXT + 1)].to(device)  # [batch_size, CONTEXT + 1]
         logits = model(input_ids=tokens[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad()

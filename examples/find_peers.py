@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _device import add_device  # type: ignore
 from torch.nn import Linear
 from tqdm import tqdm
 
@@ -51,6 +52,7 @@ def main() -> None:
     add("--seeds", type=int, default=3, help="number of problems (default: %(default)s)")
     add("--rounds", type=int, default=25, help="default: %(default)s")
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
+    add_device(parser)
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/find_peers"), help="folder for pictures (default: %(default)s)")
     add("--no-pictures", action="store_true")
@@ -90,7 +92,7 @@ def main() -> None:
             bar.set_postfix_str(f"{trial.method} on problem {trial.seed + 1}")
 
         play: dict[str, Any] = {"on_trial": keep, "callbacks": [RecordGraph()]}
-        play |= {"rounds": args.rounds, "budget": "rounds", "evaluate_every": args.rounds}
+        play |= {"rounds": args.rounds, "budget": "rounds", "evaluate_every": args.rounds, "device": args.device}
         found = compare(makers, lambda seed: draw(seed=seed), model, range(args.seeds), grids, **play)
     cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
     seen = {n: [graphs[id(t)] for t in many if not t.failure] for n, many in found.chosen.items() if n != "none"}
@@ -110,6 +112,7 @@ def main() -> None:
             watch = [WatchMerging(), ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")])]
             method = makers[name](**found.chosen[name][-1].setting)
             again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": watch}
+            again["device"] = args.device
             history = run(method, draw(seed=args.seeds - 1), model, **again).history
             pictures[f"merging_{name}"] = report.merge_curves(history, cluster, title=name)
         pictures["similarity"] = report.similarity_curves(history.scores, cluster, "cosine of weights", title=SHOWN)

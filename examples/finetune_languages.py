@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from _bases import load_base  # type: ignore
+from _device import add_device  # type: ignore
 from _language_methods import GRIDS, contestants  # type: ignore
 from _language_tables import language_table, listening_table  # type: ignore
 from _languages import draw_tasks, read_texts  # type: ignore
@@ -57,6 +58,7 @@ def arguments() -> argparse.Namespace:
     for name, value in COUNTS.items():
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
     add("--quick", action="store_true", help="a few steps, to see that it runs")
+    add_device(parser)
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/finetune_languages"), help="folder for pictures")
@@ -88,6 +90,7 @@ def main() -> None:
     jobs = 1 if launched() else args.jobs
     play: dict[str, Any] = {"budget": budget, "evaluate_every": args.rounds, "on_trial": keep, "jobs": jobs}
     play |= {"callbacks": [RecordGraph(shown)], "checkpoint": args.checkpoint, "progress": jobs > 1}
+    play["device"] = args.device
     model = partial(build_lora, base, rank=args.rank)
     found = compare(chosen, draw, model, range(args.seeds), grids, **play)
     if not speaks():

@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--patients", type=int, help="patients that a hospital learns from (default: three fifths of its own)")
-    options(add, rounds=30, out="hospitals")
+    options(parser, rounds=30, out="hospitals")
     args = parser.parse_args()
     table = load_dataset("heart_disease")
     print(table, table.sizes)

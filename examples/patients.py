@@ -30,7 +30,7 @@ def main() -> None:
     add("--recordings", type=int, default=8, help="of a patient, to learn from (default: %(default)s)")
     add("--limit", type=int, default=10, help="as many pairs are drawn as so many sites have (default: %(default)s)")
     add("--epochs", type=int, default=5, help="in each round (default: %(default)s)")
-    options(add, rounds=60, out="patients")
+    options(parser, rounds=60, out="patients")
     args = parser.parse_args()
     table = load_dataset("parkinsons", args.root)
     print(table)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _device import add_device  # type: ignore
 from _pretrain import PACKAGES, cached, pretrain  # type: ignore
 from _prose import prose_of  # type: ignore
 
@@ -36,6 +37,7 @@ def main() -> None:
     add("--layers", type=int, default=4, help="default: %(default)s")
     add("--seed", type=int, default=0, help="default: %(default)s")
     add("--threads", type=int, default=2, help="CPU threads (default: %(default)s)")
+    add_device(parser)
     args = parser.parse_args()
     if args.texts and args.out is None:
         parser.error("--texts make another base than the one in the cache: say by --out where it shall be")
@@ -45,7 +47,7 @@ def main() -> None:
     texts = [text for package in args.packages for text in prose_of(package)]
     texts += [file.read_text(encoding="utf-8") for file in args.texts]
     folder = args.out or cached(args.packages, shape)
-    loss = pretrain(texts, folder, **shape)
+    loss = pretrain(texts, folder, device=args.device, **shape)
     size = sum(map(len, texts)) / 1e6
     print(f"read {size:.1f} million characters, loss {loss:.2f} nats per token, {time.monotonic() - began:.0f} s")
     print("wrote", folder)

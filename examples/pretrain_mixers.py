@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from _answers import split  # type: ignore
+from _device import add_device  # type: ignore
 
 from graphcollab import Tasks, build_model, compare, fedavg, load_dataset, local, meta_l2c, report, run, shard_tasks
 from graphcollab.distributed import one_voice
@@ -123,6 +124,7 @@ def main() -> None:
     add("--rounds", type=int, default=50, help="default: %(default)s")
     add("--seeds", type=int, default=10, help="partitions of the target (default: %(default)s)")
     add("--quick", action="store_true", help="two rounds on one partition, to see that it runs")
+    add_device(parser)
     add("--out", type=Path, default=Path("results/mixers"), help="folder (default: %(default)s)")
     args = parser.parse_args()
     if args.quick:
@@ -132,7 +134,9 @@ def main() -> None:
         recipe = RECIPES[name](args.root)
         print(f"{name}: learning on {recipe.what}", flush=True)
         make = partial(recipe.model, recipe.source)
-        taught = run(meta_l2c(**recipe.settings, **recipe.mixing), recipe.source, make, rounds=args.rounds)
+        taught = run(
+            meta_l2c(**recipe.settings, **recipe.mixing), recipe.source, make, rounds=args.rounds, device=args.device
+        )
         path = taught.save_mixer(args.out / f"{name}.safetensors")
         found = {target: try_out(recipe, draw, path, args) for target, draw in recipe.targets.items()}
         print("wrote", path, "and", write_whole(path.with_suffix(".md"), card(name, recipe, found, args).encode()))
@@ -148,7 +152,7 @@ def try_out(recipe: Recipe, draw: Draw, path: Path, args: argparse.Namespace) ->
         "anew": partial(meta_l2c, **settings, **recipe.mixing),
     }
     play: dict[str, Any] = {"rounds": args.rounds, "budget": "rounds", "evaluate_every": max(args.rounds // 5, 1)}
-    found = compare(contestants, draw, recipe.model, range(args.seeds), **play)
+    found = compare(contestants, draw, recipe.model, range(args.seeds), device=args.device, **play)
     told = report.results_table(found), report.paired_table(found, "local", over="seeds")
     print("\n".join(told), flush=True)
     return "\n\n".join(told)

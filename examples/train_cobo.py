@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _device import add_device  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report
@@ -62,7 +63,7 @@ def arguments() -> argparse.Namespace:
     add("--decay", type=float, default=0.5, help="exponent of cobo_time and cobo_mixed (default: 0.5; paper: 1)")
     add("--target", type=float, help="accuracy to reach (default: that of local training in the end)")
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
-    add("--device", default="cpu", help="default: %(default)s")
+    add_device(parser)
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/train_cobo"), help="folder for pictures (default: %(default)s)")
     add("--no-pictures", action="store_true")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _device import add_device  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
@@ -51,6 +52,7 @@ def arguments() -> argparse.Namespace:
     add("--lr", type=float, default=3e-3, help="step size of Adam for all methods (default: %(default)s)")
     add("--graph-lr", type=float, default=5.0, help="step size of MAPL's weights (default: %(default)s)")
     add("--flip", type=float, default=0.0, help="probability of mirroring; do not mirror digits (default: 0)")
+    add_device(parser)
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default="results/train_mapl", help="folder for pictures (default: %(default)s)")
     add("--no-pictures", action="store_true")
@@ -103,6 +105,7 @@ def main() -> None:
             evaluate_every=max(args.rounds // 12, 1),
             callbacks=[RecordGraph(shown)],
             progress=False,
+            device=args.device,
         )
     print(report.results_table(found, reference=args.methods[0]), report.budget_table(found), sep="\n\n")
     for result in learned:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _device import add_device  # type: ignore
 from torch_geometric.data import Data
 from tqdm import tqdm
 
@@ -64,7 +65,7 @@ def arguments() -> argparse.Namespace:
     add("--shard-size", type=int, help="training samples of one class at one node (default: all are dealt out)")
     add("--seeds", type=int, default=SEEDS, help="number of partitions (default: %(default)s)")
     add("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
-    add("--device", default="cpu", help="default: %(default)s")
+    add_device(parser)
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
     add("--paper", action="store_true", help="L2C and meta-L2C in the paper's form, with its settings")
     add("--json", metavar="FILE", help="write the results there")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _device import add_device  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, report, run, shard_tasks
@@ -52,7 +53,7 @@ def arguments() -> argparse.Namespace:
     add("--seeds", type=int, default=SEEDS, help="number of partitions of the target (default: %(default)s)")
     add("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
     add("--drop-round", type=int, default=DROP_ROUND, help="when weak neighbours go, -1: never (default: %(default)s)")
-    add("--device", default="cpu", help="default: %(default)s")
+    add_device(parser)
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/transfer_meta_l2c"), help="folder (default: %(default)s)")

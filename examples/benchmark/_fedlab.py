@@ -45,7 +45,7 @@ def fedlab_round(
             return batches[node]
 
     logger = logging.getLogger("fedlab")
-    cuda = device == "cuda"
+    cuda = device.startswith("cuda")
     trainer = SGDSerialClientTrainer(module, len(samples), cuda, device if cuda else None, logger)
     trainer.setup_dataset(Batches())
     trainer.setup_optim(1, batch_size, lr)

@@ -13,7 +13,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Timed", "arguments", "interleave", "machine", "peak_bytes", "write"]
+from graphcollab.train.start import check_device
+
+__all__ = [
+    "Timed", "add_device", "arguments", "forget_peak", "interleave", "machine", "on_gpu", "peak", "peak_bytes", "wait",
+    "write",
+]  # fmt: skip
 
 
 class Ratio(NamedTuple):
@@ -76,10 +81,10 @@ def interleave(
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(repeats + 1):
         for name, call in list(contenders.items())[:: -1 if round_ % 2 else 1]:
-            _wait(device)
+            wait(device)
             start = clock()
             call()
-            _wait(device)
+            wait(device)
             seconds[name].append(clock() - start)
         if check and round_ == 0:
             check()
@@ -91,19 +96,26 @@ def interleave(
 
 def peak_bytes(call: Callable[[], Any], device: str) -> int:
     """Return by how much memory grew at most during a call (on a CPU: resident memory of the process, Linux only)."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        kept = call()
-        torch.cuda.synchronize()
-        del kept
-        return torch.cuda.max_memory_allocated() - before
-    Path("/proc/self/clear_refs").write_text("5")  # forget the old peak
-    before = status("VmRSS")
+    before = forget_peak(device)
     kept = call()
     del kept
-    return status("VmHWM") - before
+    return peak(device) - before
+
+
+def forget_peak(device: str) -> int:
+    """Measure the peak of memory anew; return the bytes that are taken now."""
+    if on_gpu(device):
+        wait(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
+    Path("/proc/self/clear_refs").write_text("5")
+    return status("VmRSS")
+
+
+def peak(device: str) -> int:
+    """Return the bytes that were taken at most."""
+    wait(device)
+    return torch.cuda.max_memory_allocated(device) if on_gpu(device) else status("VmHWM")
 
 
 def status(field: str) -> int:
@@ -121,7 +133,7 @@ def machine(device: str) -> dict[str, Any]:
         "cores": len(models),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "device": torch.cuda.get_device_name(device) if on_gpu(device) else device,
     }
 
 
@@ -130,10 +142,23 @@ def arguments(about: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=about.partition("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    add_device(parser)
     parser.add_argument("--repeats", type=int, default=9, help="rounds that are timed after the first")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     return parser
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add ``--device``, of which ``auto`` is the GPU, if there is one; for scripts that measure nothing, too."""
+    told = "auto (the GPU, if there is one), cpu, cuda or cuda:1 (default: cpu)"
+    parser.add_argument("--device", type=_device, default="cpu", metavar="DEVICE", help=told)
+
+
+def _device(word: str) -> str:
+    try:
+        return str(check_device(word))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def write(results: Mapping[str, Any], args: argparse.Namespace) -> None:
@@ -142,6 +167,12 @@ def write(results: Mapping[str, Any], args: argparse.Namespace) -> None:
         args.json.write_text(json.dumps({"machine": machine(args.device), **results}, indent=2) + "\n")
 
 
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+def on_gpu(device: str) -> bool:
+    """Tell whether a device is a GPU."""
+    return device.startswith("cuda")
+
+
+def wait(device: str) -> None:
+    """Wait for all that a GPU has to do."""
+    if on_gpu(device):
+        torch.cuda.synchronize(device)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from _settings import SETTINGS  # type: ignore
 
 from graphcollab import l2c, meta_l2c, report, run
@@ -47,7 +48,7 @@ def main() -> None:
     add("--lr", type=float, default=0.05, help="step size of the models (default: %(default)s)")
     add("--rounds", type=int, help="default: those of the setting")
     add("--seed", type=int, default=0, help="partition (default: %(default)s)")
-    add("--device", default="cpu", help="default: %(default)s")
+    add_device(parser)
     add("--threads", type=int, default=1, help="default: %(default)s")
     add("--out", type=Path, default=Path("results/attention"), help="folder for pictures (default: %(default)s)")
     args = parser.parse_args()

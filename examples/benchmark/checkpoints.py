@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 
 from graphcollab import cobo, linear_regression_tasks, run
 from graphcollab.train import load_checkpoint
@@ -45,15 +46,17 @@ def main() -> None:
     add("--saves", type=int, default=10_000, help="default: %(default)s")
     add("--rounds", type=int, default=1000, help="of the run with and without checkpoints (default: %(default)s)")
     add("--every", type=int, help="rounds between checkpoints (default: as run does it)")
+    add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
     tasks = linear_regression_tasks(nodes=(args.nodes,), dim=4, train=20, val=10, test=20)
     model = torch.nn.Linear(4, 1)
     with tempfile.TemporaryDirectory() as folder:
-        measure_saves(tasks, model, Path(folder), args.saves)
+        measure_saves(tasks, model, Path(folder), args.saves, args.device)
 
     def play(folder: str | None) -> None:
-        run(cobo(), tasks, model, rounds=args.rounds, checkpoint=folder, checkpoint_every=args.every)
+        settings: dict[str, Any] = {"checkpoint": folder, "checkpoint_every": args.every, "device": args.device}
+        run(cobo(), tasks, model, rounds=args.rounds, **settings)
 
     play(None)
     without = seconds(lambda: play(None))
@@ -62,8 +65,8 @@ def main() -> None:
     print(f"{args.rounds} rounds: {without:.2f} s without checkpoints, {share:.2f} times that with")
 
 
-def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int) -> None:
-    result = run(cobo(), tasks, model, rounds=1)
+def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int, device: str) -> None:
+    result = run(cobo(), tasks, model, rounds=1, device=device)
     data, history = result.data, result.history
     values = {name: rows[0] for name, rows in history.values.items()}
     saver, times = Saver(folder, 1), list[float]()

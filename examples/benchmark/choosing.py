@@ -14,6 +14,7 @@ import argparse
 from functools import partial
 
 import torch
+from _measure import add_device  # type: ignore
 
 from graphcollab import build_model, compare, load_dataset, methods, report
 from graphcollab.tasks import Tasks, class_clusters
@@ -29,6 +30,7 @@ def main() -> None:
     add("--seeds", type=int, default=3, help="default: %(default)s")
     add("--rounds", type=int, default=20, help="default: %(default)s")
     add("--lr", type=float, nargs="+", default=[0.003, 0.02], help="step sizes to choose from (default: %(default)s)")
+    add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
     data = load_dataset("digits")
@@ -45,6 +47,7 @@ def main() -> None:
         {"*": {"lr": args.lr}},
         rounds=args.rounds,
         evaluate_every=args.rounds,
+        device=args.device,
         progress=True,
     )
     print(report.results_table(comparison))

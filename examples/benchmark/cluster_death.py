@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 
 from graphcollab import Phases, build_model, concept_shift, label_shift, load_dataset, report, run
 from graphcollab.files import write_whole
@@ -48,6 +49,7 @@ def main() -> None:
     add("--rounds", type=int, default=80, help="default: %(default)s")
     add("--deluded", type=int, nargs="+", default=[0, 1, 5, 25], help="numbers of deluded nodes (default: %(default)s)")
     add("--seed", type=int, default=0, help="default: %(default)s")
+    add_device(parser)
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, default=Path("results/cluster_death"), help="folder for pictures (default: %(default)s)")
@@ -74,9 +76,15 @@ def main() -> None:
         health = HealthCheck(tasks.cluster)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            play: dict[str, Any] = {"rounds": args.rounds, "seed": args.seed, "checkpoint": place}
+            play: dict[str, Any] = {"rounds": args.rounds, "seed": args.seed, "device": args.device}
             history = run(
-                method, tasks, model, callbacks=[WatchMerging(), health], progress=f"{many} deluded", **play
+                method,
+                tasks,
+                model,
+                callbacks=[WatchMerging(), health],
+                progress=f"{many} deluded",
+                checkpoint=place,
+                **play,
             ).history
         before, after = (100 * history.table(f"val_metric_{when}") for when in ("before", "after"))  # [T, K]
         sane = own.clone()

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import Tasks, build_model, compare, load_dataset, methods
@@ -46,6 +47,7 @@ def arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=400, help="default: %(default)s")
     add("--seeds", type=int, default=3, help="default: %(default)s")
     add("--threads", type=int, default=1, help="default: %(default)s")
+    add_device(parser)
     add("--json", metavar="FILE", help="write the last comparison there")
     return parser.parse_args()
 
@@ -87,6 +89,7 @@ def main() -> None:
             rounds=args.rounds,
             budget="rounds",
             evaluate_every=args.rounds,
+            device=args.device,
         )
         cells = [cell(row) for row in found.rows().values()]
         images = int(draw(seed=0).sizes("train").float().mean())

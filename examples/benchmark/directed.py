@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from torch_geometric.utils import to_dense_adj
 from tqdm import tqdm
 
@@ -73,6 +74,7 @@ def main() -> None:
     add("--learn-rounds", type=int, default=15, help="rounds of phase 1 (default: %(default)s)")
     add("--samples", type=int, nargs=3, help="for training, validation, test (default: 1000 200 300; digits: 60 20 30)")
     add("--lr", type=float, nargs="+", default=[0.01, 0.02, 0.05, 0.1], help="step sizes to choose from")
+    add_device(parser)
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     args = parser.parse_args()
@@ -111,7 +113,7 @@ def main() -> None:
 
             draw = lambda seed, tasks=tasks: tasks(seed=seed)  # noqa: E731
             settings = {"rounds": args.rounds, "evaluate_every": args.rounds, "graphs": graphs, "on_trial": tell}
-            settings["budget"] = "rounds"
+            settings |= {"budget": "rounds", "device": args.device}
             place = args.checkpoint and args.checkpoint / name
             grids = {"*": {"lr": args.lr}}
             comparison = compare(methods, draw, model, range(args.seeds), grids, checkpoint=place, **settings)

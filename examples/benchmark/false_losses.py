@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from _measure import add_device  # type: ignore
 
 from graphcollab import Tasks, benefit, build_model
 from graphcollab.gains import Benefit
@@ -91,6 +92,7 @@ def main() -> None:
     add("--runs", type=int, default=75, help="default: %(default)s")
     add("--first", type=int, default=1000, help="first seed; the rule was chosen on those below 100 (%(default)s)")
     add("--rounds", type=int, default=30, help="default: %(default)s")
+    add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -103,7 +105,7 @@ def main() -> None:
         model = partial(build_model, "mlp", (WIDTH,), max(len(one.shares), 1), hidden=64)
         for seed in range(args.first, args.first + args.runs):
             lrs = [0.1] if one.shares else [0.02]  # by larger steps a site of one large amount diverges
-            settings = {"rounds": args.rounds, "lrs": lrs, "limit": 2, "seed": 1000 * seed}
+            settings = {"rounds": args.rounds, "lrs": lrs, "limit": 2, "seed": 1000 * seed, "device": args.device}
             found = benefit(one.tasks(seed), model, methods={}, metrics=further, **settings)
             counted.update(one.claims(found))
             also = {key: replace(each, minority=None) for key, each in found.also.items()}

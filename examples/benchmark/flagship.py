@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from _settings import SETTINGS  # type: ignore
 
 from graphcollab import compare, report
@@ -178,7 +179,7 @@ def arguments() -> tuple[argparse.Namespace, list[Contender]]:
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--seeds", type=int, default=5, help="number of partitions (default: %(default)s)")
     add("--rounds", type=int, help="default: those of the setting")
-    add("--device", default="cpu", help="default: %(default)s")
+    add_device(parser)
     add("--threads", type=int, default=1, help="CPU threads of a process (default: %(default)s)")
     add("--workers", type=int, default=1, help="processes, each with one seed at a time (default: %(default)s)")
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 
 from graphcollab import build_model, grouped_tasks, l2c, load_dataset, meta_l2c, report, run
 from graphcollab.files import write_whole
@@ -46,6 +47,7 @@ def main() -> None:
     add("--seeds", type=int, default=5, help="default: %(default)s")
     add("--rounds", type=int, default=20, help="default: %(default)s")
     add("--threads", type=int, default=1, help="default: %(default)s")
+    add_device(parser)
     add("--out", type=Path, default=Path("results/groups"), help="folder for pictures (default: %(default)s)")
     add("--json", metavar="FILE", help="write the results there")
     args = parser.parse_args()
@@ -61,7 +63,7 @@ def main() -> None:
             tasks = grouped_tasks(data, 5, 3, seed=seed, shard_size=args.shard_size)
             record = RecordGraph(shown)
             settings: dict[str, Any] = {"rounds": args.rounds, "seed": seed, "evaluate_every": args.rounds}
-            result = run(make(lr=args.lr), tasks, model, callbacks=[record], **settings)
+            result = run(make(lr=args.lr), tasks, model, callbacks=[record], device=args.device, **settings)
             for round_, graph in result.history.graphs.items():
                 told[name][str(round_)]["auc"].append(float(recovery_auc(*graph, group)))
                 told[name][str(round_)]["share"].append(float(in_cluster_share(*graph, group)))

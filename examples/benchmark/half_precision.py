@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from _measure import add_device  # type: ignore
+
 from graphcollab import fedavg, load_dataset, run
 from graphcollab.metrics import paired_difference
 from graphcollab.models import fedavg_cnn
@@ -39,6 +41,7 @@ def play(data: Any, seed: int, autocast: bool, args: argparse.Namespace) -> floa
         evaluate_every=args.rounds,
         autocast=autocast,
         threads=1,
+        device=args.device,
     )
     return 100 * float(result.history.table("test_metric")[-1].mean())
 
@@ -53,6 +56,7 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=320, help="training samples of a node")
     parser.add_argument("--test", type=int, default=500, help="test samples of a node")
     parser.add_argument("--lr", type=float, default=0.05)
+    add_device(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     args = parser.parse_args()
     results = {}

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
@@ -49,6 +50,7 @@ def arguments() -> argparse.Namespace:
         add(f"--{name}", type=int, default=value, help="default: %(default)s")
     add("--lr", type=float, default=3e-3, help="step size of Adam (default: %(default)s)")
     add("--temperature", type=float, default=0.5, help="default: %(default)s")
+    add_device(parser)
     return parser.parse_args()
 
 
@@ -89,12 +91,12 @@ def main() -> None:
             make = partial(models, data.input_shape, data.num_classes, args.nodes, args.latent, own, relu)
             result = run(
                 method, tasks, make, Complete(), architecture=torch.arange(args.nodes), rounds=args.rounds, seed=seed,
-                evaluate_every=args.rounds, progress=False,
+                evaluate_every=args.rounds, progress=False, device=args.device,
             )  # fmt: skip
             state, cluster = result.data, tasks.require_cluster()
             pairs = state.edge_index[:, state.edge_index[0] != state.edge_index[1]]
             state.edge_index = pairs
-            cosine = head_cosines(state, result.env, "head")
+            cosine = head_cosines(state, result.env, "head").cpu()
             same = cluster[pairs[0]] == cluster[pairs[1]]
             accuracy = float(result.history.table("test_metric")[-1].mean())
             auc = recovery_auc(pairs, cosine, cluster)

@@ -22,7 +22,7 @@ import torch
 from _fedlab import INSTALL as INSTALL_FEDLAB  # type: ignore
 from _fedlab import fedlab_round
 from _loop import loop_round  # type: ignore
-from _measure import Ratio, arguments, interleave, machine, write  # type: ignore
+from _measure import Ratio, arguments, interleave, machine, on_gpu, write  # type: ignore
 from _pfl import INSTALL as INSTALL_PFL  # type: ignore
 from _pfl import pfl_round
 from torch import Tensor, nn
@@ -153,11 +153,11 @@ def main() -> None:
     parser.add_argument("--clock", default="wall", choices=CLOCKS, help="processor: without what others take of it")
     args = parser.parse_args()
     print(machine(args.device))
-    few = 100 if args.device == "cuda" else 20
+    few = 100 if on_gpu(args.device) else 20
     mlp = make_tasks(args.nodes or 100, args.samples or 100, (784,), args.device)
     cnn = make_tasks(args.nodes or few, args.samples or 480, (1, 28, 28), args.device)
     many = make_tasks(args.nodes or 100, args.samples or 400, (784,), args.device)
-    batch = 10 if args.device == "cuda" else min(32, args.samples or 32)
+    batch = 10 if on_gpu(args.device) else min(32, args.samples or 32)
     print(f"MLP 784-100-10, {mlp.num_nodes} nodes, batch 10")
     results = {"mlp": compare_rounds(lambda: MLP(784, 100, CLASSES), mlp, 10, args)}
     print(f"two-layer CNN, {cnn.num_nodes} nodes, batch {batch}")

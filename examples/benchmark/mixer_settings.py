@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 
 from graphcollab import build_model, fedavg, load_dataset, local, meta_l2c, run, shard_tasks
 from graphcollab.metrics import weight_by_overlap
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=40, help="default: %(default)s")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
+    add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     data = load_dataset(args.dataset, args.root)
@@ -72,7 +74,9 @@ def main() -> None:
         accuracy, own, largest, overlap = [], 0.0, 0.0, torch.zeros(0)
         for seed in range(args.seeds):
             tasks = shard_tasks(data, seed=seed, **DEAL[args.dataset])
-            result = run(make(), tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds)
+            result = run(
+                make(), tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds, device=args.device
+            )
             accuracy.append(100 * float(result.history.last("test_metric").mean()))
             weight, classes = result.data.edge_weight, torch.zeros(0) if tasks.classes is None else tasks.classes
             if len(weight):  # local training and FedAvg send nothing along edges

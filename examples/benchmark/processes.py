@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 
 from graphcollab import build_model, dpsgd, load_dataset, run, shard_tasks
 from graphcollab.distributed import meet
@@ -37,6 +38,7 @@ def arguments() -> argparse.Namespace:
     add("--neighbors", type=int, default=2, help="on either side of the ring (default: %(default)s)")
     add("--rounds", type=int, default=5, help="rounds that are timed, after one that is not (default: %(default)s)")
     add("--epochs", type=int, default=2, help="default: %(default)s")
+    add_device(parser)
     add("--counts", type=int, nargs="*", default=[10**3, 10**4, 10**5], help="nodes of the control plane alone")
     add("--found", help=argparse.SUPPRESS)  # the folder that a started process writes into
     return parser.parse_args()
@@ -50,7 +52,7 @@ def played(args: argparse.Namespace) -> dict[str, Any]:
 
     def play(rounds: int) -> tuple[float, Any]:
         began = time.perf_counter()
-        settings: dict[str, Any] = {"evaluate_every": rounds, "threads": 1}
+        settings: dict[str, Any] = {"evaluate_every": rounds, "threads": 1, "device": args.device}
         result = run(dpsgd(epochs=args.epochs), tasks, model, Ring(args.neighbors), rounds=rounds, **settings)
         return time.perf_counter() - began, result.env.plane.transport
 
@@ -88,6 +90,7 @@ def started(args: argparse.Namespace, count: int) -> list[dict[str, Any]]:
     Each writes a file of its own: lines of several processes could run into one another on one output.
     """
     options = ["--nodes", args.nodes, "--neighbors", args.neighbors, "--rounds", args.rounds, "--epochs", args.epochs]
+    options += ["--device", args.device]
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
     command = [sys.executable, *launcher, __file__, *map(str, options), "--counts", *map(str, args.counts)]
     with TemporaryDirectory() as folder:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
@@ -66,7 +67,7 @@ def times(args: argparse.Namespace) -> list[float]:
     for seed in range(args.seeds):
         start = time.perf_counter()
         tasks = linear_regression_tasks(seed=seed)
-        run(method, tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds)
+        run(method, tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds, device=args.device)
         seconds.append(time.perf_counter() - start)
     return seconds
 
@@ -81,6 +82,7 @@ def main() -> None:
     add("--patience", type=int, default=50, help="rounds after which a node stops (default: %(default)s)")
     add("--lrs", type=float, nargs="+", default=LRS, help="step sizes to choose from (default: %(default)s)")
     add("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
+    add_device(parser)
     add("--checkpoint", help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     args = parser.parse_args()
@@ -101,6 +103,7 @@ def main() -> None:
             budget="rounds",
             evaluate_every=args.rounds,
             checkpoint=args.checkpoint,
+            device=args.device,
         )
     print(report.results_table(comparison))
     if {"none"} < chosen.keys() and args.seeds > 1:

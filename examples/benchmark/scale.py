@@ -18,11 +18,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
-from _measure import Timed, arguments, machine, status, write  # type: ignore
+from _measure import Timed, arguments, forget_peak, machine, on_gpu, peak, wait, write  # type: ignore
 from torch import nn
 from torch_geometric.data import Data
 
@@ -51,7 +50,7 @@ class Clock(Callback):
 
     def __init__(self, device: str) -> None:
         self.device, self.seconds, self.start = device, list[float](), 0.0
-        self.now = time.perf_counter if device == "cuda" else time.process_time
+        self.now = time.perf_counter if on_gpu(device) else time.process_time
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         """Start the clock."""
@@ -59,8 +58,7 @@ class Clock(Callback):
 
     def on_round(self, data: Data, history: History) -> None:
         """Stop it and start it again."""
-        if self.device == "cuda":
-            torch.cuda.synchronize()
+        wait(self.device)
         self.seconds.append(self.now() - self.start)
         self.start = self.now()
 
@@ -74,19 +72,6 @@ def make_tasks(nodes: int, width: int, classes: int) -> Tasks:
         pools[name] = Pool(inputs, torch.randint(classes, (count,), generator=generator))
         splits[name] = Split(name, torch.arange(count), torch.arange(0, count + 1, size))
     return Tasks(pools, splits)
-
-
-def forget_peak(device: str) -> None:
-    """Measure memory anew."""
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    else:
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_gigabytes(device: str) -> float:
-    """Return the peak of memory in GiB."""
-    return (torch.cuda.max_memory_allocated() if device == "cuda" else status("VmHWM")) / 2**30
 
 
 def main() -> None:
@@ -112,15 +97,15 @@ def main() -> None:
                 method, tasks, model, edges, rounds=rounds, evaluate_every=rounds,
                 callbacks=[clock], device=args.device,
             )  # fmt: skip
-            timed, peak = Timed(clock.seconds), peak_gigabytes(args.device)
+            timed, most = Timed(clock.seconds), peak(args.device) / 2**30
             each = 1e3 * timed.median / nodes
-            print(f"{nodes:7} nodes  {name:10} {each:8.4f} ms a node and round   peak {peak:5.2f} GiB   {timed}")
+            print(f"{nodes:7} nodes  {name:10} {each:8.4f} ms a node and round   peak {most:5.2f} GiB   {timed}")
             if "memory" in result.data:
                 known = result.data.memory.edge_index.shape[1] / nodes
                 spent = ", ".join(f"{seconds:.2f}" for seconds in clock.seconds)
                 print(f"{'':15} {name:10} rounds took {spent} s")
                 print(f"{'':15} {name:10} a node knows {known:.1f} others after {rounds} rounds")
-            results[name][nodes] = {"ms_per_node": round(each, 4), "peak_gib": round(peak, 2), **timed.as_dict()}
+            results[name][nodes] = {"ms_per_node": round(each, 4), "peak_gib": round(most, 2), **timed.as_dict()}
     few, many = min(args.nodes), max(args.nodes)
     for name, found in results.items():
         found["ratio"] = round(found[many]["ms_per_node"] / found[few]["ms_per_node"], 3)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
@@ -84,7 +85,7 @@ def arguments() -> argparse.Namespace:
     add("--own-starts", action="store_true", help="architectures do not begin with a common head")
     add("--budget", type=float, help="messages for the table of budgets (default: half of what all pairs would send)")
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
-    add("--device", default="cpu", help="default: %(default)s")
+    add_device(parser)
     add("--json", metavar="FILE", help="write the results there")
     return parser.parse_args()
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _measure import arguments, machine, status, write  # type: ignore
+from _measure import arguments, forget_peak, machine, peak, write  # type: ignore
 from torch import Tensor, nn
 
 from graphcollab import Method, Tasks, dpsgd, fedavg, run
@@ -81,18 +81,17 @@ def of_llama(nodes: int, width: int, rank: int) -> tuple[Tasks, nn.Module, Metho
 MODELS = {"layers": of_layers, "llama": of_llama}
 
 
-def measure(kind: str, backend: Any, nodes: int, width: int, rank: int) -> dict[str, float]:
+def measure(kind: str, backend: Any, nodes: int, width: int, rank: int, device: str) -> dict[str, float]:
     """Play a run in this process; return what it takes in MiB."""
     torch.set_num_threads(1)
     tasks, model, method = MODELS[kind](nodes, width, rank)
     learns = sum(one.numel() for one in model.parameters() if one.requires_grad)
     frozen = sum(one.numel() for one in model.parameters() if not one.requires_grad)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of what was before
-    before = status("VmRSS")
+    before = forget_peak(device)
     with tempfile.TemporaryDirectory() as folder:
-        run(method, tasks, model, rounds=3, backend=backend, checkpoint=folder, checkpoint_every=1)
+        run(method, tasks, model, rounds=3, backend=backend, checkpoint=folder, checkpoint_every=1, device=device)
         stored = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    found = {"base": 4 * frozen, "adapter": 4 * learns, "before": before, "peak": status("VmHWM"), "stored": stored}
+    found = {"base": 4 * frozen, "adapter": 4 * learns, "before": before, "peak": peak(device), "stored": stored}
     return {name: value / MIB for name, value in found.items()}
 
 
@@ -117,7 +116,10 @@ def main() -> None:
     print(machine(args.device))
     results: dict[str, Any] = {}
     for backend in args.backends:
-        found = {k: in_a_fresh_process(args.model, backend, k, args.width, args.rank) for k in sorted(args.nodes)}
+        found = {
+            k: in_a_fresh_process(args.device, args.model, backend, k, args.width, args.rank)
+            for k in sorted(args.nodes)
+        }
         few = min(found)
         for nodes, one in found.items():
             line = f"{backend:6} {nodes:4} nodes   base {one['base']:6.1f} MiB   adapter {one['adapter']:5.2f} MiB"
@@ -132,7 +134,8 @@ def main() -> None:
 
 if __name__ == "__main__":
     if "--only" in sys.argv:
-        kind, backend, *sizes = sys.argv[2:]
-        print(json.dumps(measure(kind, backend, *map(int, sizes))))
+        device, kind, backend, *sizes = sys.argv[2:]
+        nodes, width, rank = map(int, sizes)
+        print(json.dumps(measure(kind, backend, nodes, width, rank, device)))
     else:
         main()

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _measure import add_device  # type: ignore
 from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
@@ -146,6 +147,7 @@ def main() -> None:
     add("--lrs", type=float, nargs="+", help="step sizes to choose from (default: those of the setting)")
     add("--local-lrs", type=float, nargs="+", help="the same for training alone")
     add("--patience", type=int, default=50, help="rounds after which a node stops (default: %(default)s)")
+    add_device(parser)
     add("--checkpoint", type=Path, help="folder for checkpoints, to stop and resume")
     add("--json", metavar="FILE", help="write the results there")
     add("--out", type=Path, metavar="FOLDER", help="write pictures there")
@@ -194,6 +196,7 @@ def main() -> None:
             budget="rounds",
             evaluate_every=max(rounds // 5, 1),
             checkpoint=args.checkpoint,
+            device=args.device,
             callbacks=[RecordGraph()],
         )
     kept = {name: trials for name, trials in comparison.chosen.items() if not comparison.failed(name)}

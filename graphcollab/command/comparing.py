@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch_geometric.data import Data
 
 from graphcollab import report
@@ -33,7 +32,7 @@ from graphcollab_command.wording import on_the_line
 
 __all__ = ["BENEFIT", "COMPARE"]
 
-AUTO, LOCAL = "auto", "local"
+LOCAL = "local"
 SAVE = Setting("save", bool, False, "Save every method's models in OUT/models, for graphcollab predict.")
 
 
@@ -86,7 +85,7 @@ def _settings_of_compare() -> list[Setting]:
 def _worded(one: Setting) -> Setting:
     """Return a setting with what this command has to say of it."""
     if one.name == "device":
-        return replace(one, text=f"{one.text} {AUTO}: on the GPU, if there is one.", words=(AUTO, "cpu", "cuda"))
+        return replace(one, words=("auto", "cpu", "cuda"))
     if one.name == "seeds":
         return replace(one, text=f"{one.text} A single number says how many: 5 for 0 to 4.")
     return replace(one, default=None, text=f"{one.text} Default: each method's own.") if one.name == "lrs" else one
@@ -99,15 +98,9 @@ OF_BENEFIT = [
 ]
 
 
-def device_of(device: Any) -> Any:
-    """Return the device that is meant; ``auto`` is the first GPU where there is one."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if device == AUTO else device
-
-
 def _taken(declared: Sequence[Setting], asked: Mapping[str, Any], *without: str) -> dict[str, Any]:
     """Return the settings that a function takes."""
-    found = {one.name: asked[one.name] for one in declared if one.name not in without}
-    return {**found, "device": device_of(found["device"])}
+    return {one.name: asked[one.name] for one in declared if one.name not in without}
 
 
 def _told(asked: Mapping[str, Any], points: Points) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from graphcollab.command.chosen import OWN, chosen, fixed, method_option, points_of
-from graphcollab.command.comparing import device_of
 from graphcollab.command.data import MODEL, OF_TABLE, model_for, require_data
 from graphcollab.command.declared import Setting, settings_of
 from graphcollab.command.folder import CHECKPOINTS, folder_of, out_for
@@ -62,7 +61,6 @@ def play_site(asked: dict[str, Any]) -> None:
     usual = {one.name: one.default for one in OF_SITE if one.name not in ("listeners", "seed")}
     table = {name: asked[name] for name in usual if asked[name] != usual[name]}
     settings = {one.name: asked[one.name] for one in (*OF_RUN, *ROUNDS)}
-    settings["device"] = device_of(settings["device"])
     own = {name: {key: v[0] for key, v in told.items()} for name, told in points.items()}
     told = {**{name: value for name, value in asked.items() if name != "quiet"}, OWN.name: own}
     dry_run = asked["others"] or True if asked["dry_run"] else False

@@ -70,6 +70,7 @@ PLAIN = {
     "Default: by rule.",
     "threads": "Threads of the processor. Default: as many as suit the models.",
     "compile": "Compile models by torch.compile: slow to start, may pay on a GPU.",
+    "device": "Where to compute. auto: on the GPU, if there is one.",
     "autocast": "Compute in half precision (bfloat16).",
     "checkpoint_every": "Rounds between savings. Default: as often as saving takes at most a tenth of the time.",
     "hidden": "Widths of the model's hidden layers. none: no hidden layer, a linear model.",

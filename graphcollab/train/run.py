@@ -144,7 +144,7 @@ def run(
             but not by another factor.
         attend: Who takes part in which round, with any method: `graphcollab.control.Attendance` drops and delays nodes,
             and lets them join and leave. Default: everyone always does.
-        device: Where to compute.
+        device: Where to compute. ``"auto"``: on the GPU, if there is one.
         backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``.
         chunk: Rows computed at a time. Default: by rule.
         microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation):

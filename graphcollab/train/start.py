@@ -228,9 +228,10 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
 
 
 def check_device(device: torch.device | str) -> torch.device:
-    """Return a device that can be computed on; a ValueError names those that this machine has."""
+    """Return a device that can be computed on, a GPU for ``"auto"``; a ValueError names those that this machine has."""
     try:
-        found = torch.device(device)
+        auto = "cuda" if torch.cuda.is_available() else "cpu"
+        found = torch.device(auto if device == "auto" else device)
         torch.zeros(1, device=found).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         known = ["'cpu'", *(f"'cuda:{k}'" for k in range(torch.cuda.device_count()))]

@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from graphcollab import build_model, compare, load_dataset, methods, shard_tasks
-from graphcollab.command.comparing import _seeds, device_of
+from graphcollab.command.comparing import _seeds
 from graphcollab.tasks import Tasks
 
 SHORT = ["--rounds", "2", "--hidden", "4"]
@@ -167,13 +167,6 @@ def test_more_rounds_methods_and_seeds_go_on_in_the_folder(call, patients, about
     fewer = call(*first)
     assert fewer.exit_code == 2
     assert "holds another run, which differs in methods, seeds, rounds" in fewer.stderr
-
-
-@pytest.mark.parametrize(("there", "device"), [(True, "cuda"), (False, "cpu")])
-def test_the_gpu_is_taken_where_there_is_one(monkeypatch, there, device):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
-    assert device_of("auto") == device
-    assert device_of("cpu") == "cpu"
 
 
 def test_a_dataset_without_sites_is_dealt_out(call, tmp_path):
