@@ -79,7 +79,7 @@ def main() -> None:
             pairs.append(cobo.data.pairs_compared - cobo.before.pairs_compared)
 
         def gradients(cobo: Player = cobo, pairs: list[int] = pairs, env: Env = env) -> None:
-            node = torch.arange(2 * pairs[-1], device=args.device) % args.nodes
+            node = torch.arange(2 * pairs[-1]) % args.nodes
             for few in node.split(env.engine.plans[0].chunk):
                 env.engine.batch_gradient(Rows.own(cobo.data.x, few), seed=1, round_=0, batch_size=args.batch_size)
 
