@@ -1,4 +1,4 @@
-"""Memory: `new_rows` for the models of all nodes, which a round takes over from the round before; `address`."""
+"""Memory: `new_rows` for the models of all nodes, which a round takes over from the round before; `used_up`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["address", "let_go", "new_rows"]
+__all__ = ["address", "let_go", "new_rows", "used_up"]
 
 LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
 PAGE = 2**21  # bytes of a large page: sizes are multiples of it
@@ -70,6 +70,13 @@ def address(values: Tensor) -> int:
             "of its own: convert it to a torch.Tensor first, and call outside of torch.vmap and torch.func"
         )
     return place
+
+
+def used_up(error: BaseException) -> bool:
+    """Tell whether an error, perhaps of another process, says that there is no memory left, on a CPU or a GPU."""
+    words = "can't allocate memory", "Unable to allocate", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or (isinstance(error, RuntimeError) and any(word in str(error) for word in words))
 
 
 def let_go() -> None:

@@ -56,10 +56,10 @@ def about(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
         return (WRONG if isinstance(error, FILES) else FAILED), text
-    if "can't allocate memory" in text or type(error).__name__ == "OutOfMemoryError":  # PyTorch's, on CPU and GPU
-        return FAILED, MACHINE[errno.ENOMEM]
     if on_purpose(error):
         return (WRONG if isinstance(error, (*INPUT, *FILES)) else FAILED), text
+    if "can't allocate memory" in text or type(error).__name__ == "OutOfMemoryError":  # PyTorch's, on CPU and GPU
+        return FAILED, MACHINE[errno.ENOMEM]
     if isinstance(error, ArithmeticError | MemoryError):  # of data and machines
         return FAILED, text
     return FAILED, f"this is an error of graphcollab, not of yours, please report it ({type(error).__name__}: {text})"

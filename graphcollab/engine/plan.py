@@ -21,6 +21,7 @@ from graphcollab.engine.shared_backend import SharedBackend, count_at_once
 from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
 from graphcollab.engine.unrolled_backend import UnrolledBackend
 from graphcollab.engine.vmap_backend import VmapBackend
+from graphcollab.memory import used_up
 from graphcollab.settings import Count, check_setting, check_settings, look_up
 from graphcollab.stack import ParamSpec
 
@@ -208,6 +209,8 @@ def _plain(
         reference.kept = kept_by(reference)
         padding = padding_of(reference, expected)
     except (RuntimeError, IndexError) as error:
+        if used_up(error):
+            raise
         raise ValueError(
             f"{kind} cannot be trained on samples of shape {tuple(sample[0].shape[1:])}: {error}"
         ) from error

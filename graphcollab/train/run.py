@@ -42,6 +42,7 @@ from graphcollab.train.identity import (
     require_same_run,
 )
 from graphcollab.train.ids import check_ids
+from graphcollab.train.limits import name_limits
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
@@ -246,7 +247,7 @@ def run(
         threads = _threads(before.get("threads"), threads, engine)
         # a resumed run is started only to be compared; the run that was begun has said what there is to say
         began = env._replace(isolate=isolated_at_start(before)) if saved else env
-        with same_threads(threads), own_filter("ignore") if saved else nullcontext():
+        with same_threads(threads), name_limits(engine.plans), own_filter("ignore") if saved else nullcontext():
             data = method.start(data, began)
         if saver:
             about |= describe_start(data, plane, fields, began.isolate)

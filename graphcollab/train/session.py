@@ -30,6 +30,7 @@ from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, rememb
 from graphcollab.train.findings import report_divergence
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
+from graphcollab.train.limits import name_limits
 from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
@@ -73,7 +74,8 @@ class Session:
     def play(self) -> Result:
         """Play the rounds that are left, and return what came of them."""
         plane = self.env.plane
-        with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as self._interrupt:
+        limited = name_limits(self.env.engine.plans)
+        with torch.enable_grad(), same_threads(self.threads), limited, _finish_round_on_interrupt() as self._interrupt:
             try:
                 looks = any(not isinstance(callback, Progress) for callback in self.callbacks)
                 self._looked_at = looks if plane.private else any(plane.everyone(looks))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 
 from graphcollab.checks import own_filter
 from graphcollab.distributed import ProcessLostError
+from graphcollab.memory import used_up
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
@@ -119,9 +119,5 @@ class Trials:
 
 def _of_machine(error: Exception) -> bool:
     """Tell whether a machine has failed, its disk or its memory, whatever the setting was; also another process's."""
-    text = str(error)
-    return (
-        isinstance(error, OSError | MemoryError | torch.OutOfMemoryError)
-        or (isinstance(error, RuntimeError) and ("can't allocate memory" in text or "Unable to allocate" in text))
-        or (isinstance(error, SafetensorError) and "os error" in text)
-    )
+    disk = isinstance(error, OSError) or (isinstance(error, SafetensorError) and "os error" in str(error))
+    return disk or used_up(error)
