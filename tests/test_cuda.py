@@ -7,8 +7,9 @@ import warnings
 
 import pytest
 import torch
+from torch import nn
 
-from graphcollab import Method, methods, run
+from graphcollab import Method, Tasks, methods, run
 from graphcollab.engine import SGD, AdamW, static_steps
 from graphcollab.local import Fit
 from graphcollab.testing import Scene
@@ -29,6 +30,20 @@ def test_models_are_those_of_the_cpu(name):
     )
     for one, other in zip(there.x.tensors, here.x.tensors, strict=True):
         torch.testing.assert_close(one.cpu(), other, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_half_precision_is_close_to_full(backend):
+    inputs = torch.randn(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    tasks = Tasks.from_arrays(inputs, (inputs.mean((1, 2, 3)) > 0).long(), torch.arange(60) // 20)
+    layers = lambda: nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(576, 2))  # noqa: E731
+    settings = {"rounds": 2, "backend": backend, "device": "cuda"}
+    half, full = (
+        run(methods.fedavg(lr=0.1), tasks, layers, autocast=how, **settings).data.x.tensors[0] for how in (True, False)
+    )
+    assert half.dtype == torch.float32
+    assert not torch.equal(half, full)
+    torch.testing.assert_close(half, full, rtol=0, atol=0.02)
 
 
 def syncs_of(method, scene: Scene) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from unittest import mock
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from graphcollab import join, load, methods, run
 from graphcollab.control.state import LOOP
 from graphcollab.device import read
 from graphcollab.engine import SGD
+from graphcollab.engine.backend import Backend
 from graphcollab.engine.views import AddNoise
 from graphcollab.exchange import NoExchange
 from graphcollab.local import ClippedMean, CrossGradients, ProjectedGradient
@@ -220,3 +223,22 @@ def test_models_are_saved_from_a_device_and_loaded_without_one(name, tmp_path):
         torch.testing.assert_close(models.outputs(k, inputs), module(inputs).detach())
     if name == "meta_l2c":
         assert load(tmp_path / "joined").outputs(1, inputs).shape == models.outputs(1, inputs).shape
+
+
+@pytest.mark.parametrize("backend", ["vmap", "loop"])
+def test_half_precision_is_asked_of_the_device(backend):
+    """Of a GPU as of a CPU: bfloat16, in training and in evaluation; trials before a run are in full precision."""
+    scene, asked, whole = Scene.small(), [], Backend._autocast
+
+    def autocast(kind, dtype, enabled):
+        asked.append((kind, dtype, enabled))
+        return nullcontext()
+
+    settings = {"rounds": 1, "device": DEVICE, "backend": backend}
+    with Accelerator(), mock.patch.object(Backend, "_autocast", whole), mock.patch("torch.autocast", autocast):
+        run(quick("fedavg"), scene.tasks, scene.modules, autocast=True, **settings)
+        half = {one for one in asked if one[2]}
+        assert half == {(DEVICE.type, torch.bfloat16, True)}
+        asked.clear()
+        run(quick("fedavg"), scene.tasks, scene.modules, **settings)
+        assert not any(enabled for _, _, enabled in asked)

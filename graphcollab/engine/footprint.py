@@ -15,7 +15,7 @@ from graphcollab.engine.rows import Rows
 from graphcollab.engine.samples import copied
 from graphcollab.tasks import Tasks
 
-__all__ = ["Footprint", "Footprints"]
+__all__ = ["ROOM", "Counted", "Footprint", "Footprints"]
 
 ROOM = 2**29  # bytes of activations at once
 COPIES = 11  # samples of a trial pass: sizes of weights are hardly ever a multiple of it
@@ -52,8 +52,13 @@ class Footprint(NamedTuple):
         return max(self.passing * self.together, self.inputs, 1)
 
 
-class _Counted(TorchDispatchMode):
-    """Counts the bytes of tensors whose size is a multiple of the number of samples."""
+class Counted(TorchDispatchMode):
+    """Counts the bytes of tensors whose size is a multiple of the number of samples.
+
+    Attributes:
+        most: Those that the operation with most of them reads and makes.
+        total: Those that all operations make.
+    """
 
     def __init__(self, samples: int) -> None:
         super().__init__()
@@ -103,7 +108,7 @@ class Footprints:
 def _measure(backend: Backend, model: Tensor, inputs: Tensor, embed: bool, gradients: bool) -> Footprint:
     """Return what a sample takes by a pass in evaluation mode of samples [n, ...] through a model [1, columns]."""
     count, size = len(inputs), inputs.nbytes
-    with _Counted(count) as seen:
+    with Counted(count) as seen:
         outputs = backend.embed(model, inputs[None]) if embed else (backend.predict(model, inputs[None]),)
     kept = 0 if gradients else PER_OUTPUT * sum(part.nbytes for part in outputs)
     passing = seen.total if gradients else seen.most

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.engine.backend import Backend
+from graphcollab.engine.footprint import ROOM, Counted
 from graphcollab.engine.modules import Padding, copy_module, padding_by_type, positions_of
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.randomness import keyed_layers, randomness_by_row
@@ -176,6 +177,11 @@ def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> b
     work = sum(p.numel() for p in reference.module.parameters()) * positions_of(few)
     for width in WIDE:
         if width * few[0].numel() > MOST_INPUTS or width * work > MOST_WEIGHTS:
+            return True
+        if width == WIDE[0]:
+            with Counted(len(few)) as seen:
+                reference.outputs(1, few, train)
+        if width * (seen.total if train else seen.most) > ROOM * len(few):
             return True
         inputs = few.repeat(-(-width // len(few)), *[1] * (few.dim() - 1))[:width]
         try:

@@ -14,6 +14,7 @@ from graphcollab.engine.obstacles import mostly_frozen
 from graphcollab.engine.optimizer import SGD, LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan
 from graphcollab.engine.rows import Rows
+from graphcollab.memory import used_up
 from graphcollab.settings import Count, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
@@ -79,8 +80,15 @@ def tune(
                 for computing in engine.backends:
                     computing.graphs = graphs
                 rows = Rows.own(models, members)
-                seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + 1)][1:])
+                try:
+                    seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + 1)][1:])
+                except (MemoryError, RuntimeError) as error:
+                    if not used_up(error):
+                        raise
+                    break  # larger chunks take more
                 candidates.append((seconds, engine.plans[a]))
+        if not candidates:
+            raise MemoryError("memory is used up by every backend: lower batch_size, or the models' size")
         seconds, plan = min(candidates, key=lambda candidate: (candidate[0], candidate[1].backend))
         reason = f"fastest of {len(candidates)}: {1000 * seconds / steps:.2f} ms a step of stack {a}"
         best.append(replace(plan, reason=reason))

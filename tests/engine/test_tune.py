@@ -39,6 +39,22 @@ def test_the_fastest_candidate_is_taken(monkeypatch):
     assert plan.reason == "fastest of 2: 500.00 ms a step of stack 0"
 
 
+def test_chunks_without_room_are_no_candidates(monkeypatch):
+    timing = sys.modules["graphcollab.engine.tune"]
+
+    def once(engine, *_):
+        if engine.plans[0].backend == "vmap":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return 1.0
+
+    monkeypatch.setattr(timing, "_once", once)
+    (plan,) = plans_of(nn.Linear(3, 2))
+    assert plan.backend == "loop"
+    monkeypatch.setattr(timing, "_once", lambda *_: torch.empty(10**15))
+    with pytest.raises(MemoryError, match="used up by every backend"):
+        plans_of(nn.Linear(3, 2))
+
+
 def test_what_has_no_stacked_form_is_not_timed_stacked():
     (plan,) = plans_of(Recurrent())
     assert plan.backend == "loop"
