@@ -41,7 +41,7 @@ class Footprint(NamedTuple):
     def rows(self, longest: int, whole: bool) -> int:
         """Return for how many rows with up to ``longest`` samples there is room, with ``whole`` for all of these."""
         few = longest if whole else min(longest, LEAST)
-        return max(1, min(ROOM // (few * self._of_row), ROOM // (longest * self.outputs)))
+        return max(1, min(ROOM // (few * self._of_row), ROOM // (longest * max(self.outputs, 1))))
 
     def samples(self, rows: int) -> int:
         """Return for how many samples of each of so many rows there is room."""
@@ -110,6 +110,6 @@ def _measure(backend: Backend, model: Tensor, inputs: Tensor, embed: bool, gradi
     count, size = len(inputs), inputs.nbytes
     with Counted(count) as seen:
         outputs = backend.embed(model, inputs[None]) if embed else (backend.predict(model, inputs[None]),)
-    kept = 0 if gradients else PER_OUTPUT * sum(part.nbytes for part in outputs)
-    passing = seen.total if gradients else seen.most
-    return Footprint(*(-(-each // count) for each in (passing, size, max(kept, 1))), backend.together)
+    passing = -(-(seen.total if gradients else seen.most) // count)
+    kept = 1 if gradients else PER_OUTPUT * sum(part.nbytes for part in outputs) // count
+    return Footprint(passing, size // count, kept, backend.together)
