@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows, require_latents
 from graphcollab.keyed import keyed_order
 from graphcollab.metrics.edges import measure
@@ -47,11 +48,12 @@ def node_latents(
     for chunk in engine.predict(Rows.own(models), split, embed=True):
         values = getattr(chunk, of)
         for r, node in enumerate(models.nodes[chunk.rows].tolist()):
-            here = chunk.mask[r].nonzero().flatten()
+            here = torch.arange(int(chunk.sizes[r]))
             if per_node is not None:
                 drawn = keyed_order(seed, _SAMPLE_STREAM, int(tasks.ids[node]), here)[:per_node]
                 here = here[drawn].sort().values
-            found[node] = values[r, here].detach().flatten(1), chunk.targets[r, here]
+            place = beside(here, values)
+            found[node] = values[r, place].detach().flatten(1), chunk.targets[r, place]
     nodes = sorted(found)
     sizes = {found[node][0].shape[1]: node for node in reversed(nodes)}  # the first node of every size
     if len(sizes) > 1:
