@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -35,10 +36,10 @@ def test_every_example_takes_a_device(script, capsys, monkeypatch):
     with pytest.raises(SystemExit) as ended:
         call(script, "--help")
     assert ended.value.code == 0
-    assert "--device DEVICE" in capsys.readouterr().out
+    assert "--device" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         call(script, "--device", "gpu9")
-    assert "device 'gpu9' cannot be used" in capsys.readouterr().err
+    assert re.search("gpu9.*(cannot be used|invalid choice)|invalid choice.*gpu9", capsys.readouterr().err)
 
 
 def test_the_gpu_is_taken_where_there_is_one(monkeypatch):
