@@ -272,7 +272,7 @@ BAD = {
     ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), "metric must be .*'accuracy', .* got 'acuracy'"),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), "loss must be 'cross_entropy', .* got 'crossentropy'"),
-    "backend": (lambda: go(backend="vamp"), "backend must be 'auto', 'vmap', 'loop' or 'shared', got 'vamp'"),
+    "backend": (lambda: go(backend="vamp"), "backend must be .*'shared' or 'unrolled', got 'vamp'"),
     "variant": (lambda: l2c(variant="paper"), "variant must be 'consistent', 'neighbors' or 'algorithm'"),
     "scale": (lambda: meta_l2c(scale="average"), "scale must be 'sum' or 'mean', got 'average'"),
     "weights": (lambda: dpsgd(weights="metro"), "weights must be 'metropolis' or 'uniform', got 'metro'"),

@@ -31,7 +31,7 @@ SHARES = ("dropout_p", "dropout")  # what operations without a generator call th
 
 
 LIKE = {"rand_like": Tensor.uniform_, "randn_like": Tensor.normal_, "randint_like": Tensor.random_}
-"""Operations that take no generator before PyTorch 2.11, and how they fill a new tensor."""
+"""Operations that take no generator in older versions of PyTorch, such as 2.8, and how they fill a new tensor."""
 
 
 class _Thread(threading.local):

@@ -62,6 +62,7 @@ def test_many_images_within_the_budget(backend):
     assert 2**24 < largest.bytes <= footprint.ROOM / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [convolution, across])
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
 def test_small_budgets_change_nothing_but_rounding(backend, make, monkeypatch):

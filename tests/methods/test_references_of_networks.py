@@ -341,7 +341,7 @@ def apart(name, method):
     judged, far = method.models(data, env), 0.0
     for part in parts:
         rows = [flat({n: v for n, v in model.items() if n.startswith(part)}) for model in expected]
-        far = max(far, float((judged.part(part) - torch.stack(rows)).abs().max()))
+        far = max(far, float((judged.part(part) - torch.stack(rows)).detach().abs().max()))
     return far, float((also(data) - more).abs().max()) if len(more) else 0.0
 
 

@@ -522,7 +522,7 @@ def test_cloning_and_moving_a_state_takes_its_models_along():
         ({"evaluate_every": 2.5}, "evaluate_every must be a whole number of at least 1, got 2.5"),
         ({"patience": True}, "patience must be a whole number of at least 1 or None, got True"),
         ({"chunk": -1}, "chunk must be a whole number of at least 1 or None, got -1"),
-        ({"backend": "fast"}, "backend must be 'auto', 'vmap', 'loop' or 'shared', got 'fast'"),
+        ({"backend": "fast"}, "backend must be 'auto', 'vmap', 'loop', 'shared' or 'unrolled', got 'fast'"),
         ({"autocast": "no"}, "autocast must be True or False, got 'no'"),
         ({"callbacks": [print]}, "callbacks must be a sequence of Callbacks, got"),
         ({"on_nonfinite": "skip"}, "on_nonfinite must be 'stop'"),
