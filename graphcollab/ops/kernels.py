@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
+from torch_geometric.utils import segment
 
 from graphcollab.checks import own_filter
 from graphcollab.device import beside
@@ -32,6 +33,7 @@ BLOCK_BYTES = 2 * 2**20
 DENSE_DENSITY = 0.2
 LONG_ROW = 2**16
 DENSE_NODES = 8192
+SCATTER_NUMBERS = (2**26, 2**18)  # of a block of messages: on a device, on a CPU
 PARTIAL_SUMS = 16  # of a sampled product, whatever the number of threads that make them
 DENSE_WASTE = {"compiled": 4, "csr": 32}  # so many times what is needed may a product of all pairs compute
 
@@ -265,7 +267,27 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {"dense": dense_product, "csr": csr_product}
+def scatter_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """Sum weighted rows by receiver: by torch-scatter where it is installed, else by PyTorch's segments.
+
+    Rows are gathered a block of columns at a time, [E, c], and summed in single precision at least.
+    """
+    within, there = torch.promote_types(x.dtype, torch.float32), structure.beside(x)
+    weight, out = beside(weight.to(within), x)[:, None], new_rows(x, structure.num_receivers, x.shape[1])
+    for block in column_blocks(x.shape[1], structure.num_edges, SCATTER_NUMBERS[x.device.type == "cpu"]):
+        messages = weight * x[:, block].to(within)[there.sender]  # [E, c]
+        if x.is_complex():  # segments are of real numbers
+            out[:, block] = torch.view_as_complex(segment(torch.view_as_real(messages), there.ptr))
+        else:
+            out[:, block] = segment(messages, there.ptr)
+    return out
+
+
+PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {
+    "dense": dense_product,
+    "csr": csr_product,
+    "scatter": scatter_product,
+}
 if INSTRUCTIONS:
     PRODUCTS["compiled"] = weighted_sums
 

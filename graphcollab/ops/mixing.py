@@ -99,8 +99,8 @@ def mix(
         weight: What every receiver gives every sender it hears, [E]; in single precision where rows have half of it.
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
-        kernel: ``"dense"``, ``"csr"`` or, where the package was built with a compiler, ``"compiled"``. Default: see
-            ``choose_product``.
+        kernel: ``"dense"``, ``"csr"``, ``"scatter"`` (torch-scatter's sums, or PyTorch's where it is not installed) or,
+            where the package was built with a compiler, ``"compiled"``. Default: see ``choose_product``.
         base: b, one row per receiver, [D, P]. Default: 0.
         against: a, one row per receiver, [D, P]. Default: 0.
 
