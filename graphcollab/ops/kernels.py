@@ -14,14 +14,8 @@ from torch_geometric.utils import segment
 from graphcollab.checks import own_filter
 from graphcollab.device import beside
 from graphcollab.memory import new_rows
-from graphcollab.ops.compiled import (
-    INSTRUCTIONS,
-    fits,
-    inner_products,
-    require_one_type,
-    require_plain,
-    weighted_sums,
-)
+from graphcollab.ops import gpu
+from graphcollab.ops.compiled import INSTRUCTIONS, fits, inner_products, require_one_type, require_plain, weighted_sums
 from graphcollab.threads import share
 
 __all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
@@ -283,6 +277,12 @@ def scatter_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     return out
 
 
+def triton_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """Multiply on a GPU in kernels of the package's own; where they cannot be had, in the next best way."""
+    out = gpu.weighted_sums(structure, weight, x)
+    return PRODUCTS[choose_product(structure, x)](structure, weight, x) if out is None else out
+
+
 PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {
     "dense": dense_product,
     "csr": csr_product,
@@ -290,15 +290,19 @@ PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {
 }
 if INSTRUCTIONS:
     PRODUCTS["compiled"] = weighted_sums
+if gpu.HERE:
+    PRODUCTS["triton"] = triton_product
 
 
 def choose_product(structure: Structure, x: Tensor) -> str:
-    """Return the kernel: ``compiled`` where it can be, else ``dense`` for dense or tiny graphs, or ``csr``.
+    """Return ``compiled`` or ``triton`` where there is one, else ``dense`` for dense or tiny graphs, or ``csr``.
 
     On a CPU the sum of one receiver so depends on its own edges alone, to the last bit.
     """
     if fits(x):
         return "compiled"
+    if gpu.usable(x):
+        return "triton"
     few = min(structure.num_senders, structure.num_receivers) <= 4
     return "dense" if few or structure.density >= DENSE_DENSITY or not x.is_floating_point() else "csr"
 
@@ -308,6 +312,8 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     structure = structure.beside(a)
     pairs = structure.num_receivers * structure.num_senders
     compiled = fits(a, b)
+    if not compiled and gpu.usable(a) and (products := gpu.inner_products(structure, a, b)) is not None:
+        return products.to(a.dtype)
     if pairs <= min(DENSE_WASTE["compiled" if compiled else "csr"] * structure.num_edges, DENSE_NODES**2):
         return (a @ b.T)[structure.receiver, structure.sender]
     if compiled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,10 +11,13 @@ from torch.autograd import forward_ad
 from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
+from graphcollab.ops import gpu
 from graphcollab.ops.compiled import require_one_type, require_plain, weighted_sums
 from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
 
 __all__ = ["edge_products", "mix"]
+
+FUSED: dict[str, Callable[..., Tensor | None]] = {"compiled": weighted_sums, "triton": gpu.weighted_sums}
 
 
 def _mixed(x: Tensor, weight: Tensor, structure: Structure, kernel: str | None = None) -> Tensor:
@@ -100,7 +104,8 @@ def mix(
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
         kernel: ``"dense"``, ``"csr"``, ``"scatter"`` (torch-scatter's sums, or PyTorch's where it is not installed) or,
-            where the package was built with a compiler, ``"compiled"``. Default: see ``choose_product``.
+            where the package was built with a compiler, ``"compiled"``, or, where PyTorch was built for GPUs,
+            ``"triton"``. Default: see ``choose_product``.
         base: b, one row per receiver, [D, P]. Default: 0.
         against: a, one row per receiver, [D, P]. Default: 0.
 
@@ -134,8 +139,11 @@ def mix(
     if not (x.is_floating_point() or x.is_complex()):
         raise ValueError(f"x must hold floating-point numbers, got {x.dtype}: weights would be rounded to whole ones")
     weight = weight.to(torch.promote_types(x.dtype, torch.float32))
-    if len(rows) > 1 and not _recorded(weight, *rows) and (kernel or choose_product(structure, x)) == "compiled":
-        return weighted_sums(structure, structure.sort(weight), x, base, against)
+    if len(rows) > 1 and not _recorded(weight, *rows):
+        fused = FUSED.get(kernel or choose_product(structure, x))
+        together = None if fused is None else fused(structure, structure.sort(weight), x, base, against)
+        if together is not None:
+            return together
     mixed = _mixed(x, weight, structure, kernel)
     if against is not None:
         if (alone := structure.alone) is not None:  # whose a may be infinite

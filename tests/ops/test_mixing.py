@@ -12,7 +12,7 @@ from graphcollab.ops import Structure, edge_products, mix
 from graphcollab.ops import kernels as kernels_module
 from graphcollab.ops.kernels import PRODUCTS, choose_product
 
-KERNELS = list(PRODUCTS)
+KERNELS = [name for name in PRODUCTS if name != "triton"]  # which `test_triton` tries
 
 
 @st.composite
