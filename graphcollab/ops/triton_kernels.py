@@ -37,15 +37,20 @@ def _rounded(x):
 
 @triton.jit
 def _add_product(a, b, acc, SHORT: tl.constexpr):
-    """Return acc + a b of a [m, k] and b [k, n] with the digits of float32, by TF32; SHORT: b has no more digits."""
+    """Return acc + a b of a [m, k] and b [k, n] with the digits of float32, by TF32; SHORT: b has no more digits.
+
+    Tensor cores round sums towards zero, so they make short ones, small terms first, which are added elsewhere.
+    """
     large = _rounded(a)
     if SHORT:
-        acc = tl.dot(a - large, b, acc, input_precision="tf32")
-        return tl.dot(large, b, acc, input_precision="tf32")
-    high = _rounded(b)
-    acc = tl.dot(a - large, high, acc, input_precision="tf32")
-    acc = tl.dot(large, b - high, acc, input_precision="tf32")
-    return tl.dot(large, high, acc, input_precision="tf32")
+        product = tl.dot(a - large, b, input_precision="tf32")
+        product = tl.dot(large, b, product, input_precision="tf32")
+    else:
+        high = _rounded(b)
+        product = tl.dot(a - large, high, input_precision="tf32")
+        product = tl.dot(large, b - high, product, input_precision="tf32")
+        product = tl.dot(large, high, product, input_precision="tf32")
+    return acc + product
 
 
 @triton.jit
@@ -214,25 +219,16 @@ def weighted_sums(
         sizes = {"SUM": _sum(x), "ROWS": rows, "COLUMNS": columns}
         _launch(_by_edges, (programs,), *edges, x, base, against, y, *strides, count, width, **sizes)
         return
+    columns, depth, stages = (64, 16, 4) if base is against is None else (32, 32, 3)  # for these registers suffice
     rows = min(_power(count), TILE)
-    blocks, padded = triton.cdiv(count, rows), triton.cdiv(senders, 16) * 16
+    blocks, padded = triton.cdiv(count, rows), triton.cdiv(senders, depth) * depth
     matrix, total = (torch.empty(size, device=x.device) for size in ((blocks * rows, padded), (blocks * rows,)))
-    _launch(
-        _spread,
-        (blocks * rows, triton.cdiv(padded, TILE)),
-        *edges,
-        matrix,
-        total,
-        count,
-        padded,
-        COLUMNS=TILE,
-        EDGES=32,
-    )
-    columns = 64 if base is against is None else 32  # with more, registers do not suffice
-    sizes = {"SHORT": x.element_size() == 2, "ROWS": rows, "COLUMNS": columns, "DEPTH": 16, "FEW": 16}
+    grids = (blocks * rows, triton.cdiv(padded, TILE)), (blocks * triton.cdiv(width, columns),)
+    _launch(_spread, grids[0], *edges, matrix, total, count, padded, COLUMNS=TILE, EDGES=32)
+    sizes = {"SHORT": x.element_size() == 2, "ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "FEW": 16}
     given = *edges, matrix, total, x, base, against, y, padded, *strides, count, senders, width
-    programs, warps = blocks * triton.cdiv(width, columns), 8 if rows == TILE else 4
-    _launch(_by_matrix, (programs,), *given, **sizes, num_warps=warps, num_stages=4)
+    warps = 8 if rows == TILE else 4
+    _launch(_by_matrix, grids[1], *given, **sizes, num_warps=warps, num_stages=stages, maxnreg=128)
 
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor) -> None:
@@ -257,21 +253,9 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor)
     parts, length = _parts(width, triton.cdiv(width * (count + senders), SLAB), 1024)
     out = torch.empty(parts, edges, dtype=torch.float64 if a.dtype == torch.float64 else torch.float32, device=a.device)
     sizes = {"SUM": _sum(a), "EDGES": 2048 // columns, "COLUMNS": columns}
-    programs = triton.cdiv(edges, sizes["EDGES"]) * parts
-    _launch(
-        _each_edge,
-        (programs,),
-        structure.receiver,
-        structure.sender,
-        a,
-        b,
-        out,
-        *strides,
-        edges,
-        width,
-        length,
-        **sizes,
-    )
+    grid = (triton.cdiv(edges, sizes["EDGES"]) * parts,)
+    given = structure.receiver, structure.sender, a, b, out, *strides, edges, width, length
+    _launch(_each_edge, grid, *given, **sizes)
     torch.sum(out, 0, dtype=torch.float64, out=products)
 
 
