@@ -83,7 +83,7 @@ def _side_by_side(rows: Tensor) -> Tensor:
 def _obstacle(device: torch.device) -> str | None:
     """Return why there are no kernels for a device; None where there are."""
     if find_spec("triton") is None:
-        return "Triton is not installed (pip install triton)"
+        return "Triton is not installed (pip install 'graphcollab[gpu]')"
     have = _capability(device)
     if have < OLDEST:
         return f"the GPU has compute capability {have[0]}.{have[1]}, they need {OLDEST[0]}.{OLDEST[1]}"
@@ -101,7 +101,7 @@ def _tried(name: str, *given: Any) -> bool:
     device = given[-1].device
     try:
         with torch.cuda.device(device if device.type == "cuda" else -1):
-            getattr(import_module("graphcollab.ops.triton_kernels"), name)(*given)
+            getattr(import_module("graphcollab.ops._triton"), name)(*given)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # of Triton's compiler, of ptxas, of the driver

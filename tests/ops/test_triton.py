@@ -110,7 +110,7 @@ def test_sums_are_those_of_double_precision(device, shape, dtype, terms):
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_products_are_those_of_double_precision(device, shape, dtype, monkeypatch):
     """Also where columns are summed in several parts."""
-    monkeypatch.setattr(import_module("graphcollab.ops.triton_kernels"), "SLAB", 1)
+    monkeypatch.setattr(import_module("graphcollab.ops._triton"), "SLAB", 1)
     senders, receivers, width, count = shape
     edges = edges_of(senders, receivers, count)
     a, b = (
@@ -281,7 +281,7 @@ def compiled_for_an_h100(kernel, given, constants, **options):
 @pytest.mark.parametrize("dtype", ACCURACY)
 def test_every_configuration_compiles_for_an_h100(dtype, monkeypatch, tmp_path):
     """It fits into shared memory, and spills no registers. Lines with ``-s`` are what docs/benchmarks.md says."""
-    from graphcollab.ops import triton_kernels
+    from graphcollab.ops import _triton
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     seen = set()
@@ -296,7 +296,7 @@ def test_every_configuration_compiles_for_an_h100(dtype, monkeypatch, tmp_path):
         assert spilt == 0
         seen.add(kernel.__name__)
 
-    monkeypatch.setattr(triton_kernels, "_launch", compile)
+    monkeypatch.setattr(_triton, "_launch", compile)
     rows = lambda nodes, width: torch.empty_strided((nodes, width), (width, 1), dtype=dtype, device="meta")  # noqa: E731
     sizes = [(1, 1, 1), (100, 10, 878_538), (100, 10, 878_544), (1000, 10, 100_000), (100, 10, 3 * 10**9)]
     sizes += [(20, 3, 1000), (50, 3, 1000), (100_000, 10, 34), (200, 30, 1000)]
@@ -304,8 +304,8 @@ def test_every_configuration_compiles_for_an_h100(dtype, monkeypatch, tmp_path):
         structure, x = ring(nodes, degree), rows(nodes, width)
         weight = torch.empty(structure.num_edges, dtype=torch.promote_types(dtype, torch.float32))
         for terms in ((None, None), (x, None), (x, x)):
-            triton_kernels.weighted_sums(structure, weight, x, *terms, rows(nodes, width))
+            _triton.weighted_sums(structure, weight, x, *terms, rows(nodes, width))
         products = torch.empty(structure.num_edges, dtype=torch.float64, device="meta")
-        triton_kernels.inner_products(structure.beside(x), x, x, products)
+        _triton.inner_products(structure.beside(x), x, x, products)
     every = {"_by_edges", "_each_edge"} | ({"_spread", "_by_matrix", "_all_pairs"} if dtype != torch.float64 else set())
     assert seen == every

@@ -227,8 +227,8 @@ def weighted_sums(
     _launch(_spread, grids[0], *edges, matrix, total, count, padded, COLUMNS=TILE, EDGES=32)
     sizes = {"SHORT": x.element_size() == 2, "ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "FEW": 16}
     given = *edges, matrix, total, x, base, against, y, padded, *strides, count, senders, width
-    warps = 8 if rows == TILE else 4
-    _launch(_by_matrix, grids[1], *given, **sizes, num_warps=warps, num_stages=stages, maxnreg=128)
+    warps, registers = (8, 128) if rows == TILE else (4, 168)  # for two programs at a time, or three
+    _launch(_by_matrix, grids[1], *given, **sizes, num_warps=warps, num_stages=stages, maxnreg=registers)
 
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor) -> None:
