@@ -102,7 +102,7 @@ def _tried(name: str, *given: Any) -> bool:
     try:
         with torch.cuda.device(device if device.type == "cuda" else -1):
             getattr(import_module("graphcollab.ops._triton"), name)(*given)
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, Warning):  # a warning where these are errors
         raise
     except Exception as error:  # of Triton's compiler, of ptxas, of the driver
         said = str(error).strip().rsplit("\n", 1)[-1]

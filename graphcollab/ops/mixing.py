@@ -35,7 +35,7 @@ def _products(a: Tensor, b: Tensor, structure: Structure) -> Tensor:
 
 
 def _dots(a: Tensor, b: Tensor, structure: Structure) -> Tensor:
-    return structure.unsort(edge_dot(structure, a, b).cpu())
+    return structure.unsort(edge_dot(structure, a, b).to(structure.ptr.device))
 
 
 def _recorded(*values: Tensor) -> bool:
@@ -63,7 +63,7 @@ class _Mix(torch.autograd.Function):
             structure = ctx.structure
             to_x = _mixed(grad, structure.sort(weight).conj(), structure.transposed, ctx.kernel)
         if ctx.needs_input_grad[1]:
-            to_weight = _products(grad, x.conj(), ctx.structure)
+            to_weight = _products(grad, x.conj(), ctx.structure).to(weight.device)
         return to_x, to_weight, None, None
 
 
@@ -154,10 +154,10 @@ def mix(
 
 
 def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
-    r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E] on the CPU, without gathering [E, P].
+    r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E], without gathering [E, P].
 
     There is one vector a per receiver, [D, P], and one b per sender, [S, P], of one number type; ``edges`` are as for
-    `mix`. Derivatives of any order are there.
+    `mix`, and so are devices: products lie where the edges do. Derivatives of any order are there.
 
     Example:
         >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])
