@@ -99,9 +99,10 @@ def test_sums_are_those_of_double_precision(device, shape, dtype, terms):
         exact += base.double() - matrix.sum(1, keepdim=True) * against.double()
         bound += base.double().abs() + size.sum(1, keepdim=True) * against.double().abs()
         given = {"base": strided(base, device), "against": against.to(device).T.contiguous().T}
-    found, again = (mix(strided(x, device), weight, edges, receivers, "triton", **given) for _ in range(2))
+    found = mix(strided(x, device), weight, edges, receivers, "triton", **given)
     assert found.dtype == dtype
-    assert torch.equal(found, again)
+    if terms:
+        assert torch.equal(found, mix(strided(x, device), weight, edges, receivers, "triton", **given))
     assert ((found.cpu().double() - exact).abs() <= ACCURACY[dtype] * bound).all()
 
 
