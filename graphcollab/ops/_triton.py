@@ -254,8 +254,8 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor)
     out = torch.empty(parts, edges, dtype=torch.float64 if a.dtype == torch.float64 else torch.float32, device=a.device)
     sizes = {"SUM": _sum(a), "EDGES": 2048 // columns, "COLUMNS": columns}
     grid = (triton.cdiv(edges, sizes["EDGES"]) * parts,)
-    given = structure.receiver, structure.sender, a, b, out, *strides, edges, width, length
-    _launch(_each_edge, grid, *given, **sizes)
+    ends = structure.receiver, structure.sender
+    _launch(_each_edge, grid, *ends, a, b, out, *strides, edges, width, length, **sizes)
     torch.sum(out, 0, dtype=torch.float64, out=products)
 
 
