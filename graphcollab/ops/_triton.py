@@ -1,12 +1,14 @@
 """Triton kernels for rows on a GPU: weighted sums of rows, of their differences, and inner products.
 
 `graphcollab.ops.gpu` imports them when they are needed. D receivers, S senders, P columns, E edges; rows may be any
-number of numbers apart (strides of columns are 1), offsets have 64 bits. No sum uses atomics, and none depends on the
+number of numbers apart (strides of columns are 1), offsets have 64 bits. P and strides are given in units of UNIT
+numbers, since Triton reads so many at once as it knows to be in line. No sum uses atomics, and none depends on the
 card, so a call gives the same bits every time.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -86,9 +88,11 @@ def _terms(base, against, base_stride, against_stride, total, count, i, there, c
 @triton.jit(do_not_specialize=["D"])
 def _by_edges(
     ptr, sender, weight, x, base, against, y, x_stride, base_stride, against_stride, y_stride, D, P,
-    SUM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    UNIT: tl.constexpr, SUM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Sum the rows that some receivers get in some columns; all receivers' programs of the same columns come first."""
+    P, x_stride, y_stride = P * UNIT, x_stride * UNIT, y_stride * UNIT
+    base_stride, against_stride = base_stride * UNIT, against_stride * UNIT
     program, blocks = tl.program_id(0).to(tl.int64), tl.cdiv(D, ROWS)
     i = program % blocks * ROWS + tl.arange(0, ROWS)
     col = program // blocks * COLUMNS + tl.arange(0, COLUMNS)
@@ -124,12 +128,15 @@ def _spread(ptr, sender, weight, matrix, total, D, width, COLUMNS: tl.constexpr,
 def _by_matrix(
     ptr, sender, weight, matrix, total, x, base, against, y,
     width, x_stride, base_stride, against_stride, y_stride, D, S, P,
-    SHORT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, FEW: tl.constexpr,
+    UNIT: tl.constexpr, SHORT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    FEW: tl.constexpr,
 ):  # fmt: skip
     """Multiply some receivers' rows of the matrix with some columns of all senders' rows.
 
     As 0 · ∞ is NaN, numbers that are not finite are left out; then sums over edges that have them replace the results.
     """
+    P, x_stride, y_stride = P * UNIT, x_stride * UNIT, y_stride * UNIT
+    base_stride, against_stride = base_stride * UNIT, against_stride * UNIT
     program, blocks = tl.program_id(0).to(tl.int64), tl.cdiv(D, ROWS)
     start = program % blocks * ROWS
     i = start + tl.arange(0, ROWS)
@@ -163,9 +170,10 @@ def _by_matrix(
 @triton.jit(do_not_specialize=["D", "S"])
 def _all_pairs(
     a, b, out, a_stride, b_stride, D, S, P, length,
-    SHORT: tl.constexpr, ROWS: tl.constexpr, SENDERS: tl.constexpr, DEPTH: tl.constexpr,
+    UNIT: tl.constexpr, SHORT: tl.constexpr, ROWS: tl.constexpr, SENDERS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     """Write inner products of some receivers' and some senders' rows, over one part of the columns, [parts, D, S]."""
+    P, a_stride, b_stride = P * UNIT, a_stride * UNIT, b_stride * UNIT
     program, down, across = tl.program_id(0).to(tl.int64), tl.cdiv(D, ROWS), tl.cdiv(S, SENDERS)
     i = program % down * ROWS + tl.arange(0, ROWS)
     j = program // down % across * SENDERS + tl.arange(0, SENDERS)
@@ -187,9 +195,10 @@ def _all_pairs(
 @triton.jit(do_not_specialize=["E"])
 def _each_edge(
     receiver, sender, a, b, out, a_stride, b_stride, E, P, length,
-    SUM: tl.constexpr, EDGES: tl.constexpr, COLUMNS: tl.constexpr,
+    UNIT: tl.constexpr, SUM: tl.constexpr, EDGES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Write inner products of the rows at the ends of some edges, over one part of the columns, [parts, E]."""
+    P, a_stride, b_stride = P * UNIT, a_stride * UNIT, b_stride * UNIT
     program, blocks = tl.program_id(0).to(tl.int64), tl.cdiv(E, EDGES)
     edge = program % blocks * EDGES + tl.arange(0, EDGES)
     part = program // blocks
@@ -211,13 +220,13 @@ def weighted_sums(
     """Write b_i + Σ_j w_ij (x_j − a_i) into y [D, P]; weights [E] are float64 for rows in it, else float32."""
     (count, width), senders = y.shape, len(x)
     edges = structure.ptr, structure.sender, weight
-    strides = [0 if one is None else one.stride(0) for one in (x, base, against, y)]
+    unit, units, *strides = _in_units(width, x, base, against, y)
     if not _dense(structure, x):
         columns = max(min(_power(width), 512, _power(SLAB // max(senders, 1)) // 2), 64)
         rows = 1024 // columns
         programs = triton.cdiv(count, rows) * triton.cdiv(width, columns)
-        sizes = {"SUM": _sum(x), "ROWS": rows, "COLUMNS": columns}
-        _launch(_by_edges, (programs,), *edges, x, base, against, y, *strides, count, width, **sizes)
+        sizes = {"UNIT": unit, "SUM": _sum(x), "ROWS": rows, "COLUMNS": columns}
+        _launch(_by_edges, (programs,), *edges, x, base, against, y, *strides, count, units, **sizes, maxnreg=168)
         return
     columns, depth, stages = (64, 16, 4) if base is against is None else (32, 32, 3)  # for these registers suffice
     rows = min(_power(count), TILE)
@@ -225,8 +234,9 @@ def weighted_sums(
     matrix, total = (torch.empty(size, device=x.device) for size in ((blocks * rows, padded), (blocks * rows,)))
     grids = (blocks * rows, triton.cdiv(padded, TILE)), (blocks * triton.cdiv(width, columns),)
     _launch(_spread, grids[0], *edges, matrix, total, count, padded, COLUMNS=TILE, EDGES=32)
-    sizes = {"SHORT": x.element_size() == 2, "ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "FEW": 16}
-    given = *edges, matrix, total, x, base, against, y, padded, *strides, count, senders, width
+    sizes = {"UNIT": unit, "ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "FEW": 16}
+    sizes["SHORT"] = x.element_size() == 2
+    given = *edges, matrix, total, x, base, against, y, padded, *strides, count, senders, units
     warps, registers = (8, 128) if rows == TILE else (4, 168)  # for two programs at a time, or three
     _launch(_by_matrix, grids[1], *given, **sizes, num_warps=warps, num_stages=stages, maxnreg=registers)
 
@@ -237,31 +247,38 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor)
     Columns are summed in parts, and the parts in float64.
     """
     (count, width), senders, edges = a.shape, len(b), structure.num_edges
-    strides = a.stride(0), b.stride(0)
+    unit, units, *strides = _in_units(width, a, b)
     if _dense(structure, a):
         rows, columns = min(_power(count), TILE), min(_power(senders), TILE // 2)
         tiles = triton.cdiv(count, rows) * triton.cdiv(senders, columns)
         parts, length = _parts(width, PROGRAMS // max(tiles, 1), 32)
         out = torch.empty(parts, count, senders, device=a.device)
-        sizes = {"SHORT": a.element_size() == 2, "ROWS": rows, "SENDERS": columns, "DEPTH": 32}
+        sizes = {"UNIT": unit, "SHORT": a.element_size() == 2, "ROWS": rows, "SENDERS": columns, "DEPTH": 32}
         warps = 8 if rows * columns >= 4096 else 4
-        given = a, b, out, *strides, count, senders, width, length
+        given = a, b, out, *strides, count, senders, units, length
         _launch(_all_pairs, (tiles * parts,), *given, **sizes, num_warps=warps, num_stages=3)
         products.copy_(out.sum(0, dtype=torch.float64)[structure.receiver, structure.sender])
         return
     columns = min(_power(width), 128)
     parts, length = _parts(width, triton.cdiv(width * (count + senders), SLAB), 1024)
     out = torch.empty(parts, edges, dtype=torch.float64 if a.dtype == torch.float64 else torch.float32, device=a.device)
-    sizes = {"SUM": _sum(a), "EDGES": 2048 // columns, "COLUMNS": columns}
+    sizes = {"UNIT": unit, "SUM": _sum(a), "EDGES": 2048 // columns, "COLUMNS": columns}
     grid = (triton.cdiv(edges, sizes["EDGES"]) * parts,)
     ends = structure.receiver, structure.sender
-    _launch(_each_edge, grid, *ends, a, b, out, *strides, edges, width, length, **sizes)
+    _launch(_each_edge, grid, *ends, a, b, out, *strides, edges, units, length, **sizes)
     torch.sum(out, 0, dtype=torch.float64, out=products)
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:
     if all(grid):
         kernel[grid](*given, **options)
+
+
+def _in_units(width: int, *rows: Tensor | None) -> list[int]:
+    """Return a number that divides columns and strides, and these in its units: so many numbers are read at once."""
+    sizes = [width, *(0 if one is None else one.stride(0) for one in rows)]
+    unit = math.gcd(8, *sizes)
+    return [unit, *(size // unit for size in sizes)]
 
 
 def _dense(structure: Structure, x: Tensor) -> bool:
