@@ -155,7 +155,7 @@ def paper(function: Callable[..., object]) -> str:
 def pieces() -> list[type[Piece]]:
     """Return all pieces of the package, by name."""
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
-        if "torchvision" not in module.name and "__main__" not in module.name:
+        if not any(name in module.name for name in ("torchvision", "triton", "__main__")):
             importlib.import_module(module.name)
     found, todo = set(), [Piece]
     while todo:

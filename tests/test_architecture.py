@@ -69,6 +69,7 @@ SOLE_IMPORTER = {
     "nvflare": "graphcollab/sites/flare/",
     "torch.distributed": "graphcollab/distributed/",
     "torchvision": "graphcollab/_torchvision.py",
+    "triton": "graphcollab/ops/_triton.py",
     "vl_convert": "graphcollab/report/page/_libraries.py",
 }
 

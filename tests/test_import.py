@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-HEAVY = ("torchvision", "sklearn", "matplotlib", "peft", "graphcollab.llm")
+HEAVY = ("torchvision", "sklearn", "matplotlib", "peft", "graphcollab.llm", "graphcollab.ops._triton")
 SCRIPT = f"""
 import sys
 import graphcollab.datasets, graphcollab.models

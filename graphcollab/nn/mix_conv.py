@@ -31,7 +31,8 @@ class MixConv(MessagePassing):
     subclass has a ``message`` of its own.
 
     Args:
-        kernel: ``"compiled"``, ``"dense"`` or ``"csr"``, see `graphcollab.ops.mix`. Default: by the rows and density.
+        kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `graphcollab.ops.mix`.
+            Default: by the rows and density.
 
     Shapes:
         - x: [K, P], or a pair (x_src [S, P], x_dst) where only the number of receivers of x_dst is used.

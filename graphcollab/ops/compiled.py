@@ -24,7 +24,15 @@ try:
 except ImportError:
     _rows = None
 
-__all__ = ["INSTRUCTIONS", "fits", "inner_products", "require_one_type", "require_plain", "weighted_sums"]
+__all__ = [
+    "INSTRUCTIONS",
+    "fits",
+    "inner_products",
+    "require_one_type",
+    "require_plain",
+    "require_together",
+    "weighted_sums",
+]
 
 INSTRUCTIONS: list[str] = _rows.instructions() if _rows else []
 """The sets of instructions that this machine has, the best one last; none without compiled kernels."""
@@ -82,7 +90,7 @@ def weighted_sums(
         against: a, [D, P]. Default: 0.
         instructions: One of `INSTRUCTIONS`. Default: the last.
     """
-    _require_rows(structure, x=x, base=base, against=against)
+    require_together(structure, x=x, base=base, against=against)
     if len(weight) != structure.num_edges:
         raise ValueError(f"{structure.num_edges} edges need as many weights, got {[*weight.shape]}")
     x = _side_by_side(x)
@@ -112,7 +120,7 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str
     Numbers are multiplied in single precision at least. Columns are cut into the same blocks, and these into the same
     parts, whatever the number of threads.
     """
-    _require_rows(structure, b=b, a=a)
+    require_together(structure, b=b, a=a)
     a, b = _side_by_side(a), _side_by_side(b)
     name, kind = instructions or INSTRUCTIONS[-1], KINDS[a.dtype]
     blocks = list(_columns(a, len(a) + len(b)))
@@ -131,7 +139,7 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str
     return total.sum(0)
 
 
-def _require_rows(structure: Structure, **rows: Tensor | None) -> None:
+def require_together(structure: Structure, **rows: Tensor | None) -> None:
     """Check that rows are alike, those called b or x as many as there are senders, others as there are receivers."""
     given = {name: one for name, one in rows.items() if one is not None}
     require_one_type(*given.values())

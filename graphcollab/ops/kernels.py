@@ -9,18 +9,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
+from torch_geometric.utils import segment
 
 from graphcollab.checks import own_filter
 from graphcollab.device import beside
 from graphcollab.memory import new_rows
-from graphcollab.ops.compiled import (
-    INSTRUCTIONS,
-    fits,
-    inner_products,
-    require_one_type,
-    require_plain,
-    weighted_sums,
-)
+from graphcollab.ops import gpu
+from graphcollab.ops.compiled import INSTRUCTIONS, fits, inner_products, require_one_type, require_plain, weighted_sums
 from graphcollab.threads import share
 
 __all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
@@ -32,6 +27,7 @@ BLOCK_BYTES = 2 * 2**20
 DENSE_DENSITY = 0.2
 LONG_ROW = 2**16
 DENSE_NODES = 8192
+SCATTER_NUMBERS = (2**26, 2**18)  # of a block of messages: on a device, on a CPU
 PARTIAL_SUMS = 16  # of a sampled product, whatever the number of threads that make them
 DENSE_WASTE = {"compiled": 4, "csr": 32}  # so many times what is needed may a product of all pairs compute
 
@@ -265,18 +261,48 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {"dense": dense_product, "csr": csr_product}
+def scatter_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """Sum weighted rows by receiver: by torch-scatter where it is installed, else by PyTorch's segments.
+
+    Rows are gathered a block of columns at a time, [E, c], and summed in single precision at least.
+    """
+    within, there = torch.promote_types(x.dtype, torch.float32), structure.beside(x)
+    weight, out = beside(weight.to(within), x)[:, None], new_rows(x, structure.num_receivers, x.shape[1])
+    for block in column_blocks(x.shape[1], structure.num_edges, SCATTER_NUMBERS[x.device.type == "cpu"]):
+        messages = weight * x[:, block].to(within)[there.sender]  # [E, c]
+        if x.is_complex():  # segments are of real numbers
+            out[:, block] = torch.view_as_complex(segment(torch.view_as_real(messages), there.ptr))
+        else:
+            out[:, block] = segment(messages, there.ptr)
+    return out
+
+
+def triton_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """Multiply on a GPU in kernels of the package's own; where they cannot be had, in the next best way."""
+    out = gpu.weighted_sums(structure, weight, x)
+    return PRODUCTS[choose_product(structure, x)](structure, weight, x) if out is None else out
+
+
+PRODUCTS: dict[str, Callable[[Structure, Tensor, Tensor], Tensor]] = {
+    "dense": dense_product,
+    "csr": csr_product,
+    "scatter": scatter_product,
+}
 if INSTRUCTIONS:
     PRODUCTS["compiled"] = weighted_sums
+if gpu.HERE:
+    PRODUCTS["triton"] = triton_product
 
 
 def choose_product(structure: Structure, x: Tensor) -> str:
-    """Return the kernel: ``compiled`` where it can be, else ``dense`` for dense or tiny graphs, or ``csr``.
+    """Return ``compiled`` or ``triton`` where there is one, else ``dense`` for dense or tiny graphs, or ``csr``.
 
     On a CPU the sum of one receiver so depends on its own edges alone, to the last bit.
     """
     if fits(x):
         return "compiled"
+    if gpu.usable(x):
+        return "triton"
     few = min(structure.num_senders, structure.num_receivers) <= 4
     return "dense" if few or structure.density >= DENSE_DENSITY or not x.is_floating_point() else "csr"
 
@@ -286,6 +312,8 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
     structure = structure.beside(a)
     pairs = structure.num_receivers * structure.num_senders
     compiled = fits(a, b)
+    if not compiled and gpu.usable(a) and (products := gpu.inner_products(structure, a, b)) is not None:
+        return products.to(a.dtype)
     if pairs <= min(DENSE_WASTE["compiled" if compiled else "csr"] * structure.num_edges, DENSE_NODES**2):
         return (a @ b.T)[structure.receiver, structure.sender]
     if compiled:

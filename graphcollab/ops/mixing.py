@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,10 +11,13 @@ from torch.autograd import forward_ad
 from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
+from graphcollab.ops import gpu
 from graphcollab.ops.compiled import require_one_type, require_plain, weighted_sums
 from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
 
 __all__ = ["edge_products", "mix"]
+
+FUSED: dict[str, Callable[..., Tensor | None]] = {"compiled": weighted_sums, "triton": gpu.weighted_sums}
 
 
 def _mixed(x: Tensor, weight: Tensor, structure: Structure, kernel: str | None = None) -> Tensor:
@@ -31,7 +35,7 @@ def _products(a: Tensor, b: Tensor, structure: Structure) -> Tensor:
 
 
 def _dots(a: Tensor, b: Tensor, structure: Structure) -> Tensor:
-    return structure.unsort(edge_dot(structure, a, b).cpu())
+    return structure.unsort(edge_dot(structure, a, b).to(structure.ptr.device))
 
 
 def _recorded(*values: Tensor) -> bool:
@@ -59,7 +63,7 @@ class _Mix(torch.autograd.Function):
             structure = ctx.structure
             to_x = _mixed(grad, structure.sort(weight).conj(), structure.transposed, ctx.kernel)
         if ctx.needs_input_grad[1]:
-            to_weight = _products(grad, x.conj(), ctx.structure)
+            to_weight = _products(grad, x.conj(), ctx.structure).to(weight.device)
         return to_x, to_weight, None, None
 
 
@@ -99,8 +103,9 @@ def mix(
         weight: What every receiver gives every sender it hears, [E]; in single precision where rows have half of it.
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
-        kernel: ``"dense"``, ``"csr"`` or, where the package was built with a compiler, ``"compiled"``. Default: see
-            ``choose_product``.
+        kernel: ``"dense"``, ``"csr"``, ``"scatter"`` (torch-scatter's sums, or PyTorch's where it is not installed) or,
+            where the package was built with a compiler, ``"compiled"``, or, where PyTorch was built for GPUs,
+            ``"triton"``. Default: see ``choose_product``.
         base: b, one row per receiver, [D, P]. Default: 0.
         against: a, one row per receiver, [D, P]. Default: 0.
 
@@ -134,8 +139,11 @@ def mix(
     if not (x.is_floating_point() or x.is_complex()):
         raise ValueError(f"x must hold floating-point numbers, got {x.dtype}: weights would be rounded to whole ones")
     weight = weight.to(torch.promote_types(x.dtype, torch.float32))
-    if len(rows) > 1 and not _recorded(weight, *rows) and (kernel or choose_product(structure, x)) == "compiled":
-        return weighted_sums(structure, structure.sort(weight), x, base, against)
+    if len(rows) > 1 and not _recorded(weight, *rows):
+        fused = FUSED.get(kernel or choose_product(structure, x))
+        together = None if fused is None else fused(structure, structure.sort(weight), x, base, against)
+        if together is not None:
+            return together
     mixed = _mixed(x, weight, structure, kernel)
     if against is not None:
         if (alone := structure.alone) is not None:  # whose a may be infinite
@@ -146,10 +154,10 @@ def mix(
 
 
 def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
-    r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E] on the CPU, without gathering [E, P].
+    r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E], without gathering [E, P].
 
     There is one vector a per receiver, [D, P], and one b per sender, [S, P], of one number type; ``edges`` are as for
-    `mix`. Derivatives of any order are there.
+    `mix`, and so are devices: products lie where the edges do. Derivatives of any order are there.
 
     Example:
         >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])

@@ -8,6 +8,7 @@ from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import MessagePassing
 
 from graphcollab.nn import MixConv
+from tests.pretend import DEVICE, Accelerator
 
 
 class Plain(MessagePassing):
@@ -115,3 +116,19 @@ def test_a_message_of_a_subclass_counts():
 
     x, edges, weight = example(4, 4, 9, 1)
     torch.testing.assert_close(Doubled()(x, edges, weight), 2 * MixConv()(x, edges, weight))
+
+
+@pytest.mark.parametrize("edges_there", [False, True])
+@pytest.mark.parametrize("weights_there", [False, True])
+def test_edges_and_weights_may_be_on_the_device_of_the_models(edges_there, weights_there):
+    edges, weight = torch.tensor([[0, 1, 1, 0], [1, 0, 1, 0]]), torch.tensor([0.1, 0.2, 0.3, 0.4], requires_grad=True)
+    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    expected = MixConv()(x, edges, weight)
+    to_weight = torch.autograd.grad(expected.square().sum(), weight)[0]
+    with Accelerator():
+        edges, weight = edges.to(DEVICE) if edges_there else edges, weight.to(DEVICE) if weights_there else weight
+        found = MixConv()(x.to(DEVICE), edges, weight)
+        grad = torch.autograd.grad(found.square().sum(), weight)[0]
+        assert (found.device.type, grad.device) == (DEVICE.type, weight.device)
+        torch.testing.assert_close(found.cpu(), expected)
+        torch.testing.assert_close(grad.cpu(), to_weight)
