@@ -86,7 +86,7 @@ def pretrain(
         logits = model(input_ids=tokens[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         pace.step()

@@ -115,6 +115,7 @@ def _methods(bench: Bench, checks: Any) -> None:
             "--noconftest",
             *options,
             "tests/test_cuda.py",
+            "tests/ops/test_triton.py",
         ]
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}

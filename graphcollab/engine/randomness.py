@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -30,7 +30,11 @@ CHECKPOINTING = str(checkpoint.__file__)
 SHARES = ("dropout_p", "dropout")  # what operations without a generator call the share of numbers that they drop
 
 
-LIKE = {"rand_like": Tensor.uniform_, "randn_like": Tensor.normal_, "randint_like": Tensor.random_}
+LIKE: dict[str, Callable[..., Tensor]] = {
+    "rand_like": Tensor.uniform_,
+    "randn_like": Tensor.normal_,
+    "randint_like": Tensor.random_,
+}
 """Operations that take no generator in older versions of PyTorch, such as 2.8, and how they fill a new tensor."""
 
 

@@ -17,7 +17,7 @@ from graphcollab.engine.samples import Batch, Feed, copied
 
 __all__ = ["Kind", "StaticSteps", "record"]
 
-Slopes: TypeAlias = Callable[[Sequence[Tensor], Sequence[Tensor], Batch], tuple[Tensor, list[Tensor | None]]]
+Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch], tuple[Tensor, list[Tensor | None]]]
 """Returns losses [r] and gradients of parameters on a batch, given parameters and buffers, [r, ...] each."""
 
 REPLAYED = frozenset({"cuda"})  # devices on which steps are recorded and replayed
@@ -58,8 +58,8 @@ class StaticSteps:
     def __init__(
         self,
         slopes: Slopes,
-        leaves: Sequence[Tensor],
-        moments: Mapping[str, Sequence[Tensor]],
+        leaves: list[Tensor],
+        moments: Mapping[str, list[Tensor]],
         count: int,
         feed: Feed,
         optimizer: RowOptimizer,
@@ -68,7 +68,9 @@ class StaticSteps:
         rows, _, width = feed.index.shape
         self.slopes, self.count, self.optimizer, self.together = slopes, count, optimizer, together
         self.leaves, self.moments = leaves, moments
-        self.pool, self.anchor, self.shares = feed.pool, feed.anchor, None
+        self.pool = feed.pool
+        self.anchor: Tensor | None = None
+        self.shares: list[Tensor] | None = None
         like = leaves[0]
         self.index = feed.index.new_zeros(rows, width)
         self.weight, self.loss = like.new_zeros(rows, width), like.new_zeros(rows)
@@ -92,9 +94,11 @@ class StaticSteps:
             for target, source in zip(own, values, strict=True):
                 target.copy_(source)
         self.first.copy_(taken)
-        self.anchor = _kept(self.anchor, feed.anchor)
+        if feed.anchor is not None:
+            self.anchor = _kept(self.anchor, feed.anchor)
         if shares is not None:
-            self.shares = [_kept(own, new) for own, new in zip(self.shares or shares, shares, strict=True)]
+            kept: Sequence[Tensor | None] = self.shares or [None] * len(shares)
+            self.shares = [_kept(own, new) for own, new in zip(kept, shares, strict=True)]
         self.feed = feed
 
     def kind(self, size: Tensor, weighted: bool) -> Kind | None:
@@ -184,8 +188,6 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
     return graph
 
 
-def _kept(own: Tensor | None, new: Tensor | None) -> Tensor | None:
-    """Return a static tensor with new values."""
-    if new is None or own is None:
-        return new
-    return new.clone() if own is new else own.copy_(new)
+def _kept(own: Tensor | None, new: Tensor) -> Tensor:
+    """Return a static tensor with new values: a new one where there is none."""
+    return new.clone() if own is None else own.copy_(new)

@@ -43,7 +43,7 @@ class UnrolledBackend(VmapBackend):
                 own = {name: view[row] for name, view in zip(self.spec.names, views, strict=True)}
                 with torch.cuda.stream(branches[row % len(branches)]):
                     found.append(functional_call(self.module, own, (samples,), embed_arguments(embed)))
-        outputs = Embedded(*map(torch.stack, zip(*found, strict=True))) if embed else torch.stack(found)
+        outputs: Any = Embedded(*map(torch.stack, zip(*found, strict=True))) if embed else torch.stack(found)
         return self._whole(outputs)
 
     @contextmanager

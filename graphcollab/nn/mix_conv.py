@@ -70,7 +70,7 @@ class MixConv(MessagePassing):
         terms = {"x": (source, target), "edge_weight": edge_weight, "against": (None, against)}
         return self.propagate(edge_index, size=size, **terms, base=base)
 
-    def propagate(self, edge_index: Tensor, size: tuple[int, int] | None = None, **kwargs: Any) -> Tensor:
+    def propagate(self, edge_index: Tensor, size: Any = None, **kwargs: Any) -> Tensor:
         """Aggregate in one step, or by messages where somebody looks at them; then add the base."""
         if self._fused and not (self.explain or any(getattr(self, name) for name in _HOOKS)):
             return self.message_and_aggregate(Structure.from_edges(edge_index, size), **kwargs)

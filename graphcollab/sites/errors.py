@@ -116,7 +116,7 @@ def told_error(site: str, kind: str, why: str) -> Exception:
     made = ERRORS.get(kind, RuntimeError)
     if not why:
         told = f"{site} has failed with a {kind}; what it says may quote a sample, and stays there"
-        error = made(told) if made in MACHINE else RuntimeError(told)
+        error: Exception = made(told) if made in MACHINE else RuntimeError(told)
     else:
         error = made(why if kind in ERRORS else f"{site} has failed with a {kind}: {why}" if site else f"{kind}: {why}")
     error.told_here = True  # type: ignore[attr-defined]

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from typing import cast
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
@@ -102,7 +104,7 @@ def check_relabelling(method: AnyMethod) -> None:
     """Putting the nodes in another order puts the result in that order and changes nothing else."""
     order = torch.tensor([4, 2, 0, 5, 1, 3])
     play, rounds = accepted(method, RING, PARTS), rounds_of(method)
-    edge_index = order.argsort()[play.scene.edge_index]
+    edge_index = order.argsort()[cast(Tensor, play.scene.edge_index)]
     moved = Trajectory(method, play.scene.replace(tasks=play.scene.tasks.select(order), edge_index=edge_index))
     one, two = play.after(rounds), moved.after(rounds)
     close(rows(play.judged(rounds))[order], rows(moved.judged(rounds)), "models of relabelled nodes")
