@@ -44,7 +44,7 @@ def subclasses(kind: type) -> Iterator[type]:
 def pieces() -> list[type]:
     """All pieces of the package, and the objectives and optimisers that they hold."""
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
-        if "torchvision" not in module.name and "__main__" not in module.name:
+        if not any(name in module.name for name in ("torchvision", "triton", "__main__")):
             importlib.import_module(module.name)
     bases = {Piece, Local, Weigher, Exchanger, Rewiring, Stop}
     found = dict.fromkeys(one for base in (Piece, Objective, RowOptimizer) for one in subclasses(base))

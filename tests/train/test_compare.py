@@ -242,18 +242,18 @@ def test_a_trial_that_fails_takes_no_other_with_it():
         def on_start(self, data, history, rounds):
             self.runs += 1
             if self.runs in (3, 6):
-                raise RuntimeError("out of memory")
+                raise RuntimeError("no such layer")
 
     seen = []
     with pytest.warns(
-        RuntimeWarning, match="failed on seed . and counts as the worst setting: RuntimeError: out of mem"
+        RuntimeWarning, match="failed on seed . and counts as the worst setting: RuntimeError: no such layer"
     ):
         found = go(
             grids={"fedavg": {"lr": [0.3, 0.001]}},
             callbacks=[Fail()],
             on_trial=lambda trial, result, number, total: seen.append((trial.failure, result is None, number, total)),
         )
-    failure = "RuntimeError: out of memory"
+    failure = "RuntimeError: no such layer"
     assert [s[:2] for s in seen] == [("", False)] * 2 + [(failure, True)] + [("", False)] * 2 + [(failure, True)]
     assert [s[2:] for s in seen] == [(n, 6) for n in range(1, 7)]
     assert [t.setting["lr"] for t in found.chosen["fedavg"]] == [0.3, 0.3], "it never failed; the other did, twice"
