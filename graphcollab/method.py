@@ -30,7 +30,7 @@ from graphcollab.control.guard import (
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
-from graphcollab.exchange import NoExchange
+from graphcollab.exchange import Exchange, Layer, NoExchange
 from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
 from graphcollab.relation import Relation
 from graphcollab.rewire import ApplyTransform
@@ -194,6 +194,8 @@ class Method(Playable):
         data = screen(data, self.local, env)
         if self.weigh.learns:
             data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
+            if isinstance(self.exchange, Layer):
+                self.exchange.require_weights(data)
         if self.prepare is not None:
             data = allowed_only(self.prepare(data))
         for piece in self._slots():
@@ -283,7 +285,8 @@ class Method(Playable):
     def _check_learning(self) -> None:
         """Check that there are weights where models are mixed by them, and a gradient where they are learned."""
         kind = type(self.exchange)
-        if isinstance(self.weigh, NoWeights) and self.exchange.along_edges and self.exchange.mixes:
+        mixes = isinstance(self.exchange, Exchange | Layer) and self.exchange.along_edges
+        if isinstance(self.weigh, NoWeights) and mixes:
             raise ValueError(
                 f"{self.name} has no weights, and its {kind.__name__} mixes models by them along edges: give weigh=, "
                 "such as Uniform()"

@@ -106,7 +106,7 @@ class Bench:
         rounds: dict[str, int] = {}
         for name, call in calls.items():
             with self.attempt(f"{of}, {name}", name in needed):
-                for _ in range(2):  # in the first one kernels are compiled
+                for _ in range(4 if "graphs" in name else 2):  # kernels are compiled, and graphs recorded
                     once = self._by_clock(call).ms / 1e3
                 rounds[name] = max(min(int(seconds / once), repeats), 3 if once < 4 * seconds else 1)
         clock = self._by_clock if whole or not self.card else self._on_card

@@ -37,7 +37,9 @@ class Goal(NamedTuple):
             return "not measured (no card)"
         try:
             value = self.value(found)
-        except (KeyError, ValueError):  # of nothing there is no fastest
+        except NotImplementedError:
+            return "not measured (not built)"
+        except KeyError:
             return "not measured (left out, or failed)"
         return f"{'met' if (value >= self.limit if self.least else value <= self.limit) else 'missed'} ({value:.3g})"
 
@@ -45,6 +47,11 @@ class Goal(NamedTuple):
 def number(what: str, *key: str) -> Callable[[Found], float]:
     """Return what reads one number."""
     return lambda found: found[" | ".join(key)][what]
+
+
+def not_built(found: Found) -> float:
+    """Stand for what is not there to be measured."""
+    raise NotImplementedError
 
 
 def mixed(case: str, call: str, way: str, found: Found) -> float:
@@ -69,9 +76,8 @@ def share(case: str, other: str, found: Found) -> float:
 
 
 def trained(case: str, found: Found) -> float:
-    """Return the milliseconds of the package's fastest way to train in single precision."""
-    start = f"training | {case} | fp32 | "
-    return min(of["ms"] for key, of in found.items() if key.startswith(start) and not key.endswith((BARE, GRAPH)))
+    """Return the milliseconds of the way to train that the package's rule takes on a card, in single precision."""
+    return number("ms", "training", case, "fp32", "stacked with graphs")(found)
 
 
 def faster(case: str, other: str, found: Found) -> float:
@@ -81,9 +87,11 @@ def faster(case: str, other: str, found: Found) -> float:
 
 def of_mixing() -> Iterator[Goal]:
     """Yield the goals of mixing."""
-    for case, most, how in ((ALL, 1.5, ""), (TEN, 1.5, ""), (MANY, 3.5, " through L2"), (MANY, 2, " by shared memory")):
+    for case, most, how in ((ALL, 1.5, ""), (TEN, 1.5, ""), (MANY, 3.5, " through L2")):
         for call in (FORWARD, TO_MODELS):
             yield Goal("mixing", f"{case}, {call}: copies{how}", most, partial(copies, case, call))
+    for call in (FORWARD, TO_MODELS):
+        yield Goal("mixing", f"{MANY}, {call}: copies by shared memory", 2, not_built)
     for case in (ALL, TEN):
         yield Goal("mixing", f"{case}, {TO_WEIGHTS}: readings of both", 1.5, partial(readings, case))
     for case in (ALL, TEN, MANY):

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from _gpu_mixing import TYPES, kernels_for, weighted  # type: ignore
 from torch import Tensor
 
 from graphcollab import methods
+from graphcollab.engine import SGD, AdamW, static_steps
 from graphcollab.ops import Structure, mix
 from graphcollab.ops.kernels import edge_dot
 from graphcollab.testing import Scene
@@ -34,6 +36,7 @@ TOLERANCES = {"fp32": 1e-5, "bf16": 2e-2}  # of the sum of the summands' sizes
 
 def right(bench: Bench) -> None:
     """Check kernels, count waits, and check methods."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once, before the first product
     for graph, nodes, width in bench.size(GRAPHS, GRAPHS[:2]):
         for kind in TYPES:
             with bench.attempt(f"kernels, {graph} of {nodes}, {kind}"):
@@ -46,6 +49,9 @@ def right(bench: Bench) -> None:
             bench.note("waits in a round", name, **{f"round {n}": count for n, count in enumerate(waits)})
     with bench.attempt("tests/test_cuda.py"):
         _methods(bench, checks)
+    if bench.card and PYTEST and importlib.util.find_spec("hypothesis"):  # which the tests beside it need
+        with bench.attempt("tests/ops/test_triton.py"):
+            _pytest(bench, "tests/ops/test_triton.py")
 
 
 def _kernels(bench: Bench, graph: str, nodes: int, width: int, kind: str) -> None:
@@ -101,25 +107,9 @@ def _require_apart(name: str, edges: Structure, given: Tensor, x: Tensor) -> Non
 
 
 def _methods(bench: Bench, checks: Any) -> None:
-    """Hold all methods to the CPU, by pytest where it is installed."""
-    if PYTEST:  # without the project's settings, which need its other tools
-        options = ["-q", "--tb=line", "-rf", "-c", os.devnull, "--rootdir", str(ROOT), "--import-mode=importlib"]
-        if importlib.util.find_spec("xdist") and (os.cpu_count() or 1) >= 8:
-            options += ["-n", "4"]
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "--noconftest",
-            *options,
-            "tests/test_cuda.py",
-            "tests/ops/test_triton.py",
-        ]
-        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=max(bench.end - time.monotonic(), 10))
+    """Hold all methods, and replayed steps, to the CPU and to computed ones; by pytest where it is installed."""
+    if PYTEST:
+        _pytest(bench, "tests/test_cuda.py")
         return
     for name in bench.size(methods.__all__, ()):
         for check in (checks.test_models_are_those_of_the_cpu, checks.test_waits_do_not_grow):
@@ -127,6 +117,23 @@ def _methods(bench: Bench, checks: Any) -> None:
                 return
             with bench.attempt(f"{check.__name__} of {name}"):
                 check(name)
+    optimizers = SGD(lr=0.1, momentum=0.9, weight_decay=0.01), AdamW(lr=0.01)
+    for optimizer, sizes in bench.size([*product(optimizers, ((8,) * 6, checks.SIZES))], ()):
+        with bench.attempt(f"replayed steps, {optimizer}, {sizes}"):
+            checks.test_replayed_steps_are_those_that_were_recorded(optimizer, sizes, _Patch())
+    static_steps.REPLAYED = frozenset({"cuda"})
+
+
+def _pytest(bench: Bench, file: str) -> None:
+    """Run a file of tests, without the project's settings, which need its other tools, and without slow ones."""
+    options = ["-v", "--tb=line", "-rf", "-m", "not slow", "-c", os.devnull, "--import-mode=importlib"]
+    if importlib.util.find_spec("xdist") and (os.cpu_count() or 1) >= 8:
+        options += ["-n", "4"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--noconftest", "--rootdir", str(ROOT)]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+    limit = max(bench.end - time.monotonic(), 10)
+    subprocess.run([*command, *options, file], cwd=ROOT, env=environment, check=True, timeout=limit)
 
 
 def _checks() -> Any:
@@ -135,6 +142,16 @@ def _checks() -> Any:
     if not PYTEST:
         sys.modules["pytest"] = SimpleNamespace(mark=_Marks())  # type: ignore[assignment]
     return importlib.import_module("tests.test_cuda")
+
+
+class _Patch:
+    """What a test asks of pytest's monkeypatch; nothing is put back."""
+
+    def setattr(self, target: Any, name: str, value: Any) -> None:
+        setattr(target, name, value)
+
+    def setenv(self, name: str, value: str) -> None:
+        os.environ[name] = value
 
 
 class _Marks:

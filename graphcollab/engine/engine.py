@@ -33,7 +33,7 @@ class Engine:
 
     Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk,
     so neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges. What samples take on
-    their way through the models has a budget, too (`Footprint`).
+    their way through the models has a budget, too (``graphcollab.engine.footprint``).
 
     Args:
         tasks: The nodes' data.

@@ -40,7 +40,7 @@ PADDINGS = get_args(Padding)  # from the most careful on
 Precision: TypeAlias = Literal["full", "bfloat16"]
 
 CPU_CHUNK_BYTES = 8 * 2**20
-CUDA_CHUNK_BYTES = 2**30
+CUDA_CHUNK_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Plan:
         precision: That of forward passes: ``"full"``, the models' own, or ``"bfloat16"``.
         microbatch: Samples of a node that go through a model at once, at most: gradients of the parts of a larger
             batch add up. Default: all of a batch.
-        graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed (`StaticSteps`).
+        graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed (``graphcollab.engine.static_steps``).
 
     Raises:
         ValueError: If other models than those of a loop are to have their channels last, or a backend that takes no
@@ -120,7 +120,7 @@ def make_plan(
     and a CPU computes them by oneDNN, unless the module cannot be computed so, as one that takes a ``view`` of its
     activations. All that PyTorch does with images there, max pooling most of all, is then as fast or faster.
 
-    A chunk holds 8 MiB of parameters on a CPU (what its caches can keep close) and 1 GiB on a GPU. Batches of a module
+    A chunk holds 8 MiB of parameters on a CPU (what its caches keep close) and 256 MiB on a GPU. Batches of a module
     of which nodes share most are taken in parts of 1,024 tokens (16,384 on a GPU), or samples where they are no tokens,
     if samples do not change what it makes of others.
 

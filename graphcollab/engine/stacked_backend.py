@@ -21,7 +21,7 @@ from graphcollab.stack import ParamSpec
 
 __all__ = ["Leaves", "StackedBackend"]
 
-KEPT = 2  # static steps of a backend: those of whole chunks and of a shorter one
+KEPT = 4  # static steps of a backend: of whole chunks and a shorter one, for two objectives
 
 Leaves: TypeAlias = list[Tensor]
 """Parameters and buffers of several models, [r, ...] each, in column order."""
@@ -37,6 +37,7 @@ class StackedBackend(Backend):
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
+        self._asked: set[tuple[object, ...]] = set()
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
 
@@ -136,10 +137,15 @@ class StackedBackend(Backend):
         """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind."""
         if not self.graphs or self.draws.active or feed.views is not None or feed.given is not None:
             return None
+        if not _is_ours(objective):
+            return None  # what a user's function reads beside its arguments would stay as it was when it was recorded
         leaves = self.spec.views(new)
         moments = {slot: self._split(values) for slot, values in state.items()}
         given = feed.anchor is not None, shares is not None, feed.weight is not None
         key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, given
+        if key not in self._asked:  # recording pays where steps of a kind come again
+            self._asked.add(key)
+            return None
         static = self._static.pop(key, None)
         if static is None:
             for old in [*self._static][: len(self._static) + 1 - KEPT]:  # their memory is free before more is taken
@@ -167,6 +173,13 @@ class StackedBackend(Backend):
         for n in range(self.first_buffer, len(views)):
             views[n] = _own(views[n])
         return views
+
+
+def _is_ours(objective: Objective) -> bool:
+    """Tell whether an objective is made of the package's pieces and functions alone."""
+    pieces = list(objective.walk())
+    functions = [function for piece in pieces if (function := getattr(piece, "function", None)) is not None]
+    return all(getattr(one, "__module__", "").startswith("graphcollab.") for one in (*map(type, pieces), *functions))
 
 
 def _own(view: Tensor) -> Tensor:

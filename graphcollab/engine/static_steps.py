@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,12 +16,13 @@ from graphcollab.engine.backend import take_step
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
 
-__all__ = ["Kind", "StaticSteps", "record"]
+__all__ = ["Kind", "Recorded", "StaticSteps", "record"]
 
 Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch], tuple[Tensor, list[Tensor | None]]]
 """Returns losses [r] and gradients of parameters on a batch, given parameters and buffers, [r, ...] each."""
 
 REPLAYED = frozenset({"cuda"})  # devices on which steps are recorded and replayed
+_recording = threading.Lock()
 WARM_UP = 3  # steps before a graph is recorded, in which libraries choose their kernels and take their memory
 
 
@@ -169,23 +171,53 @@ class StaticSteps:
         return graph is not None
 
 
-def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> torch.cuda.CUDAGraph:
-    """Return a step as a CUDA graph; the tensors that it has changed meanwhile get their values back."""
-    before = [values.clone() for values in changed]
-    try:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
+class Recorded(NamedTuple):
+    """A step as a CUDA graph, on the card where its tensors are."""
+
+    graph: torch.cuda.CUDAGraph
+    device: torch.device
+
+    def replay(self) -> None:
+        """Take the step."""
+        with torch.cuda.device(self.device):
+            self.graph.replay()
+
+    def pool(self) -> Any:
+        """Return the memory that it uses."""
+        return self.graph.pool()
+
+
+def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> Recorded:
+    """Return a step as a CUDA graph; the tensors that it has changed meanwhile get their values back.
+
+    A step that waits for the card is refused before it is recorded: a recording that fails would leave PyTorch's
+    streams and memory in disorder. The device is that of the tensors, and a process records one graph at a time.
+    """
+    device, before = changed[0].device, [values.clone() for values in changed]
+    with _recording, torch.cuda.device(device):
+        current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+        side.wait_stream(current)
+        checked = torch.cuda.get_sync_debug_mode()
+        try:
+            with torch.cuda.stream(side):
+                for turn in range(WARM_UP):
+                    if turn == WARM_UP - 1:
+                        torch.cuda.set_sync_debug_mode("error")
+                    step()
+            torch.cuda.set_sync_debug_mode(checked)
+            side.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with (
+                torch.cuda.stream(current),
+                torch.cuda.graph(graph, pool=memory, stream=side, capture_error_mode="thread_local"),
+            ):
                 step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=memory):
-            step()
-    finally:
-        for values, old in zip(changed, before, strict=True):
-            values.copy_(old)
-    return graph
+        finally:
+            torch.cuda.set_sync_debug_mode(checked)
+            current.wait_stream(side)
+            for values, old in zip(changed, before, strict=True):
+                values.copy_(old)
+    return Recorded(graph, device)
 
 
 def _kept(own: Tensor | None, new: Tensor) -> Tensor:

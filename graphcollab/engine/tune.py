@@ -81,7 +81,8 @@ def tune(
                     computing.graphs = graphs
                 rows = Rows.own(models, members)
                 try:
-                    seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + 1)][1:])
+                    warm = 3 if graphs else 1  # graphs are recorded in the third
+                    seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + warm)][warm:])
                 except (MemoryError, RuntimeError) as error:
                     if not used_up(error):
                         raise

@@ -37,10 +37,11 @@ class UnrolledBackend(VmapBackend):
         self._streams: list[torch.cuda.Stream] = []
 
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
+        rows = [view.unbind(0) for view in views]  # their gradient is one stack; that of view[row] is as large for each
         found = []
         with self._autocast(inputs.device), self._branches(inputs) as branches:
             for row, samples in enumerate(inputs):
-                own = {name: view[row] for name, view in zip(self.spec.names, views, strict=True)}
+                own = {name: of[row] for name, of in zip(self.spec.names, rows, strict=True)}
                 with torch.cuda.stream(branches[row % len(branches)]):
                     found.append(functional_call(self.module, own, (samples,), embed_arguments(embed)))
         outputs: Any = Embedded(*map(torch.stack, zip(*found, strict=True))) if embed else torch.stack(found)

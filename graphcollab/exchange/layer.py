@@ -41,8 +41,8 @@ class Layer(Exchanger):
     [2, E], and their weights, [E]; it returns [D, P]. It is in evaluation mode, and what it returns for a receiver may
     depend on this receiver's edges alone, since processes and sites have no others.
 
-    Edges of weight 0 are left out. A node without others keeps its model. Gradients with respect to weights are by
-    autograd, so learned weights learn through every layer that is differentiable in them.
+    Edges of weight 0 are left out, so their weights get no gradient. A node without others keeps its model. Gradients
+    with respect to weights are by autograd, so learned weights learn through every layer that uses them.
 
     Args:
         layer: The layer. It is copied; its parameters must be frozen, as nothing trains them.
@@ -96,8 +96,8 @@ class Layer(Exchanger):
         """Check the part, and that the layer returns a row per receiver."""
         row = data.x.part(self.part)[:1]
         try:
-            found = call_layer(self.layer, row, row, torch.zeros(2, 1, dtype=torch.int64), torch.ones(1))
-        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            found = self._tried(row, torch.ones(1))
+        except (TypeError, ValueError, RuntimeError, AssertionError, LookupError) as error:
             raise ValueError(
                 f"{type(self.layer).__name__} fails as layer((m_src, m_dst), edge_index, edge_weight) with messages "
                 f"[1, {row.shape[1]}] of {row.dtype} and one edge: {type(error).__name__}: {error}"
@@ -108,6 +108,17 @@ class Layer(Exchanger):
                 f"[1, {row.shape[1]}] of {row.dtype}, as the messages are"
             )
         return data
+
+    def require_weights(self, data: Data) -> None:
+        """Check that the layer uses weights, for a method that learns them."""
+        with torch.enable_grad():
+            found = self._tried(data.x.part(self.part)[:1], torch.ones(1, requires_grad=True))
+        if not found.requires_grad:
+            raise ValueError(f"{type(self.layer).__name__} does not use edge weights, so none can be learned")
+
+    def _tried(self, row: Tensor, weight: Tensor) -> Tensor:
+        """Return what the layer makes of one row and its edge to itself."""
+        return call_layer(self.layer, row, row, torch.zeros(2, 1, dtype=torch.int64), weight)
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
         """Return the messages."""
@@ -136,8 +147,6 @@ class Layer(Exchanger):
         sent.edge_weight = data.edge_weight.detach().requires_grad_()
         with torch.enable_grad():
             mixed = self._mixed(sent, env, _ROUTE.shares(sent)[0])
-            if not mixed.requires_grad:
-                raise ValueError(f"{type(self.layer).__name__} does not use edge weights, so none can be learned")
             (gradient,) = torch.autograd.grad(mixed, sent.edge_weight, cotangent)
         return gradient
 

@@ -12,6 +12,7 @@ from graphcollab.ops.compiled import require_plain
 
 __all__ = ["MixConv"]
 
+_STEPS = ("message", "aggregate", "update")
 _HOOKS = [
     f"_{step}_forward_{when}hooks"
     for step in ("propagate", "message", "aggregate", "message_and_aggregate")
@@ -28,7 +29,7 @@ class MixConv(MessagePassing):
     One ``propagate`` over a bipartite graph, fused: message passing would build every message, [E, P], which for 100
     nodes, all pairs and 0.9 million parameters is 35 GB. Its gradient is a transposed product for x and a sampled
     product for w; see `graphcollab.ops.mix`. Messages are built where an explanation or a hook asks for them, or a
-    subclass has a ``message`` of its own.
+    subclass has a ``message``, ``aggregate`` or ``update`` of its own.
 
     Args:
         kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `graphcollab.ops.mix`.
@@ -51,7 +52,7 @@ class MixConv(MessagePassing):
     def __init__(self, kernel: str | None = None) -> None:
         super().__init__(aggr="add")
         self.kernel = kernel
-        self._fused = type(self).message is MixConv.message
+        self._fused = all(getattr(type(self), name) is getattr(MixConv, name) for name in _STEPS)
 
     def forward(
         self,

@@ -24,7 +24,7 @@ from graphcollab.phases import Phases
 from graphcollab.settings import Finite, Natural, SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.transforms import Complete
+from graphcollab.transforms import Complete, WithSelfLoops
 from graphcollab.transforms._edges import edge_weights
 
 __all__ = ["Graph", "Pairs", "begin_weights", "read_graph", "read_pairs"]
@@ -147,12 +147,18 @@ def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype
                 "there is an edge. A method with weigh=KeepWeights() in its first phase mixes by them",
                 UserWarning,
             )
-    elif first is not None and first.weigh.origin == "kept" and not first.local.crosses and data.num_edges:
+    elif first is not None and _keeps_none(first) and data.num_edges:
         raise ValueError(
             f"{first.name} keeps the weights that the graph's edges come with, and they have none: give edge_weight in "
             "a Data, the entries of a matrix, or pairs (sender, receiver, weight); weigh=Uniform() gives all alike"
         )
     return torch.zeros(data.num_edges, dtype=dtype)
+
+
+def _keeps_none(method: Method) -> bool:
+    """Tell whether a method mixes by weights that nothing gives edges which come without."""
+    given = method.prepare is not None and not isinstance(method.prepare, WithSelfLoops)
+    return method.weigh.origin == "kept" and not method.local.crosses and not given
 
 
 def _read_csv(path: str | os.PathLike[str]) -> list[tuple[Any, ...]]:

@@ -105,12 +105,21 @@ def test_what_is_recorded_serves_other_models_and_shorter_rounds(make_engine, re
     """Another optimizer, or other rows, are recorded anew."""
     plain, static, models = engines(make_engine, mlp(), sizes=ALIKE)
     other = models.like(tuple(1 - tensor for tensor in models.tensors))
-    for given, steps in ((models, 4), (other, 2), (models, 1)):
+    for given, steps in ((models, 3), (models, 3), (models, 4), (other, 2), (models, 1)):
         found = [fits(engine, given, 1, steps={"batch_size": 3, "steps": steps})[0] for engine in (plain, static)]
         assert torch.equal(*found)
     assert replayed is None or len(replayed) == 1
     fits(static, models, optimizer=SGD(lr=0.2))
     assert replayed is None or len(replayed) == 2
+
+
+def test_losses_of_a_users_own_are_not_recorded(make_engine, replayed):
+    """They may read what changes from round to round."""
+    loss = lambda outputs, targets: torch.nn.functional.cross_entropy(outputs, targets)  # noqa: E731
+    plain, static, models = engines(make_engine, mlp(), sizes=ALIKE, loss=loss)
+    for one, other in pairs(plain, static, models, rounds=4):
+        assert torch.equal(one, other)
+    assert not replayed
 
 
 def test_a_step_that_cannot_be_recorded_is_computed(make_engine, monkeypatch):

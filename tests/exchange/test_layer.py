@@ -131,7 +131,7 @@ def test_parameters_that_nothing_trains_are_refused():
 def test_a_layer_without_weights_cannot_learn_them():
     method = averaging(Layer(Median()), LearnedLogits())
     with pytest.raises(ValueError, match="Median does not use edge weights, so none can be learned"):
-        Scene.small().play(method)
+        Scene.small().begin(method)
 
 
 @dataclass(frozen=True)

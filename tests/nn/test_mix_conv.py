@@ -132,3 +132,12 @@ def test_edges_and_weights_may_be_on_the_device_of_the_models(edges_there, weigh
         assert (found.device.type, grad.device) == (DEVICE.type, weight.device)
         torch.testing.assert_close(found.cpu(), expected)
         torch.testing.assert_close(grad.cpu(), to_weight)
+
+
+def test_an_aggregation_of_a_subclass_counts():
+    class Halved(MixConv):
+        def aggregate(self, inputs, index, dim_size=None):
+            return super().aggregate(inputs, index, dim_size=dim_size) / 2
+
+    x, edges, weight = example(4, 4, 9, 1)
+    torch.testing.assert_close(Halved()(x, edges, weight), MixConv()(x, edges, weight) / 2)

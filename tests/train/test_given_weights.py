@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import networkx
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import torch
 from scipy import sparse
 from torch import nn
 from torch_geometric.data import Data
-from torch_geometric.transforms import AddSelfLoops
+from torch_geometric.transforms import AddSelfLoops, BaseTransform
 
 from graphcollab import Method, Phases, Tasks, l2c, local, run
 from graphcollab.exchange import Exchange
@@ -96,6 +98,18 @@ def test_models_are_mixed_by_the_weights_that_were_given(form, update):
 def test_edges_without_weights_have_none_to_keep(graph):
     with pytest.raises(ValueError, match="kept keeps the weights that the graph's edges come with, and they have none"):
         play(graph)
+
+
+def test_weights_may_be_given_by_what_prepares_the_graph():
+    class Weigh(BaseTransform):
+        def forward(self, data):
+            data = copy.copy(data)
+            data.edge_weight = torch.full((data.num_edges,), 0.25)
+            return data
+
+    assert play(Ring(), method=keeping(prepare=Weigh())).graph().edge_weight.tolist() == [0.25] * 6
+    with pytest.raises(ValueError, match="they have none"):
+        play(Ring(), method=keeping(prepare=WithSelfLoops()))
 
 
 def test_a_file_has_weights_too(tmp_path):
