@@ -47,7 +47,7 @@ class Backend(ABC):
             ``"contiguous"``.
         microbatch: Samples of a node that go through the model at once in training, at most; gradients of the parts of
             a batch add up. Default: all of them.
-        graphs: Take the steps of stacked models on static tensors, on a GPU as CUDA graphs (``graphcollab.engine.static_steps``).
+        graphs: Take the steps of stacked models on static tensors, on a GPU as CUDA graphs.
 
     Attributes:
         by_node: Whether randomness inside layers is keyed per node.

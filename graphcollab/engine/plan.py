@@ -58,7 +58,7 @@ class Plan:
         precision: That of forward passes: ``"full"``, the models' own, or ``"bfloat16"``.
         microbatch: Samples of a node that go through a model at once, at most: gradients of the parts of a larger
             batch add up. Default: all of a batch.
-        graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed (``graphcollab.engine.static_steps``).
+        graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed.
 
     Raises:
         ValueError: If other models than those of a loop are to have their channels last, or a backend that takes no
