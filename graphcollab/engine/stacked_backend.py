@@ -84,9 +84,11 @@ class StackedBackend(Backend):
         # buffers that change in the forward pass must not count as changes of the parameters beside them.
         apart = self.graphs or new.device.type != "cpu" or count < len(self.spec.names)
         shares = self._shares(feed.scale)
+        streams = self._drawn_from(feed.seed, feed.node_id, feed.round_)
         static = self._static_steps(new, feed, optimizer, objective, state, shares, step)
         if static is not None:
             leaves, moments = static.leaves, static.moments
+            static.randomness = self._joined(streams, slice(0, len(new)))
         else:
             leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
             moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
@@ -95,7 +97,6 @@ class StackedBackend(Backend):
         losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
         together = self.samplewise and not objective.reads.alike
         first, step = _common(step), beside(step, new)
-        streams = self._drawn_from(feed.seed, feed.node_id, feed.round_)
         for s, size in enumerate(sizes.T):
             if static is not None and (found := static.take(s, size)) is not None:
                 losses[s] = found
@@ -134,18 +135,17 @@ class StackedBackend(Backend):
         shares: Sequence[Tensor] | None,
         step: Tensor,
     ) -> StaticSteps | None:
-        """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind."""
-        if not self.graphs or self.draws.active or feed.views is not None or feed.given is not None:
-            return None
-        if not _is_ours(objective):
-            return None  # what a user's function reads beside its arguments would stay as it was when it was recorded
+        """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind.
+
+        They are static from the first round on, so that a run that is resumed pads its batches alike; and recorded from
+        the second on, if nothing draws: recording pays where steps of a kind come again.
+        """
+        if not self.graphs or feed.views is not None or feed.given is not None or not _is_ours(objective):
+            return None  # what a user's loss reads beside its arguments would stay as it was when it was recorded
         leaves = self.spec.views(new)
         moments = {slot: self._split(values) for slot, values in state.items()}
         given = feed.anchor is not None, shares is not None, feed.weight is not None
         key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, given
-        if key not in self._asked:  # recording pays where steps of a kind come again
-            self._asked.add(key)
-            return None
         static = self._static.pop(key, None)
         if static is None:
             for old in [*self._static][: len(self._static) + 1 - KEPT]:  # their memory is free before more is taken
@@ -154,12 +154,17 @@ class StackedBackend(Backend):
             own = [_own(leaf) for leaf in leaves]
             kept = {slot: [_own(moment) for moment in many] for slot, many in moments.items()}
 
-            def slopes(params: Sequence[Tensor], rest: Leaves, batch: Batch) -> tuple[Tensor, list[Tensor | None]]:
+            def slopes(
+                params: Sequence[Tensor], rest: Leaves, batch: Batch, randomness: own_randomness
+            ) -> tuple[Tensor, list[Tensor | None]]:
                 run = partial(self._run, params, rest, objective)
-                return self._slopes(run, params, batch, objective, self.key(), rows=True)
+                return self._slopes(run, params, batch, objective, randomness, rows=True)
 
             static = StaticSteps(slopes, own, kept, count, feed, optimizer, together)
         self._static[key] = static
+        static.recorded = key in self._asked and not self.draws.active
+        if not self.draws.active:
+            self._asked.add(key)
         static.load(leaves, moments, feed, shares, beside(step, new))
         return static
 

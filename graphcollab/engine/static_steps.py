@@ -18,8 +18,8 @@ from graphcollab.engine.samples import Batch, Feed, copied
 
 __all__ = ["Kind", "Recorded", "StaticSteps", "record"]
 
-Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch], tuple[Tensor, list[Tensor | None]]]
-"""Returns losses [r] and gradients of parameters on a batch, given parameters and buffers, [r, ...] each."""
+Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any], tuple[Tensor, list[Tensor | None]]]
+"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from."""
 
 REPLAYED = frozenset({"cuda"})  # devices on which steps are recorded and replayed
 _recording = threading.Lock()
@@ -43,8 +43,8 @@ class Kind(NamedTuple):
 class StaticSteps:
     """The local steps of R rows on static tensors: batch, loss, gradients and update read and write no others.
 
-    On a GPU each `Kind` of step is recorded once as a CUDA graph and replayed from then on, also in later rounds. There
-    a step of a small model takes less time than the launches of its operations. On a CPU, where tests compare the two,
+    On a GPU each `Kind` of step is recorded once as a CUDA graph, where ``recorded`` is set, and replayed from then on.
+    There a step of a small model takes less time than the launches of its operations. Elsewhere, and in the first round,
     steps are computed as they are. Rows that rest in a step take part in it, and then get their old values back.
 
     Args:
@@ -79,6 +79,8 @@ class StaticSteps:
         self.active = torch.zeros(rows, dtype=torch.bool, device=like.device)
         self.first = torch.zeros(rows, dtype=torch.float64, device=like.device)  # counts, for powers in full precision
         self.taken = self.first.clone()
+        self.randomness: Any = None
+        self.recorded = False
         self._graphs: dict[Kind, Any] = {}
         self._memory: Any = None
 
@@ -126,10 +128,8 @@ class StaticSteps:
         torch.add(self.first, step, out=self.taken)
         if kind.masked:
             self.active.copy_(size > 0, non_blocking=True)
-        if self.index.device.type not in REPLAYED:
+        if not (self.recorded and self.index.device.type in REPLAYED and self._replayed(kind)):
             self._step(kind)
-        elif not self._replayed(kind):
-            return None
         return self.loss.where(self.active, torch.nan) if kind.masked else self.loss.clone()
 
     def _step(self, kind: Kind) -> None:
@@ -140,7 +140,7 @@ class StaticSteps:
         batch = Batch(copied(self.pool.inputs, index), copied(self.pool.targets, index), weight, self.anchor)
         own = self.leaves[: self.count]
         params = [leaf.detach().requires_grad_() for leaf in own]
-        loss, grads = self.slopes(params, self.leaves[self.count :], batch)
+        loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness)
         with torch.no_grad():
             take_step(self.optimizer, own, grads, self.moments, self.taken, self.shares)
             self.loss.copy_(loss)

@@ -113,6 +113,19 @@ def test_what_is_recorded_serves_other_models_and_shorter_rounds(make_engine, re
     assert replayed is None or len(replayed) == 2
 
 
+def test_an_engine_that_begins_later_gives_the_same_bits(make_engine, replayed):
+    """As a run that is resumed does: of batches that are padded, and rows that rest."""
+    _, static, models = engines(make_engine, mlp(), sizes=UNLIKE)
+    how, state, found = LocalSteps(optimizer=MOMENTUM, batch_size=3, epochs=2), {}, None
+    for round_ in range(4):
+        if round_ == 3:
+            later = engines(make_engine, mlp(), sizes=UNLIKE)[1]
+            found = later.fit(Rows.own(models), how, seed=3, round_=round_, **state).models.tensors[0]
+        fitted = static.fit(Rows.own(models), how, seed=3, round_=round_, **state)
+        models, state = fitted.models, {"slots": fitted.slots, "step": fitted.step}
+    assert torch.equal(models.tensors[0], found)
+
+
 def test_losses_of_a_users_own_are_not_recorded(make_engine, replayed):
     """They may read what changes from round to round."""
     loss = lambda outputs, targets: torch.nn.functional.cross_entropy(outputs, targets)  # noqa: E731
