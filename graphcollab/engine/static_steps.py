@@ -44,8 +44,8 @@ class StaticSteps:
     """The local steps of R rows on static tensors: batch, loss, gradients and update read and write no others.
 
     On a GPU each `Kind` of step is recorded once as a CUDA graph, where ``recorded`` is set, and replayed from then on.
-    There a step of a small model takes less time than the launches of its operations. Elsewhere, and in the first round,
-    steps are computed as they are. Rows that rest in a step take part in it, and then get their old values back.
+    There a step of a small model takes less time than the launches of its operations. Elsewhere, and in the first
+    round, steps are computed as they are. Rows that rest take part in a step, and then get their old values back.
 
     Args:
         slopes: Computes losses and gradients.
