@@ -12,6 +12,7 @@ import graphcollab.tasks._others
 from graphcollab import build_model, methods, site
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection, SiteLostError
+from graphcollab.sites.errors import is_told
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.train import Callback, Result
@@ -156,9 +157,8 @@ def test_a_site_that_shows_the_checksums_of_another_one_is_named(monkeypatch):
         plays(here, model=nn.Linear(*together().input_shape, 2))
 
     found = meet(act)
-    assert {str(error) for name, error in found.items() if name != "va"} == {
-        "at va, another initial model is shown than was committed to"
-    }
+    errors = [error for name, error in found.items() if name != "va" and not is_told(error)]  # some hear of it first
+    assert {str(error) for error in errors} == {"at va, another initial model is shown than was committed to"}
 
 
 def over_a_base(number: float = 0.0):
