@@ -22,7 +22,8 @@ SIZES = (8, 13, 9, 13, 10, 11)  # batches of 4 leave no single sample, for batch
 
 @pytest.mark.parametrize("name", methods.__all__)
 def test_models_are_those_of_the_cpu(name):
-    method = quick(name)
+    """Views are left out: they are drawn where the samples are, and a GPU draws other numbers."""
+    method = quick(name, augment=None)
     scene = Scene.small(sizes=SIZES, embeds=method.embeds)
     settings = {"rounds": 3, "seed": 3, "architecture": scene.architecture}
     there, here = (
@@ -59,7 +60,7 @@ def syncs_of(method, scene: Scene) -> list[int]:
                 data = method.play(data, env)
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-        counts.append(sum("synchronizing" in str(one.message) for one in said))
+        counts.append(sum("called a synchronizing" in str(one.message) for one in said))
     return counts
 
 

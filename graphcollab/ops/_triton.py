@@ -9,7 +9,7 @@ card, so a call gives the same bits every time.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import triton
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["inner_products", "weighted_sums"]
 
 TILE = 128  # rows of a product of matrices that a program makes at once
+KEPT_COLUMNS = 128  # and columns, where the matrix stays
 WASTE = 16  # so many times what is needed may a product of all pairs compute
 MOST_PAIRS = 2**26
 SLAB = 2**22  # numbers of the columns that programs work on at a time, which stay in a GPU's cache of 50 MB
@@ -38,21 +39,25 @@ def _rounded(x):
 
 
 @triton.jit
-def _add_product(a, b, acc, SHORT: tl.constexpr):
-    """Return acc + a b of a [m, k] and b [k, n] with the digits of float32, by TF32; SHORT: b has no more digits.
+def _split(x):
+    """Return x, float32, rounded to TF32, and what that leaves out, which has no more digits than TF32 and one."""
+    large = _rounded(x)
+    return large, x - large
 
-    Tensor cores round sums towards zero, so they make short ones, small terms first, which are added elsewhere.
+
+@triton.jit
+def _add_product(a, high, low, acc, SHORT: tl.constexpr):
+    """Return acc + a (high + low) of a [m, k] with the digits of float32, by TF32; SHORT: a has no more digits.
+
+    Tensor cores round sums towards zero, which small terms suffer less from: they come first.
     """
-    large = _rounded(a)
     if SHORT:
-        product = tl.dot(a - large, b, input_precision="tf32")
-        product = tl.dot(large, b, product, input_precision="tf32")
-    else:
-        high = _rounded(b)
-        product = tl.dot(a - large, high, input_precision="tf32")
-        product = tl.dot(large, b - high, product, input_precision="tf32")
-        product = tl.dot(large, high, product, input_precision="tf32")
-    return acc + product
+        acc = tl.dot(a, low, acc, input_precision="tf32")
+        return tl.dot(a, high, acc, input_precision="tf32")
+    large, small = _split(a)
+    acc = tl.dot(small, high, acc, input_precision="tf32")
+    acc = tl.dot(large, low, acc, input_precision="tf32")
+    return tl.dot(large, high, acc, input_precision="tf32")
 
 
 @triton.jit
@@ -105,8 +110,8 @@ def _by_edges(
 
 
 @triton.jit(do_not_specialize=["D"])
-def _spread(ptr, sender, weight, matrix, total, D, width, COLUMNS: tl.constexpr, EDGES: tl.constexpr):
-    """Write a receiver's weights into a row of the matrix [⌈D⌉, ⌈S⌉], zero where there is no edge, and their sum."""
+def _spread(ptr, sender, weight, high, low, total, D, width, COLUMNS: tl.constexpr, EDGES: tl.constexpr):
+    """Write a receiver's weights into a row of the matrix [⌈D⌉, ⌈S⌉], split, zero where there is no edge; their sum."""
     i = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     first = tl.load(ptr + i, mask=i < D, other=0)
@@ -119,52 +124,132 @@ def _spread(ptr, sender, weight, matrix, total, D, width, COLUMNS: tl.constexpr,
         w = tl.load(weight + edge, mask=edge < last, other=0.0)
         row += tl.sum(tl.where(name[None, :] == j[:, None], w[None, :], 0.0), 1)
         parts += w
-    tl.store(matrix + i * width + j, row, mask=j < width)
+    large, small = _split(row)
+    tl.store(high + i * width + j, large, mask=j < width)
+    tl.store(low + i * width + j, small, mask=j < width)
     if tl.program_id(1) == 0:
         tl.store(total + i, tl.sum(parts))
 
 
+@triton.jit
+def _weights(matrix, i, k, width, DEPTH: tl.constexpr):
+    """Return the weights of some senders' rows, from the k-th on, for receivers i, [DEPTH, r]."""
+    return tl.load(matrix + i[None, :] * width + (k + tl.arange(0, DEPTH))[:, None])
+
+
+@triton.jit
+def _rows(x, stride, k, S, near, left, DEPTH: tl.constexpr, FINITE: tl.constexpr):
+    """Return columns of some senders' rows, from the k-th on, turned: float32 [c, DEPTH]; FINITE: as far as they are."""
+    j = k + tl.arange(0, DEPTH)
+    mask = (j < S)[:, None] & (near < left)[None, :]
+    rows = tl.load(x + (j[:, None] * stride + near[None, :]), mask=mask, other=0.0).to(tl.float32)
+    if FINITE:
+        rows = tl.where(tl.abs(rows) < float("inf"), rows, 0.0)
+    return tl.trans(rows)
+
+
+@triton.jit
+def _not_finite(sums):
+    """Return how many sums are not finite."""
+    return tl.sum(((tl.abs(sums) < float("inf")) == 0).to(tl.int32))
+
+
+@triton.jit
+def _repair(
+    ptr, sender, weight, x, base, against, y, x_stride, base_stride, against_stride, y_stride, start, D, first, P,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FEW: tl.constexpr,
+):  # fmt: skip
+    """Replace sums that have terms which are not finite, which were left out."""
+    tl.debug_barrier()  # other threads have written them
+    col = first + tl.arange(0, COLUMNS)
+    inside = col < P
+    for r in range(0, ROWS, FEW):
+        i = (start + r + tl.arange(0, FEW)).to(tl.int64)
+        there = i < D
+        acc, sums, count = _sum_edges(ptr, sender, weight, x, x_stride, i, there, col, inside, tl.float32)
+        lost = there[:, None] & inside[None, :] & ((tl.abs(acc) < float("inf")) == 0)
+        acc += _terms(base, against, base_stride, against_stride, sums, count, i, there, col, inside, tl.float32)
+        tl.store(y + i[:, None] * y_stride + col[None, :], acc.to(y.dtype.element_ty), mask=lost)
+
+
 @triton.jit(do_not_specialize=["D", "S"])
 def _by_matrix(
-    ptr, sender, weight, matrix, total, x, base, against, y,
+    ptr, sender, weight, high, low, total, x, base, against, y, odd,
     width, x_stride, base_stride, against_stride, y_stride, D, S, P,
-    UNIT: tl.constexpr, SHORT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-    FEW: tl.constexpr,
+    UNIT: tl.constexpr, SHORT: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr, FEW: tl.constexpr, AGAIN: tl.constexpr,
 ):  # fmt: skip
     """Multiply some receivers' rows of the matrix with some columns of all senders' rows.
 
-    As 0 · ∞ is NaN, numbers that are not finite are left out; then sums over edges that have them replace the results.
+    As 0 · ∞ is NaN, a number that is not finite spoils all sums of its column. How many are not finite is written to
+    ``odd`` [programs]. A second launch, AGAIN, computes these once more without such numbers, and then adds up edges.
     """
+    if AGAIN and tl.load(odd + tl.program_id(0)) == 0:
+        return
     P, x_stride, y_stride = P * UNIT, x_stride * UNIT, y_stride * UNIT
     base_stride, against_stride = base_stride * UNIT, against_stride * UNIT
+    if WIDE:  # offsets within a block of columns
+        x_stride, y_stride = tl.cast(x_stride, tl.int64), tl.cast(y_stride, tl.int64)
+        base_stride, against_stride = tl.cast(base_stride, tl.int64), tl.cast(against_stride, tl.int64)
     program, blocks = tl.program_id(0).to(tl.int64), tl.cdiv(D, ROWS)
-    start = program % blocks * ROWS
-    i = start + tl.arange(0, ROWS)
-    col = program // blocks * COLUMNS + tl.arange(0, COLUMNS)
-    there, inside = i < D, col < P
-    count = tl.load(ptr + i + 1, mask=there, other=0) - tl.load(ptr + i, mask=there, other=0)
-    sums = tl.load(total + i)
-    acc = _terms(base, against, base_stride, against_stride, sums, count, i, there, col, inside, tl.float32)
-    odd = tl.zeros([DEPTH, COLUMNS], tl.int32)
+    start = (program % blocks * ROWS).to(tl.int32)
+    first = program // blocks * COLUMNS
+    i, near = start + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    there, left = i < D, tl.minimum(P - first, COLUMNS).to(tl.int32)
+    acc = tl.zeros([COLUMNS, ROWS], tl.float32)
     for k in range(0, S, DEPTH):
-        j = k + tl.arange(0, DEPTH)
-        place = x + j[:, None].to(tl.int64) * x_stride + col[None, :]
-        rows = tl.load(place, mask=(j < S)[:, None] & inside[None, :], other=0.0).to(tl.float32)
-        finite = tl.abs(rows) < float("inf")
-        odd |= (finite == 0).to(tl.int32)
-        w = tl.load(matrix + i[:, None] * width + j[None, :])  # [ROWS, DEPTH], both padded with zeros
-        acc = _add_product(w, tl.where(finite, rows, 0.0), acc, SHORT)
-    place = y + i[:, None] * y_stride + col[None, :]
-    tl.store(place, acc.to(y.dtype.element_ty), mask=there[:, None] & inside[None, :])
-    if tl.sum(odd) > 0:
-        tl.debug_barrier()  # other threads write the same numbers again
-        for r in range(0, ROWS, FEW):
-            some = start + r + tl.arange(0, FEW)
-            on = some < D
-            few, parts, many = _sum_edges(ptr, sender, weight, x, x_stride, some, on, col, inside, tl.float32)
-            lost = on[:, None] & inside[None, :] & ((tl.abs(few) < float("inf")) == 0)
-            few += _terms(base, against, base_stride, against_stride, parts, many, some, on, col, inside, tl.float32)
-            tl.store(y + some[:, None] * y_stride + col[None, :], few.to(y.dtype.element_ty), mask=lost)
+        rows = _rows(x + first, x_stride, k, S, near, left, DEPTH, AGAIN)
+        large, small = _weights(high, i, k, width, DEPTH), _weights(low, i, k, width, DEPTH)
+        acc += _add_product(rows, large, small, tl.zeros([COLUMNS, ROWS], tl.float32), SHORT)
+    count = tl.load(ptr + i + 1, mask=there, other=0) - tl.load(ptr + i, mask=there, other=0)
+    sums, inside = tl.load(total + i), near < left
+    out = _terms(
+        base, against, base_stride, against_stride, sums, count, i, there, first + near, inside, tl.float32
+    ) + tl.trans(acc)  # fmt: skip
+    place = y + first + (i[:, None] * y_stride + near[None, :])
+    tl.store(place, out.to(y.dtype.element_ty), mask=there[:, None] & inside[None, :])
+    if AGAIN:
+        _repair(
+            ptr, sender, weight, x, base, against, y, x_stride, base_stride, against_stride, y_stride,
+            start, D, first, P, ROWS, COLUMNS, FEW,
+        )  # fmt: skip
+    else:
+        tl.store(odd + program, _not_finite(out))
+
+
+@triton.jit(do_not_specialize=["D", "S"])
+def _by_kept_matrix(
+    ptr, sender, weight, high, low, x, y, odd, width, x_stride, y_stride, D, S, P,
+    UNIT: tl.constexpr, SHORT: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr, FEW: tl.constexpr, AGAIN: tl.constexpr, CHUNKS: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Do the same with few senders and receivers, whose matrix stays in a multiprocessor's memory for all columns."""
+    if AGAIN and tl.load(odd + tl.program_id(0)) == 0:
+        return
+    P, x_stride, y_stride = P * UNIT, x_stride * UNIT, y_stride * UNIT
+    if WIDE:
+        x_stride, y_stride = tl.cast(x_stride, tl.int64), tl.cast(y_stride, tl.int64)
+    i, near = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    large, small, found = (), (), 0
+    for c in tl.static_range(CHUNKS):
+        large += (_weights(high, i, c * DEPTH, width, DEPTH),)
+        small += (_weights(low, i, c * DEPTH, width, DEPTH),)
+    for block in tl.range(tl.program_id(0), tl.cdiv(P, COLUMNS), tl.num_programs(0), num_stages=STAGES):
+        first = tl.cast(block, tl.int64) * COLUMNS
+        left = tl.minimum(P - first, COLUMNS).to(tl.int32)
+        acc = tl.zeros([COLUMNS, ROWS], tl.float32)
+        for c in tl.static_range(CHUNKS):
+            rows = _rows(x + first, x_stride, c * DEPTH, S, near, left, DEPTH, AGAIN)
+            acc = _add_product(rows, large[c], small[c], acc, SHORT)
+        place = y + first + (i[None, :] * y_stride + near[:, None])
+        tl.store(place, acc.to(y.dtype.element_ty), mask=(i < D)[None, :] & (near < left)[:, None])
+        found += _not_finite(acc)
+        if AGAIN:
+            _repair(
+                ptr, sender, weight, x, None, None, y, x_stride, 0, 0, y_stride, 0, D, first, P, ROWS, COLUMNS, FEW
+            )
+    if not AGAIN:
+        tl.store(odd + tl.program_id(0), found)
 
 
 @triton.jit(do_not_specialize=["D", "S"])
@@ -187,7 +272,8 @@ def _all_pairs(
         if SHORT:  # as precise in TF32
             acc = tl.dot(u.to(tl.float32), tl.trans(v.to(tl.float32)), acc, input_precision="tf32")
         else:
-            acc = _add_product(u, tl.trans(v), acc, False)
+            large, small = _split(tl.trans(v))
+            acc += _add_product(u, large, small, tl.zeros([ROWS, SENDERS], tl.float32), False)
     place = out + (part * D + i)[:, None] * S + j[None, :]
     tl.store(place, acc, mask=(i < D)[:, None] & (j < S)[None, :])
 
@@ -219,26 +305,43 @@ def weighted_sums(
 ) -> None:
     """Write b_i + Σ_j w_ij (x_j − a_i) into y [D, P]; weights [E] are float64 for rows in it, else float32."""
     (count, width), senders = y.shape, len(x)
+    if not y.numel():
+        return
     edges = structure.ptr, structure.sender, weight
     unit, units, *strides = _in_units(width, x, base, against, y)
     if not _dense(structure, x):
-        columns = max(min(_power(width), 512, _power(SLAB // max(senders, 1)) // 2), 64)
-        rows = 1024 // columns
+        columns = max(min(_power(width), 1024, _power(SLAB // max(senders, 1)) // 2), 64)
+        rows = (1024 if x.dtype == torch.float64 else 2048) // columns
         programs = triton.cdiv(count, rows) * triton.cdiv(width, columns)
         sizes = {"UNIT": unit, "SUM": _sum(x), "ROWS": rows, "COLUMNS": columns}
-        _launch(_by_edges, (programs,), *edges, x, base, against, y, *strides, count, units, **sizes, maxnreg=168)
+        given = *edges, x, base, against, y, *strides, count, units
+        how = {"num_warps": 4, "maxnreg": 168} if columns > 64 else {"num_warps": 1}
+        _launch(_by_edges, (programs,), *given, **sizes, **how)
         return
-    columns, depth, stages = (64, 16, 4) if base is against is None else (32, 32, 3)  # for these registers suffice
     rows = min(_power(count), TILE)
+    kept = _kept(rows, senders, x.device) if base is against is None else None
+    depth = kept.depth if kept else 16
     blocks, padded = triton.cdiv(count, rows), triton.cdiv(senders, depth) * depth
-    matrix, total = (torch.empty(size, device=x.device) for size in ((blocks * rows, padded), (blocks * rows,)))
-    grids = (blocks * rows, triton.cdiv(padded, TILE)), (blocks * triton.cdiv(width, columns),)
-    _launch(_spread, grids[0], *edges, matrix, total, count, padded, COLUMNS=TILE, EDGES=32)
-    sizes = {"UNIT": unit, "ROWS": rows, "COLUMNS": columns, "DEPTH": depth, "FEW": 16}
-    sizes["SHORT"] = x.element_size() == 2
-    given = *edges, matrix, total, x, base, against, y, padded, *strides, count, senders, units
-    warps, registers = (8, 128) if rows == TILE else (4, 168)  # for two programs at a time, or three
-    _launch(_by_matrix, grids[1], *given, **sizes, num_warps=warps, num_stages=stages, maxnreg=registers)
+    high, low = x.new_empty(2, blocks * rows, padded, dtype=torch.float32)
+    total = high.new_empty(blocks * rows)
+    grid = blocks * rows, triton.cdiv(padded, TILE)
+    _launch(_spread, grid, *edges, high, low, total, count, padded, COLUMNS=TILE, EDGES=32)
+    wide = max(0, *(unit * stride for stride in strides)) * (blocks * rows + padded) >= 2**31
+    sizes = {"UNIT": unit, "SHORT": x.element_size() == 2, "WIDE": wide, "ROWS": rows, "DEPTH": depth, "FEW": 16}
+    if kept:
+        kernel, how = _by_kept_matrix, {"num_warps": 8}
+        programs, columns = min(triton.cdiv(width, KEPT_COLUMNS), kept.programs), KEPT_COLUMNS
+        sizes |= {"CHUNKS": padded // depth, "STAGES": 2}
+        given = *edges, high, low, x, y
+        numbers = padded, strides[0], strides[-1], count, senders, units
+    else:
+        kernel, how = _by_matrix, {"num_warps": 4, "num_stages": 3}
+        programs, columns = blocks * triton.cdiv(width, 64), 64
+        given = *edges, high, low, total, x, base, against, y
+        numbers = padded, *strides, count, senders, units
+    odd = structure.ptr.new_empty(programs, dtype=torch.int32)
+    for again in (False, True):
+        _launch(kernel, (programs,), *given, odd, *numbers, **sizes, COLUMNS=columns, AGAIN=again, **how)
 
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor) -> None:
@@ -253,20 +356,46 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor)
         tiles = triton.cdiv(count, rows) * triton.cdiv(senders, columns)
         parts, length = _parts(width, PROGRAMS // max(tiles, 1), 32)
         out = torch.empty(parts, count, senders, device=a.device)
-        sizes = {"UNIT": unit, "SHORT": a.element_size() == 2, "ROWS": rows, "SENDERS": columns, "DEPTH": 32}
+        sizes = {"UNIT": unit, "SHORT": a.element_size() == 2, "ROWS": rows, "SENDERS": columns}
         warps = 8 if rows * columns >= 4096 else 4
         given = a, b, out, *strides, count, senders, units, length
-        _launch(_all_pairs, (tiles * parts,), *given, **sizes, num_warps=warps, num_stages=3)
+        _launch(_all_pairs, (tiles * parts,), *given, **sizes, DEPTH=16, num_warps=warps, num_stages=4, maxnreg=128)
         products.copy_(out.sum(0, dtype=torch.float64)[structure.receiver, structure.sender])
         return
     columns = min(_power(width), 128)
     parts, length = _parts(width, triton.cdiv(width * (count + senders), SLAB), 1024)
-    out = torch.empty(parts, edges, dtype=torch.float64 if a.dtype == torch.float64 else torch.float32, device=a.device)
+    kind = torch.float64 if parts == 1 or a.dtype == torch.float64 else torch.float32
+    out = products[None] if parts == 1 else torch.empty(parts, edges, dtype=kind, device=a.device)
     sizes = {"UNIT": unit, "SUM": _sum(a), "EDGES": 2048 // columns, "COLUMNS": columns}
     grid = (triton.cdiv(edges, sizes["EDGES"]) * parts,)
     ends = structure.receiver, structure.sender
     _launch(_each_edge, grid, *ends, a, b, out, *strides, edges, units, length, **sizes)
-    torch.sum(out, 0, dtype=torch.float64, out=products)
+    if parts > 1:
+        torch.sum(out, 0, dtype=torch.float64, out=products)
+
+
+class _Kept(NamedTuple):
+    """How a matrix stays in the multiprocessors' memory: senders it is read for at a time, and programs."""
+
+    depth: int
+    programs: int
+
+
+def _kept(rows: int, senders: int, device: torch.device) -> _Kept | None:
+    """Return how a matrix of so many receivers, padded, and senders stays there; None if it does not fit."""
+    depth = 32 if senders > 16 else 16
+    padded = triton.cdiv(max(senders, 1), depth) * depth
+    need = 4 * padded * (2 * rows + KEPT_COLUMNS) + 2**14
+    most, processors = _card(device)
+    return None if need > most else _Kept(depth, processors * min(most // need, 2))
+
+
+def _card(device: torch.device) -> tuple[int, int]:
+    """Return the bytes of memory that a program may have on a multiprocessor, and the number of these."""
+    if device.type != "cuda":  # as on an H100, but for the number
+        return 232_448, 4
+    found = torch.cuda.get_device_properties(device)
+    return found.shared_memory_per_block_optin, found.multi_processor_count
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:

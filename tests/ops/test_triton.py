@@ -22,7 +22,10 @@ import torch
 from graphcollab.ops import Structure, edge_products, gpu, kernels, mix
 from tests.ops.test_mixing import by_loops, dense, normal
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, for what is not finite in the interpreter
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, for what is not finite in the interpreter
+    pytest.mark.filterwarnings("error:PyTorch's products"),  # a kernel that is given up
+]
 ROOT = Path(__file__).parents[2]
 SHARED_MEMORY = 227 * 1024  # bytes a program may have on an H100
 ACCURACY = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}  # of all terms' sizes
