@@ -139,7 +139,7 @@ def _weights(matrix, i, k, width, DEPTH: tl.constexpr):
 
 @triton.jit
 def _rows(x, stride, k, S, near, left, DEPTH: tl.constexpr, FINITE: tl.constexpr):
-    """Return columns of some senders' rows, from the k-th on, turned: float32 [c, DEPTH]; FINITE: as far as they are."""
+    """Return columns of senders' rows, from the k-th on, turned: float32 [c, DEPTH]; FINITE: as far as they are."""
     j = k + tl.arange(0, DEPTH)
     mask = (j < S)[:, None] & (near < left)[None, :]
     rows = tl.load(x + (j[:, None] * stride + near[None, :]), mask=mask, other=0.0).to(tl.float32)
