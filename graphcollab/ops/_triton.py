@@ -245,9 +245,7 @@ def _by_kept_matrix(
         tl.store(place, acc.to(y.dtype.element_ty), mask=(i < D)[None, :] & (near < left)[:, None])
         found += _not_finite(acc)
         if AGAIN:
-            _repair(
-                ptr, sender, weight, x, None, None, y, x_stride, 0, 0, y_stride, 0, D, first, P, ROWS, COLUMNS, FEW
-            )
+            _repair(ptr, sender, weight, x, None, None, y, x_stride, 0, 0, y_stride, 0, D, first, P, ROWS, COLUMNS, FEW)
     if not AGAIN:
         tl.store(odd + tl.program_id(0), found)
 
