@@ -193,7 +193,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
     if at_server is None:
         sender, receiver = data.edge_index
         used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.known(receiver)
-        sent = torch.bincount(sender[used], minlength=data.num_nodes)
+        sent = torch.zeros_like(data.messages_sent).index_add_(0, sender, used.long())
     else:
         sent = env.plane.part(2 * at_server.long())
     data = copy.copy(data)
