@@ -15,7 +15,9 @@ from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.replayed import Replayed
 from graphcollab.engine.samples import Batch, Feed
+from graphcollab.engine.standing import Standing
 from graphcollab.engine.static_steps import StaticSteps
 from graphcollab.stack import ParamSpec
 
@@ -38,6 +40,7 @@ class StackedBackend(Backend):
         super().__init__(module, spec, *settings, **named)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
         self._asked: set[tuple[object, ...]] = set()
+        self._replayed: dict[tuple[object, ...], tuple[Standing, Replayed]] = {}
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
 
@@ -55,6 +58,27 @@ class StackedBackend(Backend):
 
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         return self._forward(self._views(flat), inputs, embed)
+
+    def standing_gradient(self, flat: Tensor, standing: Standing, objective: Objective) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] as `gradient` does, in evaluation mode, of samples that stay."""
+
+        def compute(models: Tensor) -> Sequence[Tensor]:
+            with torch.enable_grad():
+                return self._gradient(models, standing.batch(), objective, None)[:2]
+
+        def gradients() -> Sequence[Tensor]:
+            self.module.eval()
+            if self.draws.active or not _is_ours(objective):
+                return compute(flat)
+            key = id(standing), len(flat), objective
+            replayed = self._replayed.pop(key, (standing, Replayed("a gradient", compute)))
+            while len(self._replayed) >= KEPT:
+                del self._replayed[next(iter(self._replayed))]
+            self._replayed[key] = replayed
+            return replayed[1](flat)
+
+        losses, found = self._computed(("gradient", True, objective), flat.device, gradients)
+        return losses, found
 
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
