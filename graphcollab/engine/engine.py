@@ -15,6 +15,7 @@ from graphcollab.engine.losses import as_objective, ignored_target
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import Plan, check_plan, make_plan
+from graphcollab.engine.replayed import Replays
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
 from graphcollab.engine.split_gradients import SplitGradients
@@ -49,6 +50,7 @@ class Engine:
 
     Attributes:
         initial: The first architecture's model as it was made, [P]: that of a run's beginning, in every process.
+        replays: What else is computed alike in every round.
         ignored: The target that the tasks' loss leaves out, if that is known.
     """
 
@@ -83,6 +85,7 @@ class Engine:
         self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair, compile) for plan, pair in planned)
         self._footprints = Footprints(self.backends)
         self._gradients = SplitGradients(tasks, self.objective)
+        self.replays = Replays()
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""

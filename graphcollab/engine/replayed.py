@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +11,15 @@ from torch import Tensor
 
 import graphcollab.engine.static_steps as steps
 
-__all__ = ["Replayed"]
+__all__ = ["Replayed", "Replays", "replayable"]
 
+KEPT = 4  # computations: for two objectives, or for chunks
 LARGEST = 2**26  # bytes that are given: a GPU works on more of them for longer than the launches take
+
+
+def replayable(*given: Tensor) -> bool:
+    """Tell whether what is computed of tensors may be replayed: on a GPU, of few bytes."""
+    return given[0].device.type in steps.REPLAYED and sum(one.nbytes for one in given) <= LARGEST
 
 
 class Replayed:
@@ -32,7 +38,7 @@ class Replayed:
 
     def __call__(self, *given: Tensor) -> Sequence[Tensor]:
         """Return what is computed of tensors of the same shapes as ever."""
-        if given[0].device.type not in steps.REPLAYED or sum(one.nbytes for one in given) > LARGEST:
+        if not replayable(*given):
             return self.compute(*given)
         if self._found is None:
             found = self.compute(*given)
@@ -64,3 +70,18 @@ class Replayed:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+class Replays:
+    """The last computations that were asked for, by what they read besides what they are given."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Replayed] = {}
+
+    def of(self, key: Hashable, name: str, compute: Callable[..., Sequence[Tensor]]) -> Replayed:
+        """Return the computation of a key, which is kept, and with it the key."""
+        replayed = self._kept.pop(key, None) or Replayed(name, compute)
+        for old in [*self._kept][: len(self._kept) + 1 - KEPT]:  # their memory is free before more is taken
+            del self._kept[old]
+        self._kept[key] = replayed
+        return replayed

@@ -15,7 +15,7 @@ from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.engine.replayed import Replayed
+from graphcollab.engine.replayed import Replays
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.engine.standing import Standing
 from graphcollab.engine.static_steps import StaticSteps
@@ -40,7 +40,7 @@ class StackedBackend(Backend):
         super().__init__(module, spec, *settings, **named)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
         self._asked: set[tuple[object, ...]] = set()
-        self._replayed: dict[tuple[object, ...], tuple[Standing, Replayed]] = {}
+        self._replays = Replays()
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
 
@@ -70,12 +70,7 @@ class StackedBackend(Backend):
             self.module.eval()
             if self.draws.active or not _is_ours(objective):
                 return compute(flat)
-            key = id(standing), len(flat), objective
-            replayed = self._replayed.pop(key, (standing, Replayed("a gradient", compute)))
-            while len(self._replayed) >= KEPT:
-                del self._replayed[next(iter(self._replayed))]
-            self._replayed[key] = replayed
-            return replayed[1](flat)
+            return self._replays.of((standing, objective), "a gradient", compute)(flat)
 
         losses, found = self._computed(("gradient", True, objective), flat.device, gradients)
         return losses, found
