@@ -203,8 +203,9 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
 
 def has_neighbors(data: Data) -> Tensor:
     """Return which nodes have an edge to or from another one, [K]."""
-    ends = data.edge_index[:, data.edge_index[0] != data.edge_index[1]]
-    return torch.zeros(data.num_nodes, dtype=torch.bool).index_fill_(0, ends.flatten(), True)
+    sender, receiver = data.edge_index
+    apart, neighbors = (sender != receiver).long(), torch.zeros(data.num_nodes, dtype=torch.int64)
+    return neighbors.index_add_(0, sender, apart).index_add_(0, receiver, apart) > 0
 
 
 def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -13,7 +13,7 @@ import graphcollab.engine.static_steps as steps
 
 __all__ = ["Replayed", "Replays", "replayable"]
 
-KEPT = 4  # computations: for two objectives, or for chunks
+KEPT = 8  # computations: for some objectives, or for chunks
 LARGEST = 2**26  # bytes that are given: a GPU works on more of them for longer than the launches take
 
 
