@@ -40,9 +40,9 @@ class StackedBackend(Backend):
         super().__init__(module, spec, *settings, **named)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
         self._asked: set[tuple[object, ...]] = set()
-        self._replays = Replays()
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
+        self._replays = Replays()
 
     @abstractmethod
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
