@@ -316,8 +316,16 @@ class Engine:
     def loss_beside(self, rows: Rows, split: str) -> Tensor:
         """Return the same on the device of the rows: nobody waits for it."""
         out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.source.device)
-        for chunk in self.predict(rows, split):
-            out[beside(chunk.rows, out)] = self.losses_of(chunk)
+        sizes = self.tasks.sizes(split)[rows.node]
+        for s, take, most in self._portions(rows, split, embed=False):
+            if not int(sizes[take].max()):
+                continue
+            given = self.backends[s], rows.parameters(s, take), rows.node[take], split, most
+            if (losses := self._gradients.losses(*given)) is not None:
+                out[beside(take, out)] = losses
+                continue
+            for chunk in self._predict(s, rows, take, split, False, most):
+                out[beside(chunk.rows, out)] = self.losses_of(chunk)
         return out
 
     def losses_of(self, chunk: Outputs) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradients of the losses that models have on a split of their nodes' data."""
+"""Losses that models have on a split of their nodes' data, and the gradients."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ class SplitGradients:
             loss += value
             grads += more
         return loss, grads
+
+    def losses(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None) -> Tensor | None:
+        """Return the losses alone, [r]; None where samples do not stay on a card, as they would not all fit at once."""
+        if not isinstance(backend, StackedBackend) or not backend.graphs or backend.padding == "never":
+            return None
+        standing = None if self._objective.reads.alike else self._standing.of(split, nodes, flat.dtype, most)
+        return None if standing is None else backend.standing_losses(flat, standing, self._objective)
 
     def _by_length(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str) -> tuple[Tensor, Tensor]:
         """Return the same of nodes with equally many samples at a time, where samples may not be padded."""

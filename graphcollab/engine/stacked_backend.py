@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -66,14 +66,37 @@ class StackedBackend(Backend):
             with torch.enable_grad():
                 return self._gradient(models, standing.batch(), objective, None)[:2]
 
-        def gradients() -> Sequence[Tensor]:
+        losses, found = self._standing(("gradient", True, objective), "a gradient", compute, flat, standing, objective)
+        return losses, found
+
+    def standing_losses(self, flat: Tensor, standing: Standing, objective: Objective) -> Tensor:
+        """Return losses [r] of samples that stay, in evaluation mode."""
+
+        def compute(models: Tensor) -> Sequence[Tensor]:
+            batch, views = standing.batch(), self._views(models)
+            with torch.no_grad(), self.keyed():
+                outputs = self._forward(views, batch.inputs)
+                return [self._loss(objective.rows, views[: self.spec.num_named_parameters], outputs, batch)]
+
+        (losses,) = self._standing(("losses", objective), "losses", compute, flat, standing, objective)
+        return losses
+
+    def _standing(
+        self,
+        kind: tuple[object, ...],
+        name: str,
+        compute: Callable[[Tensor], Sequence[Tensor]],
+        flat: Tensor,
+        standing: Standing,
+        objective: Objective,
+    ) -> Sequence[Tensor]:
+        def computed() -> Sequence[Tensor]:
             self.module.eval()
             if self.draws.active or not _is_ours(objective):
                 return compute(flat)
-            return self._replays.of((standing, objective), "a gradient", compute)(flat)
+            return self._replays.of((standing, *kind), name, compute)(flat)
 
-        losses, found = self._computed(("gradient", True, objective), flat.device, gradients)
-        return losses, found
+        return self._computed(kind, flat.device, computed)
 
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
