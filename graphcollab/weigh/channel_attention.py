@@ -25,7 +25,7 @@ from graphcollab.piece import ALONE, Field, Origin, Readers, Weigher, WeighNew
 from graphcollab.settings import Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
-from graphcollab.weigh.encoding import Encoding
+from graphcollab.weigh._encoding import Encoding
 from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, moved_gates
 
 __all__ = ["ChannelAttention"]
