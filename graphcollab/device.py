@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-__all__ = ["beside", "consecutive", "pick", "read"]
+__all__ = ["beside", "consecutive", "copies", "pick", "read"]
 
 
 def beside(values: Tensor, rows: Tensor) -> Tensor:
@@ -36,3 +38,11 @@ def pick(rows: Tensor, index: Tensor | slice | int) -> Tensor:
     """Return some rows, [r, ...], by an index on the CPU; a view where they follow each other."""
     place = consecutive(index) if isinstance(index, Tensor) else index
     return rows[beside(index, rows)] if isinstance(index, Tensor) and place is None else rows[place]
+
+
+def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return copies, which a device makes of all of them at once."""
+    new = [torch.empty_like(one) for one in tensors]
+    with torch.no_grad():
+        torch._foreach_copy_(new, list(tensors))
+    return new

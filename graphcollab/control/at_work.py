@@ -193,7 +193,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
     if at_server is None:
         sender, receiver = data.edge_index
         used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.known(receiver)
-        sent = torch.bincount(sender[used], minlength=data.num_nodes)
+        sent = torch.zeros_like(data.messages_sent).index_add_(0, sender, used.long())
     else:
         sent = env.plane.part(2 * at_server.long())
     data = copy.copy(data)
@@ -203,8 +203,9 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
 
 def has_neighbors(data: Data) -> Tensor:
     """Return which nodes have an edge to or from another one, [K]."""
-    ends = data.edge_index[:, data.edge_index[0] != data.edge_index[1]]
-    return torch.zeros(data.num_nodes, dtype=torch.bool).index_fill_(0, ends.flatten(), True)
+    sender, receiver = data.edge_index
+    apart, neighbors = (sender != receiver).long(), torch.zeros(data.num_nodes, dtype=torch.int64)
+    return neighbors.index_add_(0, sender, apart).index_add_(0, receiver, apart) > 0
 
 
 def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -95,7 +95,15 @@ def _moved(values: Mapping[str, Any], fields: Collection[Field], device: torch.d
 
 def _without(data: Data, fields: Collection[Field], kept: Collection[Field] = ()) -> Data:
     data = copy.copy(data)
+    dropped, stays = _named(fields), _named(kept)
     for name in [*data.keys()]:
-        if any(field.covers(name) for field in fields) and not any(field.covers(name) for field in kept):
+        if dropped(name) and not stays(name):
             del data[name]
     return data
+
+
+def _named(fields: Collection[Field]) -> Callable[[str], bool]:
+    """Return what tells whether one of the fields covers a name."""
+    names = {field.name for field in fields}
+    starts = tuple(name[:-1] for name in names if name.endswith("*"))
+    return lambda name: name in names or name.startswith(starts)

@@ -15,8 +15,10 @@ from graphcollab.engine.losses import as_objective, ignored_target
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import Plan, check_plan, make_plan
+from graphcollab.engine.replayed import Replays
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
+from graphcollab.engine.split_gradients import SplitGradients
 from graphcollab.engine.views import Views
 from graphcollab.memory import new_rows
 from graphcollab.stack import ParamSpec, Stacks
@@ -48,6 +50,7 @@ class Engine:
 
     Attributes:
         initial: The first architecture's model as it was made, [P]: that of a run's beginning, in every process.
+        replays: What else is computed alike in every round.
         ignored: The target that the tasks' loss leaves out, if that is known.
     """
 
@@ -81,6 +84,8 @@ class Engine:
         self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
         self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair, compile) for plan, pair in planned)
         self._footprints = Footprints(self.backends)
+        self._gradients = SplitGradients(tasks, self.objective)
+        self.replays = Replays()
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""
@@ -255,8 +260,11 @@ class Engine:
         losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None
         for s, take, most in self._portions(rows, split, self.objective.reads.latents, gradients=True):
-            value, grads = self._chunk_grad(s, rows, take, split, part, most)
+            value, grads = self._gradients.of(self.backends[s], rows.parameters(s, take), rows.node[take], split, most)
+            grads = grads[:, self.backends[s].spec.columns(part)]
             result = grads if reduce is None else reduce(grads, take)
+            if len(take) == len(rows) and consecutive(take) is not None:
+                return value.cpu(), result.contiguous()
             if kept is None:
                 kept = new_rows(result, len(rows), *result.shape[1:])
             place = beside(take, value)
@@ -308,8 +316,16 @@ class Engine:
     def loss_beside(self, rows: Rows, split: str) -> Tensor:
         """Return the same on the device of the rows: nobody waits for it."""
         out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.source.device)
-        for chunk in self.predict(rows, split):
-            out[beside(chunk.rows, out)] = self.losses_of(chunk)
+        sizes = self.tasks.sizes(split)[rows.node]
+        for s, take, most in self._portions(rows, split, embed=False):
+            if not int(sizes[take].max()):
+                continue
+            given = self.backends[s], rows.parameters(s, take), rows.node[take], split, most
+            if (losses := self._gradients.losses(*given)) is not None:
+                out[beside(take, out)] = losses
+                continue
+            for chunk in self._predict(s, rows, take, split, False, most):
+                out[beside(chunk.rows, out)] = self.losses_of(chunk)
         return out
 
     def losses_of(self, chunk: Outputs) -> Tensor:
@@ -322,26 +338,3 @@ class Engine:
             return torch.stack(losses)
         outputs, targets = chunk.outputs.clone(), chunk.targets.clone()  # a loss may write to them
         return self.objective.rows(outputs, targets, Context(chunk.share, chunk.params, spec=chunk.spec))
-
-    def _chunk_grad(
-        self, s: int, rows: Rows, take: Tensor, split: str, part: str, most: int | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P_part] of one chunk, summed over micro-batches of samples."""
-        flat, backend, objective = rows.parameters(s, take), self.backends[s], self.objective
-        nodes, counts = rows.node[take], self.tasks.sizes(split)[rows.node[take]]
-        loss, grads = flat.new_zeros(len(take)), flat.new_zeros(len(take), backend.spec.num_parameters)
-        if backend.samplewise and not objective.reads.alike:
-            whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
-            for inputs, targets, share in take_samples(self.tasks, nodes, split, whole, shared, most):
-                weight = beside(share.to(flat.dtype), flat)
-                value, more, _ = backend.gradient(flat, inputs, targets, weight, objective)
-                loss += value
-                grads += more
-            return loss, grads[:, backend.spec.columns(part)]
-        for count in counts.unique().tolist():
-            group = (counts == count).nonzero().flatten()
-            inputs, targets, share = next(take_samples(self.tasks, nodes[group], split, whole=True))
-            own = beside(share.to(flat.dtype), flat) if split in self.tasks.mean_weight else None
-            place = beside(group, flat)
-            loss[place], grads[place], _ = backend.gradient(pick(flat, group), inputs, targets, own, objective)
-        return loss, grads[:, backend.spec.columns(part)]

@@ -150,9 +150,17 @@ class Adam(RowOptimizer):
         torch._foreach_addcmul_(second, grads, grads, 1 - beta2)
         count = step.double() + 1 if isinstance(step, Tensor) else step + 1
         correction1, correction2 = 1 - beta1**count, (1 - beta2**count) ** 0.5
-        for param, m, v in zip(params, first, second, strict=True):
-            denominator = (v.sqrt() / _per_row(correction2, v)).add_(self.eps)
-            param.sub_(m / denominator * _per_row(self.lr / correction1, m))
+        pace = self.lr / correction1
+        if isinstance(step, Tensor) or params[0].device.type == "cpu":  # a CPU has more of one tensor in its cache
+            for param, m, v in zip(params, first, second, strict=True):
+                denominator = (v.sqrt() / _per_row(correction2, v)).add_(self.eps)
+                param.sub_(m / denominator * _per_row(pace, m))
+            return
+        denominators = torch._foreach_div(torch._foreach_sqrt(second), correction2)
+        torch._foreach_add_(denominators, self.eps)
+        moves = torch._foreach_div(first, denominators)
+        torch._foreach_mul_(moves, pace)
+        torch._foreach_sub_(params, moves)
 
 
 @dataclass(frozen=True)

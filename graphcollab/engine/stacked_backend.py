@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,7 +15,9 @@ from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.replayed import Replays
 from graphcollab.engine.samples import Batch, Feed
+from graphcollab.engine.standing import Standing
 from graphcollab.engine.static_steps import StaticSteps
 from graphcollab.stack import ParamSpec
 
@@ -40,6 +42,7 @@ class StackedBackend(Backend):
         self._asked: set[tuple[object, ...]] = set()
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
+        self._replays = Replays()
 
     @abstractmethod
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
@@ -55,6 +58,45 @@ class StackedBackend(Backend):
 
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         return self._forward(self._views(flat), inputs, embed)
+
+    def standing_gradient(self, flat: Tensor, standing: Standing, objective: Objective) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] as `gradient` does, in evaluation mode, of samples that stay."""
+
+        def compute(models: Tensor) -> Sequence[Tensor]:
+            with torch.enable_grad():
+                return self._gradient(models, standing.batch(), objective, None)[:2]
+
+        losses, found = self._standing(("gradient", True, objective), "a gradient", compute, flat, standing, objective)
+        return losses, found
+
+    def standing_losses(self, flat: Tensor, standing: Standing, objective: Objective) -> Tensor:
+        """Return losses [r] of samples that stay, in evaluation mode."""
+
+        def compute(models: Tensor) -> Sequence[Tensor]:
+            batch, views = standing.batch(), self._views(models)
+            with torch.no_grad(), self.keyed():
+                outputs = self._forward(views, batch.inputs)
+                return [self._loss(objective.rows, views[: self.spec.num_named_parameters], outputs, batch)]
+
+        (losses,) = self._standing(("losses", objective), "losses", compute, flat, standing, objective)
+        return losses
+
+    def _standing(
+        self,
+        kind: tuple[object, ...],
+        name: str,
+        compute: Callable[[Tensor], Sequence[Tensor]],
+        flat: Tensor,
+        standing: Standing,
+        objective: Objective,
+    ) -> Sequence[Tensor]:
+        def computed() -> Sequence[Tensor]:
+            self.module.eval()
+            if self.draws.active or not _is_ours(objective):
+                return compute(flat)
+            return self._replays.of((standing, *kind), name, compute)(flat)
+
+        return self._computed(kind, flat.device, computed)
 
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None

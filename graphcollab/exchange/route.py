@@ -125,7 +125,7 @@ class Route(Piece, ABC):
             return env.plane.charge(data, sends.nonzero().flatten(), (1 + self.comes_down(data)) * width)
         sender, receiver = ways.edge_index
         used = (sender != receiver) & (ways.weight != 0)
-        return env.plane.charge(data, sender[used], width, at=receiver[used])
+        return env.plane.charge(data, sender, width * used, at=receiver)
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,9 @@ class AlongEdges(Route):
         use pull at nothing.
         """
         weight, keeps = self._weights(data, pulls)
-        loop = data.edge_index[0] == data.edge_index[1]
-        return (weight.masked_fill(loop, 0) if self.neighbors_only else weight), keeps
+        if self.neighbors_only:
+            weight = weight.masked_fill(data.edge_index[0] == data.edge_index[1], 0)
+        return weight, keeps
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
         """Return the edges."""

@@ -27,7 +27,7 @@ def attend(
         logit = logit.masked_fill(~in_use, low)
     if level:
         best = scatter(logit.masked_fill(own, low), receiver, dim_size=num_nodes, reduce="max")
-        logit = torch.where(own, best.masked_fill(best == low, 0)[receiver], logit)
+        logit = torch.where(own, best.masked_fill(best == low, 0).index_select(0, receiver), logit)
     return softmax(logit, receiver, num_nodes=num_nodes)
 
 
@@ -35,4 +35,4 @@ def raise_own(weight: Tensor, receiver: Tensor, own: Tensor, least: Tensor) -> T
     """Return weights [E] of which every own model's is at least as large as said, [num_nodes], at all others' cost."""
     have = scatter(weight.masked_fill(~own, 0), receiver, dim_size=len(least))
     lack = ((least - have) / (1 - have).clamp(min=torch.finfo(weight.dtype).eps)).clamp(min=0)
-    return weight + lack[receiver] * (own.to(weight.dtype) - weight)
+    return weight + lack.index_select(0, receiver) * (own.to(weight.dtype) - weight)

@@ -194,8 +194,10 @@ class Mixer:
         receiver, kind = edge_index[1], logit.dtype
         weight = attend(logit, receiver, own, num_nodes, in_use, level=self.own != "softmax")
         if self.gate is not None:
-            group = torch.zeros_like(receiver) if self.group is None else self.group[-num_nodes:].clamp(min=0)[receiver]
-            weight = weight + self.shares().to(kind)[group] * (own.to(kind) - weight)
+            share = self.shares().to(kind)  # [1] where all nodes share one
+            if self.group is not None:
+                share = share[self.group[-num_nodes:].clamp(min=0)].index_select(0, receiver)
+            weight = weight + share * (own.to(kind) - weight)
         if self.own == "softmax" or sparse is None:
             return weight
         return raise_own(weight, receiver, own, HALF * sparse.to(kind))

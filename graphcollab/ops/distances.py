@@ -12,7 +12,7 @@ __all__ = ["edge_cosines", "edge_distances", "matching_distances"]
 
 CLOSE = 32  # d² below 32 √ε (|a|² + |b|²) is computed anew from differences
 UNDERFLOW = 2.0**60  # so many times the smallest number, products of vectors' entries may have been lost
-BLOCK_NUMBERS = 2**18  # blocks stay in the cache
+BLOCK_NUMBERS = (2**22, 2**18)  # of a block, which stays in the cache of a device, or of a CPU
 BLOCK_ROWS = 256
 
 
@@ -122,7 +122,7 @@ def _centered(
     for place, fine in zip(places, finite, strict=True):
         count.index_add_(0, place, fine.double())
     count = count.clamp(min=1)[:, None]  # [G, 1]
-    for columns in column_blocks(a.shape[1], len(a) + len(b), BLOCK_NUMBERS):
+    for columns in column_blocks(a.shape[1], len(a) + len(b), _numbers(a)):
         blocks = [_doubles(rows[:, columns], slice(None), scale) for rows, scale in inputs]
         known = [torch.where(fine[:, None], block, 0) for block, fine in zip(blocks, finite, strict=True)]
         if group is None:
@@ -142,14 +142,19 @@ def _from_differences(
     """Return the same for some edges, in double precision, a block of edges and columns at a time."""
     receiver, sender = beside(receiver, a), beside(sender, a)
     total = torch.zeros(len(receiver), dtype=torch.float64, device=a.device)
-    step = max(BLOCK_NUMBERS // max(a.shape[1], 1), BLOCK_ROWS)
+    step = max(_numbers(a) // max(a.shape[1], 1), BLOCK_ROWS)
     for start in range(0, len(receiver), step):
         i, j = receiver[start : start + step], sender[start : start + step]
-        for columns in column_blocks(a.shape[1], step, BLOCK_NUMBERS):
+        for columns in column_blocks(a.shape[1], step, _numbers(a)):
             # [e, c], without rounding where vectors are in single precision and not scaled
             difference = _doubles(a[:, columns], i, left) - _doubles(b[:, columns], j, right)
             total[start : start + step] += torch.linalg.vecdot(difference, difference)
     return total
+
+
+def _numbers(rows: Tensor) -> int:
+    """Return how many numbers a block has where some rows are."""
+    return BLOCK_NUMBERS[rows.device.type == "cpu"]
 
 
 def _doubles(rows: Tensor, index: Tensor | slice, scale: Tensor | None) -> Tensor:
@@ -160,7 +165,7 @@ def _doubles(rows: Tensor, index: Tensor | slice, scale: Tensor | None) -> Tenso
 def _norms(rows: Tensor) -> Tensor:
     """Return every row's length, [N]."""
     square = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-    for columns in column_blocks(rows.shape[1], len(rows), BLOCK_NUMBERS):
+    for columns in column_blocks(rows.shape[1], len(rows), _numbers(rows)):
         square += torch.linalg.vector_norm(rows[:, columns], dim=1, dtype=torch.float64).square()
     return square.sqrt()
 

@@ -15,7 +15,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.control.at_work import crossing_edges, edges_in_use
-from graphcollab.device import beside
+from graphcollab.device import beside, copies
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
@@ -25,6 +25,7 @@ from graphcollab.piece import ALONE, Field, Origin, Readers, Weigher, WeighNew
 from graphcollab.settings import Count
 from graphcollab.transport import Halo
 from graphcollab.typing import Env
+from graphcollab.weigh._encoding import Encoding
 from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, moved_gates
 
 __all__ = ["ChannelAttention"]
@@ -200,10 +201,12 @@ class ChannelAttention(Weigher):
 
     def __call__(self, data: Data, env: Env) -> Data:
         """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
+        halo, encoding = self._encoding(data.mixer, data, env)
         with torch.no_grad():
-            weight, width = self._attend(data.mixer, data, env)
+            code = encoding.codes()
+            weight, width = self._attend(data.mixer, halo, code, data), code.shape[1]
         floats = data.x.part(self.part).shape[1] if self.learns else width
-        data = env.plane.charge(data, data.edge_index[0, crossing_edges(data)], floats)
+        data = env.plane.charge(data, data.edge_index[0], floats * crossing_edges(data))
         data.edge_weight = weight
         return data
 
@@ -224,25 +227,26 @@ class ChannelAttention(Weigher):
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         before = copy.copy(data)
         before.x = data.x_local
-        names = list(data.mixer.tensors)
-        params = [data.mixer.tensors[name].detach().clone().requires_grad_() for name in names]
-        mixer = data.mixer.with_tensors(dict(zip(names, params, strict=True)))
-        weight, _ = self._attend(mixer, before, env)
+        names, params = list(data.mixer.tensors), copies([*data.mixer.tensors.values()])
+        halo, encoding = self._encoding(data.mixer, before, env)
+        code, gradients = encoding.with_gradients()
+        weight = self._attend(data.mixer, halo, code, before)
         group = _groups(data)
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
-        gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)  # nobody waits for late nodes'
+        if not bool(data.serves.all()):  # nobody waits for late nodes'
+            gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
-        known = env.plane.known(data.edge_index[1])
+        known = slice(None) if env.plane.alone else env.plane.known(data.edge_index[1])
         losses = torch.zeros(2, data.mixer.num_groups, dtype=torch.float64)
         if data.mixer.gate is not None:
             losses = losses_of_groups(data, group, env.plane.at_home(members))
-        *grads, losses = env.plane.reduce(*torch.autograd.grad(weight[known], params, gradient[known]), losses)
+        (slope,) = torch.autograd.grad(weight[known], code, gradient[known])
+        *grads, losses = env.plane.reduce(*gradients(slope), losses)
         moved, alone = moved_gates(data, group, losses, self.optimizer.lr)
-        params = [param.detach() for param in params]
         pull, size = (torch.stack(torch._foreach_norm(some)).norm() for some in (grads, params))
-        state = {s: [t.clone() for t in data[f"mixer_{s}"].tensors.values()] for s in self.optimizer.slots}
+        state = {s: copies([*data[f"mixer_{s}"].tensors.values()]) for s in self.optimizer.slots}
         self.optimizer.update(params, grads, state, data.mixer_step)
         # all-reduce of the encoders: each of the M nodes at work sends 2 (M - 1) / M of their
         # parameters and, in place of a gate's gradient, of two sums of losses
@@ -270,7 +274,8 @@ class ChannelAttention(Weigher):
         then = copy.copy(data)
         then.x = data.x_local
         with torch.no_grad():
-            halo, code = self._codes(data.mixer, then, env)
+            halo, encoding = self._encoding(data.mixer, then, env)
+            code = encoding.codes()
             num_edges, receiver = data.edge_index.shape[1], data.edge_index[1]
             layers, start, parts = layers_of(data.x.specs[0], self.part), 0, []
             for channels, _ in layers.values():
@@ -290,27 +295,26 @@ class ChannelAttention(Weigher):
             found |= {"force/gradient": data.mixer_forces[0], "force/decay": data.mixer_forces[1]}
         return found
 
-    def _attend(self, mixer: Mixer, data: Data, env: Env) -> tuple[Tensor, int]:
-        """Return the weights of all edges, [E], and the length of a code."""
-        halo, code = self._codes(mixer, data, env)
+    def _attend(self, mixer: Mixer, halo: Halo, code: Tensor, data: Data) -> Tensor:
+        """Return the weights of all edges, [E]."""
         logit = edge_products(code[: data.x.num_nodes], code, halo.edge_index)
         # only the edges whose logits are known here: what is NaN would make the gate's gradient NaN
         edges, in_use = halo.take(data.edge_index.T).T, edges_in_use(data)
         in_use = None if in_use is None else halo.take(in_use)
         weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use, in_sparse(data))
-        return halo.put(weight, data.edge_index.shape[1]), code.shape[1]
+        return halo.put(weight, data.edge_index.shape[1])
 
     def _change(self, data: Data, env: Env) -> Tensor:
         """Return how far every model is from the start, [k, P_part]."""
         return env.plane.change(data.x.part(self.part), data.x_init.part(self.part))
 
-    def _codes(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Tensor]:
-        """Return the changes that travel, and their codes, encoded where they arrive."""
+    def _encoding(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Encoding]:
+        """Return the changes that travel, and their encoding where they arrive."""
         halo = env.plane.halo(self._change(data, env), data.edge_index)
         if not env.plane.complete:
             away = ~env.plane.there[halo.nodes]  # whose models have not changed
             halo = replace(halo, rows=halo.rows.masked_fill(beside(away, halo.rows)[:, None], 0))
-        return halo, mixer.encode(halo.rows, data.x.specs[0], self.part, halo.nodes)
+        return halo, Encoding(env.engine, mixer, halo.rows, data.x.specs[0], self.part, halo.nodes)
 
 
 def _groups(data: Data) -> Tensor:

@@ -53,9 +53,10 @@ def against_alone(mixed: Tensor, alone: Tensor) -> Tensor:
     return torch.where((mixed > 0) & (alone > 0), ratio, apart)
 
 
-def in_sparse(data: Data) -> Tensor:
-    """Return which nodes are in a component in which not all hear each other, [K]."""
+def in_sparse(data: Data) -> Tensor | None:
+    """Return which nodes are in a component in which not all hear each other, [K]; None if there are none."""
     (sender, receiver), part, there = data.edge_index, components(data), ~data.isolated
     size = torch.bincount(part[there], minlength=data.num_nodes)[part]
-    heard = torch.bincount(receiver[sender != receiver], minlength=data.num_nodes)
-    return torch.isin(part, part[there & (heard < size - 1)])
+    heard = torch.zeros_like(data.node_id).index_add_(0, receiver, (sender != receiver).long())
+    few = there & (heard < size - 1)
+    return torch.isin(part, part[few]) if bool(few.any()) else None

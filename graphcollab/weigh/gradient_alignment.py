@@ -145,11 +145,14 @@ class GradientAlignment(Weigher):
         data = copy.copy(data)
         sender, receiver = data.edge_index
         there = data.trains & data.serves
-        edges = (self.drawn(data, env) & (sender != receiver) & there[sender] & there[receiver]).nonzero().flatten()
+        edges = (self.drawn(data, env) & (sender != receiver)).nonzero().flatten()
+        edges = edges[there[data.edge_index[:, edges]].all(0)]
         if not len(edges):
             data.edge_weight = data.edge_alignment
             return data
-        pairs, pair = data.edge_index[:, edges].sort(0).values.unique(dim=1, return_inverse=True)
+        low, high = data.edge_index[:, edges].sort(0).values
+        pairs, pair = (low * data.num_nodes + high).unique(return_inverse=True)
+        pairs = torch.stack([pairs // data.num_nodes, pairs % data.num_nodes])
         low, high = data.node_id[pairs]
         pairs = torch.where(low > high, pairs.flip(0), pairs)  # the smaller node_id sends its gradient
         product = self._products(data, env, pairs)
@@ -162,7 +165,7 @@ class GradientAlignment(Weigher):
             weight = data.edge_told = torch.where((told >= 0) & (told <= 1), told, data.edge_alignment)
         data.edge_weight = data.edge_alignment = weight
         data.pairs_compared = data.pairs_compared + pairs.shape[1]
-        return self._charge(data, env, pairs)
+        return self._charge(data, env, pairs, edges, pair)
 
     def probability(self, round_: int, num_nodes: int) -> float:
         """Return the probability of a pair of ``num_nodes`` nodes that have neighbors in a round, counted from 1."""
@@ -175,7 +178,8 @@ class GradientAlignment(Weigher):
 
     def drawn(self, data: Data, env: Env) -> Tensor:
         """Return which edges join pairs that were drawn for the round, [E]; an edge and the one back always agree."""
-        low, high = data.node_id[data.edge_index].sort(0).values
+        one, other = (data.node_id.index_select(0, ends) for ends in data.edge_index)
+        low, high = torch.minimum(one, other), torch.maximum(one, other)
         probability = self.probability(data.round - data.phase_start + 1, int(has_neighbors(data).sum()))
         if probability >= 1:
             return torch.ones_like(low, dtype=torch.bool)
@@ -232,13 +236,16 @@ class GradientAlignment(Weigher):
         different = data.edge_index[0] != data.edge_index[1]
         return torch.ones_like(different) if self.own else different
 
-    def _charge(self, data: Data, env: Env, pairs: Tensor) -> Data:
-        """Count the models that the exchange does not send, the gradients, and the numbers back."""
+    def _charge(self, data: Data, env: Env, pairs: Tensor, edges: Tensor, pair: Tensor) -> Data:
+        """Count the models that the exchange does not send, the gradients, and the numbers back.
+
+        Given are the pairs [2, M], and the edges that join their nodes, each with its pair.
+        """
         width = data.x.part(self.part).shape[1]
-        count = data.num_nodes
-        sender, receiver = data.edge_index
-        sent = crossing_edges(data) & (data.edge_weight != 0)
+        sent = (crossing_edges(data) & (data.edge_weight != 0))[edges]
+        back = data.edge_index[0, edges] != pairs[0, pair]
         both = torch.cat([pairs, pairs.flip(0)], 1)
-        beyond = ~torch.isin(both[0] * count + both[1], (sender * count + receiver)[sent])
+        beyond = torch.ones(both.shape[1], dtype=torch.bool)
+        beyond[(pair + pairs.shape[1] * back)[sent]] = False
         data = env.plane.charge(data, both[0, beyond], width, at=both[1, beyond])
         return env.plane.charge(env.plane.charge(data, pairs[0], width), pairs[1], 1)

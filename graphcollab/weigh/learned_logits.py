@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.at_work import serving
+from graphcollab.control.at_work import edges_in_use, serving
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.piece import Field, Weigher, WeighNew
 from graphcollab.typing import Env
@@ -76,27 +76,29 @@ class LearnedLogits(Weigher):
         """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
         before, data = data, copy.copy(data)
         weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
-        serves = serving(data)
+        serves, everybody = serving(data), edges_in_use(data) is None
         mean = gradient.new_zeros(many)
         for part in _parts(receiver):
             mean.scatter_add_(0, receiver[part], weight[part] * gradient[part])
         for name in self._names():
-            data[name] = torch.empty_like(before[name])
+            data[name] = before[name].clone()
         for part in _parts(receiver):
             i, j = receiver[part], data.edge_index[0, part]
-            logit, *moments = (before[name][part].clone() for name in self._names())
+            logit, *moments = (data[name][part] for name in self._names())
             state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
-            slope = weight[part] * (gradient[part] - mean[i])
+            slope = weight[part] * (gradient[part] - mean.index_select(0, i))
             self.optimizer.update([logit], [slope], state, data.weigher_step)
-            learned = data.trains[i] & (serves[j] | (j == i))
-            for name, value in zip(self._names(), (logit, *moments), strict=True):
-                torch.where(learned, value, before[name][part], out=data[name][part])
+            if not everybody:
+                learned = data.trains[i] & (serves[j] | (j == i))
+                for name, value in zip(self._names(), (logit, *moments), strict=True):
+                    torch.where(learned, value, before[name][part], out=value)
         if self.own == "largest":
             largest = _largest(data.edge_logit, receiver, many)
             for part in _parts(receiver):
                 i, logit = receiver[part], data.edge_logit[part]
-                own = (data.edge_index[0, part] == i) & data.trains[i]
-                torch.where(own, largest[i], logit, out=logit)
+                own = data.edge_index[0, part] == i
+                own = own if everybody else own & data.trains[i]
+                torch.where(own, largest.index_select(0, i), logit, out=logit)
         data.weigher_step = data.weigher_step + 1
         return data
 
@@ -136,8 +138,8 @@ def _softmax(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
     """Return the softmax of logits over every receiver's edges, [E], as PyG's, without arrays of all edges between."""
     largest, total, weight = _largest(logit, receiver, count), logit.new_zeros(count), torch.empty_like(logit)
     for part in _parts(logit):
-        torch.exp(logit[part] - largest[receiver[part]], out=weight[part])
+        torch.exp(logit[part] - largest.index_select(0, receiver[part]), out=weight[part])
         total.scatter_add_(0, receiver[part], weight[part])
     for part in _parts(logit):
-        weight[part] /= total[receiver[part]]
+        weight[part].div_(total.index_select(0, receiver[part]))
     return weight

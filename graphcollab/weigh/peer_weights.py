@@ -181,5 +181,6 @@ class PeerWeights(Weigher):
                 statistics = mixed if metric is None else metric.statistics(data, stack)
                 beyond = max(width(data, scored, stack) - merged * width(data, self.part, stack), 0)
                 beyond += max(statistics - merged * mixed, 0)
-                data = env.plane.charge(data, sender[some][where], beyond, at=receiver[some][where])
+                if beyond:
+                    data = env.plane.charge(data, sender[some][where], beyond, at=receiver[some][where])
         return data

@@ -170,7 +170,7 @@ class Largest(TorchDispatchMode):
 @BOTH
 @pytest.mark.parametrize("spread", [1.0, 1e-6])
 def test_no_tensor_of_all_edges_and_columns(kind, spread, monkeypatch):
-    monkeypatch.setattr(distances, "BLOCK_NUMBERS", 2**12)
+    monkeypatch.setattr(distances, "BLOCK_NUMBERS", (2**12, 2**12))
     monkeypatch.setattr(distances, "BLOCK_ROWS", 2**5)
     count, width = 130, 900
     rows = normal(2, width, seed=3)[torch.arange(count) % 2] + spread * normal(count, width)

@@ -96,3 +96,15 @@ def test_rows_that_are_none_are_refused(ptr, sender, order, says):
     with pytest.raises(ValueError, match=says):
         Structure(*rows, 3)
     assert Structure(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), None, 0).num_edges == 0
+
+
+def test_a_structure_is_made_once_for_edges_that_stay_as_they_are():
+    """Also where they change without PyTorch's knowledge."""
+    edges = torch.tensor([[1, 0, 1], [0, 1, 1]])
+    structure, (rows, weight) = Structure.from_edges(edges, (2, 2)), (torch.eye(2), torch.ones(3))
+    assert Structure.from_edges(edges, (2, 2)) is structure
+    assert Structure.from_edges(edges, (3, 2)).num_senders == 3
+    assert mix(rows, weight, edges).tolist() == [[0, 1], [1, 1]]
+    edges.numpy()[0, 0] = 0
+    assert mix(rows, weight, edges).tolist() == [[1, 0], [1, 1]]
+    assert structure.sender.tolist() == [1, 0, 1]

@@ -1,0 +1,87 @@
+"""What is computed alike in every round, on tensors that stay where they are: a GPU replays it as a CUDA graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import graphcollab.engine.static_steps as steps
+
+__all__ = ["Replayed", "Replays", "replayable"]
+
+KEPT = 8  # computations: for some objectives, or for chunks
+LARGEST = 2**26  # bytes that are given: a GPU works on more of them for longer than the launches take
+
+
+def replayable(*given: Tensor) -> bool:
+    """Tell whether what is computed of tensors may be replayed: on a GPU, of few bytes."""
+    return given[0].device.type in steps.REPLAYED and sum(one.nbytes for one in given) <= LARGEST
+
+
+class Replayed:
+    """Tensors computed of tensors, which on a GPU is recorded the second time and replayed from then on.
+
+    Args:
+        name: What it is, for a warning where it cannot be recorded.
+        compute: Computes it. All else that it reads stays where it is, it draws nothing and never waits for the card.
+    """
+
+    def __init__(self, name: str, compute: Callable[..., Sequence[Tensor]]) -> None:
+        self.name, self.compute = name, compute
+        self._given: list[Tensor] = []
+        self._found: list[Tensor] | None = None
+        self._graph: Any = None
+
+    def __call__(self, *given: Tensor) -> Sequence[Tensor]:
+        """Return what is computed of tensors of the same shapes as ever."""
+        if not replayable(*given):
+            return self.compute(*given)
+        if self._found is None:
+            found = self.compute(*given)
+            self._found = [torch.empty_like(one) for one in found]
+            return found
+        if self._graph is None:
+            self._record(given)
+        if self._graph is False:
+            return self.compute(*given)
+        torch._foreach_copy_(self._given, given)
+        self._graph.replay()
+        return [one.clone() for one in self._found]
+
+    def _record(self, given: Sequence[Tensor]) -> None:
+        self._given = [one.detach().clone(memory_format=torch.contiguous_format) for one in given]
+        found = self._found or []
+
+        def step() -> None:
+            with torch.no_grad():
+                torch._foreach_copy_(found, list(self.compute(*self._given)))
+
+        try:
+            self._graph = steps.record(step, found, None)
+        except RuntimeError as error:
+            self._graph = False
+            warnings.warn(
+                f"{self.name} cannot be recorded as a CUDA graph ({str(error).splitlines()[0][:160]}): its operations "
+                "are launched one by one",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+class Replays:
+    """The last computations that were asked for, by what they read besides what they are given."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, Replayed] = {}
+
+    def of(self, key: Hashable, name: str, compute: Callable[..., Sequence[Tensor]]) -> Replayed:
+        """Return the computation of a key, which is kept, and with it the key."""
+        replayed = self._kept.pop(key, None) or Replayed(name, compute)
+        for old in [*self._kept][: len(self._kept) + 1 - KEPT]:  # their memory is free before more is taken
+            del self._kept[old]
+        self._kept[key] = replayed
+        return replayed

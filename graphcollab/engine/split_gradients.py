@@ -1,0 +1,68 @@
+"""Losses that models have on a split of their nodes' data, and the gradients."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from graphcollab.device import beside, pick
+from graphcollab.engine.backend import Backend
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.samples import take_samples
+from graphcollab.engine.stacked_backend import StackedBackend
+from graphcollab.engine.standing import StandingBatches
+from graphcollab.tasks import Tasks
+
+__all__ = ["SplitGradients"]
+
+
+class SplitGradients:
+    """Computes losses and gradients of models on whole splits, in evaluation mode.
+
+    Args:
+        tasks: The nodes' data.
+        objective: What is minimised.
+    """
+
+    def __init__(self, tasks: Tasks, objective: Objective) -> None:
+        self._tasks, self._objective = tasks, objective
+        self._standing = StandingBatches(tasks)
+
+    def of(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None) -> tuple[Tensor, Tensor]:
+        """Return losses [r] and gradients [r, P] of models [r, columns] on their nodes' data.
+
+        They are summed over micro-batches where there is room for ``most`` samples of a node at once.
+        """
+        objective = self._objective
+        if not backend.samplewise or objective.reads.alike:
+            return self._by_length(backend, flat, nodes, split)
+        if isinstance(backend, StackedBackend) and backend.graphs:
+            standing = self._standing.of(split, nodes, flat.dtype, most)
+            if standing is not None:
+                return backend.standing_gradient(flat, standing, objective)
+        loss, grads = flat.new_zeros(len(flat)), flat.new_zeros(len(flat), backend.spec.num_parameters)
+        whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
+        for inputs, targets, share in take_samples(self._tasks, nodes, split, whole, shared, most):
+            weight = beside(share.to(flat.dtype), flat)
+            value, more, _ = backend.gradient(flat, inputs, targets, weight, objective)
+            loss += value
+            grads += more
+        return loss, grads
+
+    def losses(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None) -> Tensor | None:
+        """Return the losses alone, [r]; None where samples do not stay on a card, as they would not all fit at once."""
+        if not isinstance(backend, StackedBackend) or not backend.graphs or backend.padding == "never":
+            return None
+        standing = None if self._objective.reads.alike else self._standing.of(split, nodes, flat.dtype, most)
+        return None if standing is None else backend.standing_losses(flat, standing, self._objective)
+
+    def _by_length(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str) -> tuple[Tensor, Tensor]:
+        """Return the same of nodes with equally many samples at a time, where samples may not be padded."""
+        counts = self._tasks.sizes(split)[nodes]
+        loss, grads = flat.new_zeros(len(flat)), flat.new_zeros(len(flat), backend.spec.num_parameters)
+        for count in counts.unique().tolist():
+            group = (counts == count).nonzero().flatten()
+            inputs, targets, share = next(take_samples(self._tasks, nodes[group], split, whole=True))
+            own = beside(share.to(flat.dtype), flat) if split in self._tasks.mean_weight else None
+            place = beside(group, flat)
+            loss[place], grads[place], _ = backend.gradient(pick(flat, group), inputs, targets, own, self._objective)
+        return loss, grads

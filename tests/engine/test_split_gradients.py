@@ -1,0 +1,77 @@
+"""Losses and gradients on whole splits are the same where samples stay on the card, computed or replayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphcollab.engine import Rows, replayed, static_steps
+from tests.engine.test_backends_agree import mlp
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """Operations are traced once, and replayed on the tensors that they were traced on."""
+    made = []
+
+    def record(step, changed, memory):
+        made.append(make_fx(step)())
+        return SimpleNamespace(replay=made[-1])
+
+    monkeypatch.setattr(static_steps, "record", record)
+    monkeypatch.setattr(static_steps, "REPLAYED", {"cpu"})
+    return made
+
+
+def gradients(make_engine, rounds=4, nodes=None, **settings):
+    """Return losses, gradients, and losses alone, of other models in every round: plain and replayed ones."""
+    plain, models = make_engine(mlp(), sizes=(6, 3, 4, 9), backend="vmap", **settings)
+    plans = [replace(plan, graphs=True) for plan in plain.plans]
+    static, _ = make_engine(mlp(), sizes=(6, 3, 4, 9), plans=plans, **settings)
+    for round_ in range(rounds):
+        moved = models.like(tuple(round_ + tensor for tensor in models.tensors))
+        rows = Rows.own(moved, None if nodes is None else nodes[round_])
+        both = plain, static
+        yield tuple((*engine.grad(rows, "train"), engine.loss(rows, "train")) for engine in both)
+
+
+def test_they_are_the_same_bits(make_engine, traced):
+    for one, other in gradients(make_engine):
+        assert all(map(torch.equal, one, other))
+    assert len(traced) == 2
+
+
+def test_other_nodes_have_other_samples(make_engine, traced):
+    nodes = [torch.tensor(some) for some in ([0, 1], [0, 1], [0, 1], [2, 3], [2, 3], [0, 1])]
+    for one, other in gradients(make_engine, 6, nodes):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+    assert len(traced) == 4
+
+
+def test_more_rows_than_there_is_room_for_are_computed(make_engine, traced, monkeypatch):
+    monkeypatch.setattr(replayed, "LARGEST", 8)
+    for one, other in gradients(make_engine):
+        assert all(map(torch.equal, one, other))
+    assert not traced
+
+
+def test_losses_of_a_users_own_are_not_recorded(make_engine, traced):
+    loss = lambda outputs, targets: torch.nn.functional.cross_entropy(outputs, targets)  # noqa: E731
+    for one, other in gradients(make_engine, loss=loss):
+        assert all(map(torch.equal, one, other))
+    assert not traced
+
+
+def test_what_cannot_be_recorded_is_computed(make_engine, traced, monkeypatch):
+    def record(*_):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(static_steps, "record", record)
+    with pytest.warns(RuntimeWarning, match=r"cannot be recorded as a CUDA graph \(operation not") as said:
+        found = [*gradients(make_engine)]
+    assert all(torch.equal(*both) for one, other in found for both in zip(one, other, strict=True))
+    assert [str(one.message).split(" cannot")[0] for one in said] == ["a gradient", "losses"]

@@ -1,0 +1,50 @@
+"""Meta-L2C is the same where the encoding of changes is replayed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from graphcollab import Tasks, meta_l2c, run
+from graphcollab.engine import replayed, static_steps
+from graphcollab.models import MLP
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """Operations are traced once, and replayed on the tensors that they were traced on."""
+    made = []
+
+    def record(step, changed, memory):
+        made.append(make_fx(step)())
+        return SimpleNamespace(replay=made[-1])
+
+    monkeypatch.setattr(static_steps, "record", record)
+    return made
+
+
+def learned(**settings):
+    """Return the models and encoders after some rounds."""
+    draw = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(12, 4, generator=draw), torch.randint(3, (12,), generator=draw)) for _ in range(4)]
+    method = meta_l2c(lr=0.1, mixer_lr=0.1, steps=2, batch_size=3, **settings)
+    result = run(method, Tasks.from_samples(samples), lambda: MLP(4, 5, 3), rounds=5, progress=False)
+    return [*result.data.x.tensors, *result.data.mixer.tensors.values(), result.data.edge_weight]
+
+
+@pytest.mark.parametrize(
+    ("settings", "within"), [({}, 0.0), ({"own": "softmax", "score": "product", "normalise": False}, 1e-4)], ids=str
+)
+def test_a_replayed_encoding_gives_the_same(traced, monkeypatch, settings, within):
+    """Without cosines up to rounding: gradients of codes lie otherwise in memory."""
+    plain = learned(**settings)
+    monkeypatch.setattr(static_steps, "REPLAYED", {"cpu"})
+    for one, other in zip(plain, learned(**settings), strict=True):
+        torch.testing.assert_close(one, other, rtol=within, atol=within)
+    assert len(traced) == 2  # codes and their gradients
+    monkeypatch.setattr(replayed, "LARGEST", 8)
+    assert all(map(torch.equal, plain, learned(**settings)))
+    assert len(traced) == 2
