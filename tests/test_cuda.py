@@ -88,7 +88,7 @@ def test_replayed_steps_are_those_that_were_recorded(optimizer, sizes, monkeypat
         monkeypatch.setattr(static_steps, "REPLAYED", replayed)
         data, env = scene.replace(tasks=tasks, modules=modules, backend="vmap").begin(method)
         assert env.engine.plans[0].graphs
-        for _ in range(4):  # graphs are recorded in the third
+        for _ in range(4):  # graphs are recorded in the second
             data = method.play(data, env)
         found.append(data.x.part("all"))
     assert torch.equal(found[0], found[1])

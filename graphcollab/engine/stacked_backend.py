@@ -16,12 +16,12 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.samples import Batch, Feed
-from graphcollab.engine.static_steps import StaticSteps
+from graphcollab.engine.static_steps import Kind, StaticSteps
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Leaves", "StackedBackend"]
 
-KEPT = 4  # static steps of a backend: of whole chunks and a shorter one, for two objectives
+KEPT_BYTES = 2**30  # models of the static steps of a backend: four whole chunks on a GPU, or many of small models
 
 Leaves: TypeAlias = list[Tensor]
 """Parameters and buffers of several models, [r, ...] each, in column order."""
@@ -37,7 +37,6 @@ class StackedBackend(Backend):
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
-        self._asked: set[tuple[object, ...]] = set()
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
 
@@ -93,13 +92,18 @@ class StackedBackend(Backend):
             leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
             moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         sizes = feed.schedule.size
-        whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
-        losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
         together = self.samplewise and not objective.reads.alike
-        first, step = _common(step), beside(step, new)
-        for s, size in enumerate(sizes.T):
-            if static is not None and (found := static.take(s, size)) is not None:
-                losses[s] = found
+        if static is None:
+            losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
+            kinds: Sequence[Kind | None] = [None] * len(feed.schedule)
+        else:
+            losses, kinds = static.losses, static.kinds
+        if None in kinds:
+            whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
+            first, step = _common(step), beside(step, new)
+        for s, (size, kind) in enumerate(zip(sizes.T, kinds, strict=True)):
+            if static is not None and kind is not None:
+                static.take(kind)
                 continue
             alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
             for rows, width, padded in alike or batch_groups(size, together, new):
@@ -120,10 +124,12 @@ class StackedBackend(Backend):
                         for slot, many in moments.items():
                             for target, source in zip(many, moved[slot], strict=True):
                                 target[rows] = source
+            if static is not None:
+                static.skip()
         if apart:
-            for view, leaf in zip(self.spec.views(new), leaves, strict=True):
-                view.copy_(leaf)
-        return {slot: _join(many) for slot, many in moments.items()}, losses
+            _join(leaves, out=new)
+        # What stays static is overwritten by the next steps, those of another chunk
+        return {slot: _join(many) for slot, many in moments.items()}, losses if static is None else losses.clone()
 
     def _static_steps(
         self,
@@ -138,7 +144,8 @@ class StackedBackend(Backend):
         """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind.
 
         They are static from the first round on, so that a run that is resumed pads its batches alike; and recorded from
-        the second on, if nothing draws: recording pays where steps of a kind come again.
+        the second on, if nothing draws: recording pays where steps of a kind come again. The models of those that are
+        kept have at most ``KEPT_BYTES``: those that had to make room have to come twice again.
         """
         if not self.graphs or feed.views is not None or feed.given is not None or not _is_ours(objective):
             return None  # what a user's loss reads beside its arguments would stay as it was when it was recorded
@@ -147,12 +154,15 @@ class StackedBackend(Backend):
         given = feed.anchor is not None, shares is not None, feed.weight is not None
         key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, given
         static = self._static.pop(key, None)
+        recorded = static is not None and not self.draws.active
         if static is None:
-            for old in [*self._static][: len(self._static) + 1 - KEPT]:  # their memory is free before more is taken
-                del self._static[old]
+            left = KEPT_BYTES - new.nbytes
+            for old, kept in reversed([*self._static.items()]):  # the last ones that were asked for stay
+                left -= kept.nbytes
+                if left < 0:
+                    del self._static[old]  # its memory is free before more is taken
             count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
-            own = [_own(leaf) for leaf in leaves]
-            kept = {slot: [_own(moment) for moment in many] for slot, many in moments.items()}
+            mine = [_own(leaf) for leaf in leaves], {slot: [*map(_own, many)] for slot, many in moments.items()}
 
             def slopes(
                 params: Sequence[Tensor], rest: Leaves, batch: Batch, randomness: own_randomness
@@ -160,11 +170,9 @@ class StackedBackend(Backend):
                 run = partial(self._run, params, rest, objective)
                 return self._slopes(run, params, batch, objective, randomness, rows=True)
 
-            static = StaticSteps(slopes, own, kept, count, feed, optimizer, together)
+            static = StaticSteps(slopes, *mine, count, feed, optimizer, together)
         self._static[key] = static
-        static.recorded = key in self._asked and not self.draws.active
-        if not self.draws.active:
-            self._asked.add(key)
+        static.recorded = recorded
         static.load(leaves, moments, feed, shares, beside(step, new))
         return static
 
@@ -191,9 +199,9 @@ def _own(view: Tensor) -> Tensor:
     return view.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _join(pieces: Sequence[Tensor]) -> Tensor:
+def _join(pieces: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Put pieces [r, *shape] side by side as rows [r, columns]."""
-    return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1)
+    return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1, out=out)
 
 
 def _common(step: Tensor) -> int | None:
