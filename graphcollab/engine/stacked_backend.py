@@ -147,12 +147,13 @@ class StackedBackend(Backend):
         the second on, if nothing draws: recording pays where steps of a kind come again. The models of those that are
         kept have at most ``KEPT_BYTES``: those that had to make room have to come twice again.
         """
-        if not self.graphs or feed.views is not None or feed.given is not None or not _is_ours(objective):
+        if not self.graphs or feed.views is not None or not _is_ours(objective):
             return None  # what a user's loss reads beside its arguments would stay as it was when it was recorded
         leaves = self.spec.views(new)
         moments = {slot: self._split(values) for slot, values in state.items()}
-        given = feed.anchor is not None, shares is not None, feed.weight is not None
-        key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, given
+        given = None if feed.given is None else tuple((name, of.shape) for name, of in feed.given.items())
+        more = feed.anchor is not None, given, shares is not None, feed.weight is not None
+        key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, more
         static = self._static.pop(key, None)
         recorded = static is not None and not self.draws.active
         if static is None:

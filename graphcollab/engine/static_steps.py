@@ -75,6 +75,7 @@ class StaticSteps:
         self.leaves, self.moments = leaves, moments
         self.pool = feed.pool
         self.anchor: Tensor | None = None
+        self.given: dict[str, Tensor] | None = None
         self.shares: list[Tensor] | None = None
         self.randomness: Any = None
         self.recorded = False
@@ -95,6 +96,7 @@ class StaticSteps:
         self._size = feed.index.new_zeros(places, rows)
         self._weight = like.new_zeros(places, rows, width)
         self._losses = like.new_zeros(places, rows)
+        self._sizes: Tensor | None = None
         self._graphs: dict[Kind, Any] = {}
         self._memory: Any = None
 
@@ -112,29 +114,35 @@ class StaticSteps:
         self._first.copy_(taken)
         if feed.anchor is not None:
             self.anchor = _kept(self.anchor, feed.anchor)
+        if feed.given is not None:
+            own = self.given or {}
+            self.given = {name: _kept(own.get(name), new) for name, new in feed.given.items()}
         if shares is not None:
             kept: Sequence[Tensor | None] = self.shares or [None] * len(shares)
             self.shares = [_kept(own, new) for own, new in zip(kept, shares, strict=True)]
         self._load_batches(feed)
 
     def _load_batches(self, feed: Feed) -> None:
-        steps, size = len(feed.schedule), feed.schedule.size
-        width = feed.index.shape[2]
+        steps, width = feed.index.shape[1:]
         if steps + WARM_UP > len(self._index):
             self._make_room(feed)
-        self.kinds = kinds(size, width, feed.weight is not None, self.together)
         self.losses = self._losses[:steps].fill_(torch.nan)
         self._place.zero_()
         self._index[:steps].copy_(feed.index.transpose(0, 1))
-        weighted = any(kind.weighted for kind in self.kinds if kind)
-        if weighted or any(kind.masked for kind in self.kinds if kind):
-            self._size[:steps].copy_(size.T, non_blocking=True)
-        if weighted:
-            length = self._size[:steps, :, None].clamp(min=1)
-            inside = torch.arange(width, device=length.device) < length
-            padded = torch.div(inside, length.to(self._weight.dtype), out=self._weight[:steps])
-            if feed.weight is not None:
-                padded.mul_(feed.weight.transpose(0, 1))
+        weighted = feed.weight is not None
+        if feed.schedule.size is not self._sizes:  # it is the same tensor in every round, unless others train
+            self._sizes = feed.schedule.size
+            self.kinds = kinds(self._sizes, width, weighted, self.together)
+            self._size[:steps].copy_(self._sizes.T, non_blocking=True)
+            self._pad(steps, width)
+        if feed.weight is not None:
+            self._pad(steps, width).mul_(feed.weight.transpose(0, 1))
+
+    def _pad(self, steps: int, width: int) -> Tensor:
+        """Set what samples count in the mean of their batch, without weights of their own, [S, R, B]."""
+        length = self._size[:steps, :, None].clamp(min=1)
+        inside = torch.arange(width, device=length.device) < length
+        return torch.div(inside, length.to(self._weight.dtype), out=self._weight[:steps])
 
     def take(self, kind: Kind) -> None:
         """Take the next step, which is of this kind."""
@@ -150,7 +158,8 @@ class StaticSteps:
         before = [values.clone() for values in self._changed()] if kind.masked else []
         index = self._now(self._index)[:, : kind.width]
         weight = self._now(self._weight)[:, : kind.width] if kind.weighted else None
-        batch = Batch(copied(self.pool.inputs, index), copied(self.pool.targets, index), weight, self.anchor)
+        samples = copied(self.pool.inputs, index), copied(self.pool.targets, index)
+        batch = Batch(*samples, weight, self.anchor, self.given)
         own = self.leaves[: self.count]
         params = [leaf.detach().requires_grad_() for leaf in own]
         loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness)
