@@ -240,7 +240,7 @@ class Backend(ABC):
             with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
                 outputs = run(part.inputs)
                 loss = self._loss(term.rows if rows else term, params, outputs, part)
-            grads: list[Tensor | None] = [*torch.autograd.grad(loss.sum(), params, allow_unused=True)]
+            grads: list[Tensor | None] = [*torch.autograd.grad(loss, params, torch.ones_like(loss), allow_unused=True)]
             total = (loss.detach(), grads) if total is None else (total[0] + loss.detach(), _sums(total[1], grads))
         return cast("tuple[Tensor, list[Tensor | None]]", total)
 

@@ -101,12 +101,12 @@ class StackedBackend(Backend):
         if None in kinds:
             whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
             first, step = _common(step), beside(step, new)
-        for s, (size, kind) in enumerate(zip(sizes.T, kinds, strict=True)):
+        for s, kind in enumerate(kinds):
             if static is not None and kind is not None:
                 static.take(kind)
                 continue
             alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
-            for rows, width, padded in alike or batch_groups(size, together, new):
+            for rows, width, padded in alike or batch_groups(sizes[:, s], together, new):
                 batch, randomness = feed.at(rows, s, width, padded), self._joined(streams, rows)
                 rows = rows if isinstance(rows, slice) else beside(rows, new)
                 part = [leaf[rows] for leaf in leaves]

@@ -158,8 +158,10 @@ class StaticSteps:
         before = [values.clone() for values in self._changed()] if kind.masked else []
         index = self._now(self._index)[:, : kind.width]
         weight = self._now(self._weight)[:, : kind.width] if kind.weighted else None
-        samples = copied(self.pool.inputs, index), copied(self.pool.targets, index)
-        batch = Batch(*samples, weight, self.anchor, self.given)
+        inputs, targets = self.pool.inputs, self.pool.targets
+        # Labels: on a GPU `index_select` gathers single numbers with few threads
+        own_targets = targets.take(index) if targets.dim() == 1 else copied(targets, index)
+        batch = Batch(copied(inputs, index), own_targets, weight, self.anchor, self.given)
         own = self.leaves[: self.count]
         params = [leaf.detach().requires_grad_() for leaf in own]
         loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness)
