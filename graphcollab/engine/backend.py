@@ -301,6 +301,8 @@ def take_step(
     The others rest, as in ``torch.optim``, which skips parameters without a gradient: they do not even decay.
     """
     some = [n for n, grad in enumerate(grads) if grad is not None]
+    if not some:
+        return
     mine, kept = [params[n] for n in some], {slot: [values[n] for n in some] for slot, values in state.items()}
     slopes = [grad for grad in grads if grad is not None]
     optimizer.update(mine, slopes, kept, step, None if shares is None else [shares[n] for n in some])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -165,10 +165,12 @@ class StackedBackend(Backend):
             count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
             mine = [_own(leaf) for leaf in leaves], {slot: [*map(_own, many)] for slot, many in moments.items()}
 
+            moves = None if shares is not None else self._moving(optimizer, objective)
+
             def slopes(
-                params: Sequence[Tensor], rest: Leaves, batch: Batch, randomness: own_randomness
+                params: Sequence[Tensor], rest: Leaves, batch: Batch, randomness: own_randomness, whole: bool
             ) -> tuple[Tensor, list[Tensor | None]]:
-                run = partial(self._run, params, rest, objective)
+                run = partial(moves, params) if whole and moves else partial(self._run, params, rest, objective)
                 return self._slopes(run, params, batch, objective, randomness, rows=True)
 
             static = StaticSteps(slopes, *mine, count, feed, optimizer, together)
@@ -180,6 +182,12 @@ class StackedBackend(Backend):
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
         """Return outputs in a step: as `_forward`, unless a subclass has something better."""
         return self._forward([*params, *rest], inputs, objective.reads.latents)
+
+    def _moving(
+        self, optimizer: RowOptimizer, objective: Objective
+    ) -> Callable[[Sequence[Tensor], Tensor], Tensor] | None:
+        """Return what makes outputs of parameters and inputs, and takes the step in the backward pass, if it can."""
+        return None
 
     def _views(self, flat: Tensor) -> Leaves:
         """Return views of rows that are read only: buffers are copies, since a module may change its own."""

@@ -17,8 +17,11 @@ from graphcollab.engine.samples import Batch, Feed, copied
 
 __all__ = ["Kind", "StaticSteps", "kinds", "record"]
 
-Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any], tuple[Tensor, list[Tensor | None]]]
-"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from."""
+Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any, bool], tuple[Tensor, list[Tensor | None]]]
+"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from.
+
+Where no row rests, as is said last, it may take steps by itself: it returns no gradients of what it has moved.
+"""
 
 REPLAYED = frozenset({"cuda"})  # devices on which steps are recorded and replayed
 _recording = threading.Lock()
@@ -164,7 +167,7 @@ class StaticSteps:
         batch = Batch(copied(inputs, index), own_targets, weight, self.anchor, self.given)
         own = self.leaves[: self.count]
         params = [leaf.detach().requires_grad_() for leaf in own]
-        loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness)
+        loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness, not kind.masked)
         with torch.no_grad():
             take_step(self.optimizer, own, grads, self.moments, self._first + self._place, self.shares)
             if kind.masked:

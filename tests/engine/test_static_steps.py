@@ -104,6 +104,28 @@ def test_anchors_and_losses_that_read_them(make_engine, replayed):
 
 
 @pytest.mark.parametrize("sizes", [ALIKE, UNLIKE])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_plain_steps_of_linear_layers_in_the_backward_pass(make_engine, sizes, decay, monkeypatch, replayed):
+    """As plain PyTorch takes them; what has momentum, or a loss that pulls at the weights, has gradients."""
+    taken = []
+    plain = stacked_backend.take_step
+    monkeypatch.setattr(static_steps, "take_step", lambda *given: taken.append(given[2]) or plain(*given))
+    module = nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Linear(5, 3, bias=False))
+    _, static, models = engines(make_engine, module, sizes=sizes)
+    loop = make_engine(module, sizes=sizes, backend="loop")[0]
+    optimizer = SGD(lr=0.1, weight_decay=decay)
+    for one, other in pairs(loop, static, models, optimizer=optimizer):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    assert any(grad is None for grads in taken for grad in grads)
+    taken.clear()
+    pull = {"objective": loop.objective + Proximal(0.5), "anchor": models}
+    for given in ({"optimizer": MOMENTUM}, {"optimizer": optimizer, **pull}):
+        for one, other in pairs(loop, static, models, **given):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    assert all(grad is not None for grads in taken for grad in grads)
+
+
+@pytest.mark.parametrize("sizes", [ALIKE, UNLIKE])
 def test_weights_of_samples(make_engine, sizes, replayed):
     *both, models = engines(make_engine, mlp(), sizes=sizes)
     weight, weighted = torch.arange(1, sum(sizes) + 1).double(), []
