@@ -74,7 +74,9 @@ def test_waits_do_not_grow(name):
 
 
 @pytest.mark.parametrize(
-    "optimizer", [SGD(lr=0.1, momentum=0.9, weight_decay=0.01), AdamW(lr=0.01)], ids=["SGD", "AdamW"]
+    "optimizer",
+    [SGD(lr=0.1, weight_decay=0.01), SGD(lr=0.1, momentum=0.9, weight_decay=0.01), AdamW(lr=0.01)],
+    ids=["SGD", "momentum", "AdamW"],
 )
 @pytest.mark.parametrize("sizes", [(8,) * 6, SIZES])
 def test_replayed_steps_are_those_that_were_recorded(optimizer, sizes, monkeypatch):
