@@ -74,7 +74,9 @@ def test_waits_do_not_grow(name):
 
 
 @pytest.mark.parametrize(
-    "optimizer", [SGD(lr=0.1, momentum=0.9, weight_decay=0.01), AdamW(lr=0.01)], ids=["SGD", "AdamW"]
+    "optimizer",
+    [SGD(lr=0.1, weight_decay=0.01), SGD(lr=0.1, momentum=0.9, weight_decay=0.01), AdamW(lr=0.01)],
+    ids=["SGD", "momentum", "AdamW"],
 )
 @pytest.mark.parametrize("sizes", [(8,) * 6, SIZES])
 def test_replayed_steps_are_those_that_were_recorded(optimizer, sizes, monkeypatch):
@@ -88,7 +90,7 @@ def test_replayed_steps_are_those_that_were_recorded(optimizer, sizes, monkeypat
         monkeypatch.setattr(static_steps, "REPLAYED", replayed)
         data, env = scene.replace(tasks=tasks, modules=modules, backend="vmap").begin(method)
         assert env.engine.plans[0].graphs
-        for _ in range(4):  # graphs are recorded in the third
+        for _ in range(4):  # graphs are recorded in the second
             data = method.play(data, env)
         found.append(data.x.part("all"))
     assert torch.equal(found[0], found[1])

@@ -175,7 +175,8 @@ class Backend(ABC):
         """
 
         def fitted() -> tuple[Tensor, dict[str, Tensor], Tensor]:
-            self.module.train()
+            if not self.module.training:
+                self.module.train()
             new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
             new.copy_(flat)
             with torch.enable_grad():
@@ -239,7 +240,7 @@ class Backend(ABC):
             with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
                 outputs = run(part.inputs)
                 loss = self._loss(term.rows if rows else term, params, outputs, part)
-            grads: list[Tensor | None] = [*torch.autograd.grad(loss.sum(), params, allow_unused=True)]
+            grads: list[Tensor | None] = [*torch.autograd.grad(loss, params, torch.ones_like(loss), allow_unused=True)]
             total = (loss.detach(), grads) if total is None else (total[0] + loss.detach(), _sums(total[1], grads))
         return cast("tuple[Tensor, list[Tensor | None]]", total)
 
@@ -300,6 +301,8 @@ def take_step(
     The others rest, as in ``torch.optim``, which skips parameters without a gradient: they do not even decay.
     """
     some = [n for n, grad in enumerate(grads) if grad is not None]
+    if not some:
+        return
     mine, kept = [params[n] for n in some], {slot: [values[n] for n in some] for slot, values in state.items()}
     slopes = [grad for grad in grads if grad is not None]
     optimizer.update(mine, slopes, kept, step, None if shares is None else [shares[n] for n in some])

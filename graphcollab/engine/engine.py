@@ -16,7 +16,7 @@ from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import Plan, check_plan, make_plan
 from graphcollab.engine.replayed import Replays
-from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order, outcome
+from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
 from graphcollab.engine.split_gradients import SplitGradients
 from graphcollab.engine.views import Views
@@ -181,10 +181,9 @@ class Engine:
                 for slot, values in moved.items():
                     state[slot][place][beside(local, new), :width] = values
                 seen.append((take, schedule, torch.cat([losses, new.sum(1)[None]])))
-        loss, bad = outcome(seen, torch.empty(len(rows), dtype=rows.dtype, device=rows.source.device))
         fitted = Stacks(tuple(b.spec for _, _, b in layout), tuple(models), tuple(where for _, where, _ in layout))
         after = {slot: fitted.like(many) for slot, many in state.items()}
-        return Fitted(fitted, loss, bad, after, taken + planned)
+        return Fitted(fitted, seen, after, taken + planned)
 
     def batch_gradient(
         self,

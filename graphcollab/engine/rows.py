@@ -146,22 +146,39 @@ class Fitted:
 
     Args:
         models: New models.
-        loss: Mean training loss over a row's steps, [R], on the device of the models.
-        bad_step: First step whose loss was not finite, [R], there too; -1 where all were. It is the number of steps
-            where all losses were finite but the last step left a model that is not.
+        seen: Of every chunk its rows [r], their batches, and the losses of their steps above the models' sums,
+            [S + 1, r], on the device of the models.
         slots: The optimiser's state by slot, zero in the columns of buffers.
         step: Optimiser steps taken, [R].
     """
 
     models: Stacks
-    loss: Tensor
-    bad_step: Tensor
+    seen: Sequence[tuple[Tensor, Schedule, Tensor]]
     slots: Mapping[str, Stacks]
     step: Tensor
 
+    @property
+    def loss(self) -> Tensor:
+        """Mean training loss over a row's steps, [R], on the device of the models."""
+        return self._outcome[0]
+
+    @property
+    def bad_step(self) -> Tensor:
+        """First step whose loss was not finite, [R], there too; -1 where all were.
+
+        It is the number of steps where all losses were finite but the last step left a model that is not.
+        """
+        return self._outcome[1]
+
+    @cached_property
+    def _outcome(self) -> tuple[Tensor, Tensor]:
+        return outcome(self.seen, torch.empty(len(self.step), dtype=self.models.dtype, device=self.models.device))
+
     def told(self) -> list[Tensor]:
         """Return ``loss`` and ``bad_step`` on the CPU, for the control plane."""
-        return read(self.loss, self.bad_step)
+        values = read(*(own for _, _, own in self.seen))
+        seen = [(rows, schedule, own) for (rows, schedule, _), own in zip(self.seen, values, strict=True)]
+        return [*outcome(seen, torch.empty(len(self.step), dtype=self.models.dtype))]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from graphcollab.engine.look_ups import INSIDE, guarded
 
-__all__ = ["Chain", "elementwise", "flatten", "linear", "make_chain", "stacked_linear", "stacked_ops"]
+__all__ = ["Chain", "elementwise", "flatten", "linear", "make_chain", "stacked_linear", "stacked_ops", "stepping"]
 
 # Layers that treat every number alike and have no state: the same for one node and for many.
 ELEMENTWISE = (
@@ -46,6 +46,26 @@ class _BatchedLinear(torch.autograd.Function):
         to_weight = _product(grad.mT, x) if ctx.needs_input_grad[1] else None
         to_bias = grad.sum(1) if ctx.needs_input_grad[2] else None
         return to_x, to_weight, to_bias
+
+
+class _SteppingLinear(torch.autograd.Function):
+    """y[r] = x[r] W[r]ᵀ + b[r], whose backward pass adds a step to W and b, W ← keep W - rate ∂L/∂W, not gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, keep: float, rate: float) -> Tensor:
+        ctx.save_for_backward(x, weight, bias)
+        ctx.keep, ctx.rate = keep, rate
+        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias[:, None], x, weight.mT)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias = ctx.saved_tensors
+        to_x = _product(grad, weight) if ctx.needs_input_grad[0] else None
+        weight.baddbmm_(grad.mT, x, beta=ctx.keep, alpha=-ctx.rate)
+        if bias is not None:
+            own = bias if ctx.keep == 1 else bias.mul_(ctx.keep)
+            own.add_(grad.sum(1), alpha=-ctx.rate)
+        return to_x, None, None, None, None
 
 
 def _product(one: Tensor, other: Tensor) -> Tensor:
@@ -143,6 +163,22 @@ class Chain:
         for step in self.steps:
             values = step(params, values)
         return values
+
+
+def stepping(chain: Chain, keep: float, rate: float, params: Mapping[str, Tensor], values: Tensor) -> Tensor:
+    """Return what a chain does, [r, m, ...]; its backward pass takes the step θ ← keep θ - rate ∂L/∂θ of its layers.
+
+    All of these have parameters of their own, which the loss must not depend on otherwise.
+    """
+    values = values.clone() if chain.writes else values
+    for step in chain.steps:
+        if step.func is linear:
+            weight, bias = (None if name is None else params[name] for name in step.args)
+            flat = _SteppingLinear.apply(values.flatten(1, -2), weight, bias, keep, rate)
+            values = flat.view(*values.shape[:-1], -1)
+        else:
+            values = step(params, values)
+    return values
 
 
 def make_chain(module: nn.Module) -> Chain | None:

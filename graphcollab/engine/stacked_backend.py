@@ -18,12 +18,12 @@ from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.replayed import Replays
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.engine.standing import Standing
-from graphcollab.engine.static_steps import StaticSteps
+from graphcollab.engine.static_steps import Kind, StaticSteps
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Leaves", "StackedBackend"]
 
-KEPT = 4  # static steps of a backend: of whole chunks and a shorter one, for two objectives
+KEPT_BYTES = 2**30  # models of the static steps of a backend: four whole chunks on a GPU, or many of small models
 
 Leaves: TypeAlias = list[Tensor]
 """Parameters and buffers of several models, [r, ...] each, in column order."""
@@ -39,7 +39,6 @@ class StackedBackend(Backend):
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
-        self._asked: set[tuple[object, ...]] = set()
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
         self._replays = Replays()
@@ -135,16 +134,21 @@ class StackedBackend(Backend):
             leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
             moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
         sizes = feed.schedule.size
-        whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
-        losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
         together = self.samplewise and not objective.reads.alike
-        first, step = _common(step), beside(step, new)
-        for s, size in enumerate(sizes.T):
-            if static is not None and (found := static.take(s, size)) is not None:
-                losses[s] = found
+        if static is None:
+            losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
+            kinds: Sequence[Kind | None] = [None] * len(feed.schedule)
+        else:
+            losses, kinds = static.losses, static.kinds
+        if None in kinds:
+            whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
+            first, step = _common(step), beside(step, new)
+        for s, kind in enumerate(kinds):
+            if static is not None and kind is not None:
+                static.take(kind)
                 continue
             alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
-            for rows, width, padded in alike or batch_groups(size, together, new):
+            for rows, width, padded in alike or batch_groups(sizes[:, s], together, new):
                 batch, randomness = feed.at(rows, s, width, padded), self._joined(streams, rows)
                 rows = rows if isinstance(rows, slice) else beside(rows, new)
                 part = [leaf[rows] for leaf in leaves]
@@ -162,10 +166,12 @@ class StackedBackend(Backend):
                         for slot, many in moments.items():
                             for target, source in zip(many, moved[slot], strict=True):
                                 target[rows] = source
+            if static is not None:
+                static.skip()
         if apart:
-            for view, leaf in zip(self.spec.views(new), leaves, strict=True):
-                view.copy_(leaf)
-        return {slot: _join(many) for slot, many in moments.items()}, losses
+            _join(leaves, out=new)
+        # What stays static is overwritten by the next steps, those of another chunk
+        return {slot: _join(many) for slot, many in moments.items()}, losses if static is None else losses.clone()
 
     def _static_steps(
         self,
@@ -180,39 +186,50 @@ class StackedBackend(Backend):
         """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind.
 
         They are static from the first round on, so that a run that is resumed pads its batches alike; and recorded from
-        the second on, if nothing draws: recording pays where steps of a kind come again.
+        the second on, if nothing draws: recording pays where steps of a kind come again. The models of those that are
+        kept have at most ``KEPT_BYTES``: those that had to make room have to come twice again.
         """
-        if not self.graphs or feed.views is not None or feed.given is not None or not _is_ours(objective):
+        if not self.graphs or feed.views is not None or not _is_ours(objective):
             return None  # what a user's loss reads beside its arguments would stay as it was when it was recorded
         leaves = self.spec.views(new)
         moments = {slot: self._split(values) for slot, values in state.items()}
-        given = feed.anchor is not None, shares is not None, feed.weight is not None
-        key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, given
+        given = None if feed.given is None else tuple((name, of.shape) for name, of in feed.given.items())
+        more = feed.anchor is not None, given, shares is not None, feed.weight is not None
+        key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, more
         static = self._static.pop(key, None)
+        recorded = static is not None and not self.draws.active
         if static is None:
-            for old in [*self._static][: len(self._static) + 1 - KEPT]:  # their memory is free before more is taken
-                del self._static[old]
+            left = KEPT_BYTES - new.nbytes
+            for old, kept in reversed([*self._static.items()]):  # the last ones that were asked for stay
+                left -= kept.nbytes
+                if left < 0:
+                    del self._static[old]  # its memory is free before more is taken
             count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
-            own = [_own(leaf) for leaf in leaves]
-            kept = {slot: [_own(moment) for moment in many] for slot, many in moments.items()}
+            mine = [_own(leaf) for leaf in leaves], {slot: [*map(_own, many)] for slot, many in moments.items()}
+
+            moves = None if shares is not None else self._moving(optimizer, objective)
 
             def slopes(
-                params: Sequence[Tensor], rest: Leaves, batch: Batch, randomness: own_randomness
+                params: Sequence[Tensor], rest: Leaves, batch: Batch, randomness: own_randomness, whole: bool
             ) -> tuple[Tensor, list[Tensor | None]]:
-                run = partial(self._run, params, rest, objective)
+                run = partial(moves, params) if whole and moves else partial(self._run, params, rest, objective)
                 return self._slopes(run, params, batch, objective, randomness, rows=True)
 
-            static = StaticSteps(slopes, own, kept, count, feed, optimizer, together)
+            static = StaticSteps(slopes, *mine, count, feed, optimizer, together)
         self._static[key] = static
-        static.recorded = key in self._asked and not self.draws.active
-        if not self.draws.active:
-            self._asked.add(key)
+        static.recorded = recorded
         static.load(leaves, moments, feed, shares, beside(step, new))
         return static
 
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
         """Return outputs in a step: as `_forward`, unless a subclass has something better."""
         return self._forward([*params, *rest], inputs, objective.reads.latents)
+
+    def _moving(
+        self, optimizer: RowOptimizer, objective: Objective
+    ) -> Callable[[Sequence[Tensor], Tensor], Tensor] | None:
+        """Return what makes outputs of parameters and inputs, and takes the step in the backward pass, if it can."""
+        return None
 
     def _views(self, flat: Tensor) -> Leaves:
         """Return views of rows that are read only: buffers are copies, since a module may change its own."""
@@ -233,9 +250,9 @@ def _own(view: Tensor) -> Tensor:
     return view.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _join(pieces: Sequence[Tensor]) -> Tensor:
+def _join(pieces: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Put pieces [r, *shape] side by side as rows [r, columns]."""
-    return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1)
+    return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1, out=out)
 
 
 def _common(step: Tensor) -> int | None:

@@ -11,15 +11,17 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside
 from graphcollab.engine.backend import take_step
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
 
-__all__ = ["Kind", "Recorded", "StaticSteps", "record"]
+__all__ = ["Kind", "StaticSteps", "kinds", "record"]
 
-Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any], tuple[Tensor, list[Tensor | None]]]
-"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from."""
+Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any, bool], tuple[Tensor, list[Tensor | None]]]
+"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from.
+
+Where no row rests, as is said last, it may take steps by itself: it returns no gradients of what it has moved.
+"""
 
 REPLAYED = frozenset({"cuda"})  # devices on which steps are recorded and replayed
 _recording = threading.Lock()
@@ -43,8 +45,9 @@ class Kind(NamedTuple):
 class StaticSteps:
     """The local steps of R rows on static tensors: batch, loss, gradients and update read and write no others.
 
-    On a GPU each `Kind` of step is recorded once as a CUDA graph, where ``recorded`` is set, and replayed from then on.
-    There a step of a small model takes less time than the launches of its operations. Elsewhere, and in the first
+    What a round needs is put there by `load`, and a step finds its place in it by a counter that it moves on. So on a
+    GPU, where each `Kind` of step is recorded once as a CUDA graph if ``recorded`` is set, a step is one launch from
+    then on: of a small model it takes less time than the launches of its operations. Elsewhere, and in the first
     round, steps are computed as they are. Rows that rest take part in a step, and then get their old values back.
 
     Args:
@@ -55,6 +58,10 @@ class StaticSteps:
         feed: The first batches.
         optimizer: The update.
         together: Whether batches may be padded.
+
+    Attributes:
+        kinds: What kind of step each of the round is; None where it is no single one, and cannot be static.
+        losses: Losses of the steps, [S, R]; NaN of rows that rest, and where no step was taken.
     """
 
     def __init__(
@@ -67,20 +74,32 @@ class StaticSteps:
         optimizer: RowOptimizer,
         together: bool,
     ) -> None:
-        rows, _, width = feed.index.shape
         self.slopes, self.count, self.optimizer, self.together = slopes, count, optimizer, together
         self.leaves, self.moments = leaves, moments
         self.pool = feed.pool
         self.anchor: Tensor | None = None
+        self.given: dict[str, Tensor] | None = None
         self.shares: list[Tensor] | None = None
-        like = leaves[0]
-        self.index = feed.index.new_zeros(rows, width)
-        self.weight, self.loss = like.new_zeros(rows, width), like.new_zeros(rows)
-        self.active = torch.zeros(rows, dtype=torch.bool, device=like.device)
-        self.first = torch.zeros(rows, dtype=torch.float64, device=like.device)  # counts, for powers in full precision
-        self.taken = self.first.clone()
         self.randomness: Any = None
         self.recorded = False
+        self._first = leaves[0].new_zeros(len(feed.index), dtype=torch.float64)  # for powers in full precision
+        self._place = feed.index.new_zeros(1)
+        self._make_room(feed)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the models."""
+        return sum(leaf.nbytes for leaf in self.leaves)
+
+    def _make_room(self, feed: Feed) -> None:
+        """Make room for as many steps as those of the feed, and for the steps taken before one is recorded."""
+        rows, steps, width = feed.index.shape
+        places, like = (1 << (steps - 1).bit_length()) + WARM_UP, self.leaves[0]
+        self._index = feed.index.new_zeros(places, rows, width)
+        self._size = feed.index.new_zeros(places, rows)
+        self._weight = like.new_zeros(places, rows, width)
+        self._losses = like.new_zeros(places, rows)
+        self._sizes: Tensor | None = None
         self._graphs: dict[Kind, Any] = {}
         self._memory: Any = None
 
@@ -92,60 +111,76 @@ class StaticSteps:
         shares: Sequence[Tensor] | None,
         taken: Tensor,
     ) -> None:
-        """Take over the models that steps begin from, the optimizer's state, and what does not change in a round."""
-        pairs = [(self.leaves, leaves), *((self.moments[slot], many) for slot, many in moments.items())]
-        for own, values in pairs:
-            for target, source in zip(own, values, strict=True):
-                target.copy_(source)
-        self.first.copy_(taken)
+        """Take over the models that steps begin from, the optimizer's state, and the batches of a round."""
+        many = [moments[slot] for slot in self.moments]
+        torch._foreach_copy_(self._changed(), [*leaves, *(moment for own in many for moment in own)])
+        self._first.copy_(taken)
         if feed.anchor is not None:
             self.anchor = _kept(self.anchor, feed.anchor)
+        if feed.given is not None:
+            own = self.given or {}
+            self.given = {name: _kept(own.get(name), new) for name, new in feed.given.items()}
         if shares is not None:
             kept: Sequence[Tensor | None] = self.shares or [None] * len(shares)
             self.shares = [_kept(own, new) for own, new in zip(kept, shares, strict=True)]
-        self.feed = feed
+        self._load_batches(feed)
 
-    def kind(self, size: Tensor, weighted: bool) -> Kind | None:
-        """Return the kind of a step with these batch lengths [R], 0 of rows that rest; None if it is no single one."""
-        active = size > 0
-        lengths = size[active].unique().tolist()
-        if len(lengths) > 1 and not self.together:
-            return None
-        width = self.index.shape[1] if self.together else lengths[0]
-        return Kind(width, weighted or lengths != [width], not bool(active.all()))
+    def _load_batches(self, feed: Feed) -> None:
+        steps, width = feed.index.shape[1:]
+        if steps + WARM_UP > len(self._index):
+            self._make_room(feed)
+        self.losses = self._losses[:steps].fill_(torch.nan)
+        self._place.zero_()
+        self._index[:steps].copy_(feed.index.transpose(0, 1))
+        weighted = feed.weight is not None
+        if feed.schedule.size is not self._sizes:  # it is the same tensor in every round, unless others train
+            self._sizes = feed.schedule.size
+            self.kinds = kinds(self._sizes, width, weighted, self.together)
+            self._size[:steps].copy_(self._sizes.T, non_blocking=True)
+            self._pad(steps, width)
+        if feed.weight is not None:
+            self._pad(steps, width).mul_(feed.weight.transpose(0, 1))
 
-    def take(self, step: int, size: Tensor) -> Tensor | None:
-        """Take a step with batches of these lengths [R], and return the losses [R]; None where it cannot be static."""
-        kind = self.kind(size, self.feed.weight is not None)
-        if kind is None:
-            return None
-        self.index[:, : kind.width].copy_(self.feed.index[:, step, : kind.width])
-        if kind.weighted:
-            length = size.clamp(min=1)[:, None]
-            padded = beside((torch.arange(kind.width) < length) / length.to(self.weight.dtype), self.weight)
-            counts = self.feed.in_mean(slice(None), step, kind.width, padded)
-            self.weight[:, : kind.width].copy_(padded if counts is None else counts)
-        torch.add(self.first, step, out=self.taken)
-        if kind.masked:
-            self.active.copy_(size > 0, non_blocking=True)
-        if not (self.recorded and self.index.device.type in REPLAYED and self._replayed(kind)):
+    def _pad(self, steps: int, width: int) -> Tensor:
+        """Set what samples count in the mean of their batch, without weights of their own, [S, R, B]."""
+        length = self._size[:steps, :, None].clamp(min=1)
+        inside = torch.arange(width, device=length.device) < length
+        return torch.div(inside, length.to(self._weight.dtype), out=self._weight[:steps])
+
+    def take(self, kind: Kind) -> None:
+        """Take the next step, which is of this kind."""
+        if not (self.recorded and self._index.device.type in REPLAYED and self._replayed(kind)):
             self._step(kind)
-        return self.loss.where(self.active, torch.nan) if kind.masked else self.loss.clone()
+
+    def skip(self) -> None:
+        """Leave out a step that cannot be static."""
+        self._place.add_(1)
 
     def _step(self, kind: Kind) -> None:
         """Take a step, from static tensors to static tensors."""
         before = [values.clone() for values in self._changed()] if kind.masked else []
-        index = self.index[:, : kind.width]
-        weight = self.weight[:, : kind.width] if kind.weighted else None
-        batch = Batch(copied(self.pool.inputs, index), copied(self.pool.targets, index), weight, self.anchor)
+        index = self._now(self._index)[:, : kind.width]
+        weight = self._now(self._weight)[:, : kind.width] if kind.weighted else None
+        inputs, targets = self.pool.inputs, self.pool.targets
+        # Labels: on a GPU `index_select` gathers single numbers with few threads
+        own_targets = targets.take(index) if targets.dim() == 1 else copied(targets, index)
+        batch = Batch(copied(inputs, index), own_targets, weight, self.anchor, self.given)
         own = self.leaves[: self.count]
         params = [leaf.detach().requires_grad_() for leaf in own]
-        loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness)
+        loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness, not kind.masked)
         with torch.no_grad():
-            take_step(self.optimizer, own, grads, self.moments, self.taken, self.shares)
-            self.loss.copy_(loss)
-            for values, old in zip(self._changed(), before, strict=False):
-                values.copy_(torch.where(self.active.view(-1, *[1] * (old.dim() - 1)), values, old))
+            take_step(self.optimizer, own, grads, self.moments, self._first + self._place, self.shares)
+            if kind.masked:
+                active = self._now(self._size) > 0
+                loss = loss.where(active, torch.nan)
+                for values, old in zip(self._changed(), before, strict=True):
+                    values.copy_(torch.where(active.view(-1, *[1] * (old.dim() - 1)), values, old))
+            self._losses.index_copy_(0, self._place, loss.to(self._losses.dtype)[None])
+            self._place.add_(1)
+
+    def _now(self, values: Tensor) -> Tensor:
+        """Return what values [S, R, ...] are at the current step, [R, ...]."""
+        return values.index_select(0, self._place)[0]
 
     def _changed(self) -> list[Tensor]:
         """Return what steps change: models, with their buffers, and the optimizer's state."""
@@ -155,7 +190,8 @@ class StaticSteps:
         """Replay the graph of a kind of step, recorded when it is asked for first; False where that fails."""
         if kind not in self._graphs:
             try:
-                self._graphs[kind] = graph = record(partial(self._step, kind), self._changed(), self._memory)
+                changed = [*self._changed(), self._losses, self._place]
+                self._graphs[kind] = graph = record(partial(self._step, kind), changed, self._memory)
                 self._memory = self._memory or graph.pool()  # all kinds share it: none is replayed beside another
             except RuntimeError as error:
                 warnings.warn(
@@ -171,23 +207,30 @@ class StaticSteps:
         return graph is not None
 
 
-class Recorded(NamedTuple):
-    """A step as a CUDA graph, on the card where its tensors are."""
+def kinds(size: Tensor, width: int, weighted: bool, together: bool) -> list[Kind | None]:
+    """Return the kinds of steps with batches of these lengths [R, S], 0 of rows that rest; None if it is no single one.
 
-    graph: torch.cuda.CUDAGraph
-    device: torch.device
+    Args:
+        size: Lengths.
+        width: The longest, B.
+        weighted: Whether samples have weights of their own.
+        together: Whether shorter batches may be padded to B.
 
-    def replay(self) -> None:
-        """Take the step."""
-        with torch.cuda.device(self.device):
-            self.graph.replay()
+    Example:
+        >>> kinds(torch.tensor([[3, 3, 1], [3, 2, 0]]), width=3, weighted=False, together=True)[1:]
+        [Kind(width=3, weighted=True, masked=False), Kind(width=3, weighted=True, masked=True)]
+    """
+    longest = size.amax(0)
+    shortest = size.where(size > 0, longest).amin(0)
+    found: list[Kind | None] = []
+    for most, least, rests in torch.stack([longest, shortest, (size == 0).any(0)], 1).tolist():
+        length = width if together else most
+        alike = least == most or together
+        found.append(Kind(length, weighted or least < length, bool(rests)) if alike else None)
+    return found
 
-    def pool(self) -> Any:
-        """Return the memory that it uses."""
-        return self.graph.pool()
 
-
-def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> Recorded:
+def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> torch.cuda.CUDAGraph:
     """Return a step as a CUDA graph; the tensors that it has changed meanwhile get their values back.
 
     A step that waits for the card is refused before it is recorded: a recording that fails would leave PyTorch's
@@ -202,9 +245,9 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
             with torch.cuda.stream(side):
                 for turn in range(WARM_UP):
                     if turn == WARM_UP - 1:
-                        torch.cuda.set_sync_debug_mode("error")
+                        _check_waits("error")
                     step()
-            torch.cuda.set_sync_debug_mode(checked)
+            _check_waits(checked)
             side.synchronize()
             graph = torch.cuda.CUDAGraph()
             with (
@@ -213,11 +256,18 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
             ):
                 step()
         finally:
-            torch.cuda.set_sync_debug_mode(checked)
+            _check_waits(checked)
             current.wait_stream(side)
             for values, old in zip(changed, before, strict=True):
                 values.copy_(old)
-    return Recorded(graph, device)
+    return graph
+
+
+def _check_waits(mode: int | str) -> None:
+    """Set what PyTorch does where the CPU waits, without its remark that it may not notice all of them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype feature", UserWarning)
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 def _kept(own: Tensor | None, new: Tensor) -> Tensor:

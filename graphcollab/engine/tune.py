@@ -81,7 +81,7 @@ def tune(
                     computing.graphs = graphs
                 rows = Rows.own(models, members)
                 try:
-                    warm = 3 if graphs else 1  # graphs are recorded in the third
+                    warm = 2 if graphs else 1  # graphs are recorded in the second
                     seconds = min([_once(engine, rows, batch_size, steps) for _ in range(repeats + warm)][warm:])
                 except (MemoryError, RuntimeError) as error:
                     if not used_up(error):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -12,10 +13,10 @@ from torch.func import functional_call, vmap
 from graphcollab.engine.dense_steps import dense_layers, take_dense_steps
 from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.optimizer import SGD, RowOptimizer
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.samples import Feed
-from graphcollab.engine.stacked import make_chain, stacked_ops
+from graphcollab.engine.stacked import make_chain, stacked_ops, stepping
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 from graphcollab.stack import ParamSpec
 
@@ -75,6 +76,16 @@ class VmapBackend(StackedBackend):
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
         run = self._forward if self.draws.active else self._compiled  # torch.compile draws in another way
         return run([*params, *rest], inputs, objective.reads.latents)
+
+    def _moving(
+        self, optimizer: RowOptimizer, objective: Objective
+    ) -> Callable[[Sequence[Tensor], Tensor], Tensor] | None:
+        chain, reads = self.chain, objective.reads
+        plain = type(optimizer) is SGD and not optimizer.momentum and self.microbatch is None
+        if chain is None or self.layers is None or self.autocast or not plain or reads.whole or reads.latents:
+            return None
+        step = partial(stepping, chain, 1 - optimizer.lr * optimizer.weight_decay, optimizer.lr)
+        return lambda params, inputs: step(dict(zip(self.spec.names, params, strict=True)), inputs)
 
     def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
         return [self.key(seed, int(node_id[0]), round_)]

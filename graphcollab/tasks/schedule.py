@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,25 +57,49 @@ def make_schedule(
         epochs: Passes over a node's samples.
         steps: Number of local steps, instead of ``epochs``.
     """
-    total = local_steps(counts, batch_size, epochs, steps)
-    per_epoch = (counts + batch_size - 1) // batch_size
-    most, longest = int(total.max()), int(counts.max())
-    passes = -(-most // int(per_epoch.min())) if steps is not None else epochs
-    device = counts.device
-    place = torch.arange(longest, device=device)
+    cut = _cut(counts.numpy().tobytes(), batch_size, epochs, steps)
+    most, longest = len(cut.size[0]), int(counts.max())
+    place = torch.arange(longest)
     # [R, passes, n]: random keys; places beyond a node's samples sort last
-    keys = keyed_bits(
-        seed, _BATCH_STREAM, node_id[:, None, None], round_, torch.arange(passes, device=device)[:, None], place
-    )
-    keys = keys.masked_fill(place >= counts[:, None, None], torch.iinfo(torch.int64).max)
+    keys = keyed_bits(seed, _BATCH_STREAM, node_id[:, None, None], round_, torch.arange(cut.passes)[:, None], place)
+    if int(counts.min()) < longest:
+        keys = keys.where(place < counts[:, None, None], torch.iinfo(torch.int64).max - longest + place)
     first = min(most * batch_size, longest)  # of few steps only the first samples are met, which need no whole sort
-    few = passes == 1 and 4 * first <= longest
-    order = keys.topk(first, dim=-1, largest=False).indices if few else keys.argsort(dim=-1, stable=True)
-    step = torch.arange(most, device=device)
-    start = (step % per_epoch[:, None]) * batch_size  # [R, S]
-    width = min(batch_size, longest)
-    size = (counts[:, None] - start).clamp(max=width).masked_fill(step >= total[:, None], 0)
-    inside = (start[..., None] + torch.arange(width, device=device)).clamp(max=longest - 1)
-    flat = (step // per_epoch[:, None]).clamp(max=passes - 1)[..., None] * longest + inside  # [R, S, B]
-    position = order.flatten(1).gather(1, flat.flatten(1)).view_as(flat)
-    return Schedule(position, size, total)
+    few = cut.passes == 1 and 4 * first <= longest
+    # Keys do not repeat, so any sort gives one order: NumPy's takes a third of the time of PyTorch's
+    order = keys.topk(first, dim=-1, largest=False).indices if few else torch.from_numpy(keys.numpy().argsort(-1))
+    inside = (cut.start[..., None] + place[:batch_size]).clamp(max=longest - 1)
+    flat = inside.add_(cut.turn[..., None] * longest)  # [R, S, B]
+    return Schedule(order.flatten(1).gather(1, flat.flatten(1)).view_as(flat), cut.size, cut.steps)
+
+
+class _Cut(NamedTuple):
+    """Where batches lie in the order of the samples, which is the same in every round.
+
+    Args:
+        steps: Local steps of every row, [R].
+        size: Length of every batch, [R, S].
+        start: Place of its first sample in the order, [R, S].
+        turn: Which pass it is of, [R, S].
+        passes: How many there are.
+    """
+
+    steps: Tensor
+    size: Tensor
+    start: Tensor
+    turn: Tensor
+    passes: int
+
+
+@lru_cache(maxsize=8)  # of the chunks of a round
+def _cut(counts: bytes, batch_size: int, epochs: int, steps: int | None) -> _Cut:
+    """Cut passes over numbers of samples, [R] in int64, into batches."""
+    own = torch.frombuffer(bytearray(counts), dtype=torch.int64)
+    total = local_steps(own, batch_size, epochs, steps)
+    per_epoch = (own + batch_size - 1) // batch_size
+    most, longest = int(total.max()), int(own.max())
+    passes = -(-most // int(per_epoch.min())) if steps is not None else epochs
+    step = torch.arange(most)
+    start = (step % per_epoch[:, None]) * batch_size
+    size = (own[:, None] - start).clamp(max=min(batch_size, longest)).masked_fill(step >= total[:, None], 0)
+    return _Cut(total, size, start, (step // per_epoch[:, None]).clamp(max=passes - 1), passes)
