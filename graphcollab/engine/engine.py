@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
@@ -86,6 +87,12 @@ class Engine:
         self._footprints = Footprints(self.backends)
         self._gradients = SplitGradients(tasks, self.objective)
         self.replays = Replays()
+
+    def on(self, tasks: Tasks) -> Engine:
+        """Return this engine on other samples of the same nodes, for once."""
+        other = copy.copy(self)
+        other.tasks, other._gradients = tasks, SplitGradients(tasks, self.objective, stay=False)
+        return other
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""

@@ -21,10 +21,11 @@ class SplitGradients:
     Args:
         tasks: The nodes' data.
         objective: What is minimised.
+        stay: Whether the same samples are likely to be asked for again.
     """
 
-    def __init__(self, tasks: Tasks, objective: Objective) -> None:
-        self._tasks, self._objective = tasks, objective
+    def __init__(self, tasks: Tasks, objective: Objective, stay: bool = True) -> None:
+        self._tasks, self._objective, self._stay = tasks, objective, stay
         self._standing = StandingBatches(tasks)
 
     def of(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None) -> tuple[Tensor, Tensor]:
@@ -35,7 +36,7 @@ class SplitGradients:
         objective = self._objective
         if not backend.samplewise or objective.reads.alike:
             return self._by_length(backend, flat, nodes, split)
-        if isinstance(backend, StackedBackend) and backend.graphs:
+        if self._stay and isinstance(backend, StackedBackend) and backend.graphs:
             standing = self._standing.of(split, nodes, flat.dtype, most)
             if standing is not None:
                 return backend.standing_gradient(flat, standing, objective)
@@ -50,7 +51,7 @@ class SplitGradients:
 
     def losses(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None) -> Tensor | None:
         """Return the losses alone, [r]; None where samples do not stay on a card, as they would not all fit at once."""
-        if not isinstance(backend, StackedBackend) or not backend.graphs or backend.padding == "never":
+        if not (self._stay and isinstance(backend, StackedBackend) and backend.graphs) or backend.padding == "never":
             return None
         standing = None if self._objective.reads.alike else self._standing.of(split, nodes, flat.dtype, most)
         return None if standing is None else backend.standing_losses(flat, standing, self._objective)

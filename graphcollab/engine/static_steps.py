@@ -241,13 +241,14 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
         current, side = torch.cuda.current_stream(), torch.cuda.Stream()
         side.wait_stream(current)
         checked = torch.cuda.get_sync_debug_mode()
+        _check_waits("default")  # recording waits itself, once
         try:
             with torch.cuda.stream(side):
                 for turn in range(WARM_UP):
                     if turn == WARM_UP - 1:
                         _check_waits("error")
                     step()
-            _check_waits(checked)
+            _check_waits("default")
             side.synchronize()
             graph = torch.cuda.CUDAGraph()
             with (

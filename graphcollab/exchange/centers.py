@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -108,6 +107,4 @@ def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:
     index = split.gather(torch.arange(len(taken)), position)
     index = index[torch.arange(position.shape[1]) < taken[:, None]]
     few = Split(split.pool, index, torch.cat([taken.new_zeros(1), taken.cumsum(0)]))
-    engine = copy.copy(engine)
-    engine.tasks = replace(tasks, splits={**tasks.splits, "train": few})
-    return engine
+    return engine.on(replace(tasks, splits={**tasks.splits, "train": few}))

@@ -9,7 +9,7 @@ card, so a call gives the same bits every time.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["inner_products", "weighted_sums"]
 
-TILE = 128  # rows of a product of matrices that a program makes at once
-KEPT_COLUMNS = 128  # and columns, where the matrix stays
+TILE = 128
+ROWS, COLUMNS = 128, 64  # receivers and columns of a product with a matrix that a program makes at once
 WASTE = 16  # so many times what is needed may a product of all pairs compute
 MOST_PAIRS = 2**26
 SLAB = 2**22  # numbers of the columns that programs work on at a time, which stay in a GPU's cache of 50 MB
@@ -218,39 +218,6 @@ def _by_matrix(
 
 
 @triton.jit(do_not_specialize=["D", "S"])
-def _by_kept_matrix(
-    ptr, sender, weight, high, low, x, y, odd, width, x_stride, y_stride, D, S, P,
-    UNIT: tl.constexpr, SHORT: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    DEPTH: tl.constexpr, FEW: tl.constexpr, AGAIN: tl.constexpr, CHUNKS: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Do the same with few senders and receivers, whose matrix stays in a multiprocessor's memory for all columns."""
-    if AGAIN and tl.load(odd + tl.program_id(0)) == 0:
-        return
-    P, x_stride, y_stride = P * UNIT, x_stride * UNIT, y_stride * UNIT
-    if WIDE:
-        x_stride, y_stride = tl.cast(x_stride, tl.int64), tl.cast(y_stride, tl.int64)
-    i, near = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    large, small, found = (), (), 0
-    for c in tl.static_range(CHUNKS):
-        large += (_weights(high, i, c * DEPTH, width, DEPTH),)
-        small += (_weights(low, i, c * DEPTH, width, DEPTH),)
-    for block in tl.range(tl.program_id(0), tl.cdiv(P, COLUMNS), tl.num_programs(0), num_stages=STAGES):
-        first = tl.cast(block, tl.int64) * COLUMNS
-        left = tl.minimum(P - first, COLUMNS).to(tl.int32)
-        acc = tl.zeros([COLUMNS, ROWS], tl.float32)
-        for c in tl.static_range(CHUNKS):
-            rows = _rows(x + first, x_stride, c * DEPTH, S, near, left, DEPTH, AGAIN)
-            acc = _add_product(rows, large[c], small[c], acc, SHORT)
-        place = y + first + (i[None, :] * y_stride + near[:, None])
-        tl.store(place, acc.to(y.dtype.element_ty), mask=(i < D)[None, :] & (near < left)[:, None])
-        found += _not_finite(acc)
-        if AGAIN:
-            _repair(ptr, sender, weight, x, None, None, y, x_stride, 0, 0, y_stride, 0, D, first, P, ROWS, COLUMNS, FEW)
-    if not AGAIN:
-        tl.store(odd + tl.program_id(0), found)
-
-
-@triton.jit(do_not_specialize=["D", "S"])
 def _all_pairs(
     a, b, out, a_stride, b_stride, D, S, P, length,
     UNIT: tl.constexpr, SHORT: tl.constexpr, ROWS: tl.constexpr, SENDERS: tl.constexpr, DEPTH: tl.constexpr,
@@ -316,30 +283,20 @@ def weighted_sums(
         how = {"num_warps": 4, "maxnreg": 168} if columns > 64 else {"num_warps": 1}
         _launch(_by_edges, (programs,), *given, **sizes, **how)
         return
-    rows = min(_power(count), TILE)
-    kept = _kept(rows, senders, x.device) if base is against is None else None
-    depth = kept.depth if kept else 16
+    short, rows = x.element_size() == 2, min(_power(count), ROWS)
+    depth, stages = (32, 2) if short else (16, 3)
     blocks, padded = triton.cdiv(count, rows), triton.cdiv(senders, depth) * depth
     high, low = x.new_empty(2, blocks * rows, padded, dtype=torch.float32)
     total = high.new_empty(blocks * rows)
     grid = blocks * rows, triton.cdiv(padded, TILE)
     _launch(_spread, grid, *edges, high, low, total, count, padded, COLUMNS=TILE, EDGES=32)
-    wide = max(0, *(unit * stride for stride in strides)) * (blocks * rows + padded) >= 2**31
-    sizes = {"UNIT": unit, "SHORT": x.element_size() == 2, "WIDE": wide, "ROWS": rows, "DEPTH": depth, "FEW": 16}
-    if kept:
-        kernel, how = _by_kept_matrix, {"num_warps": 8}
-        programs, columns = min(triton.cdiv(width, KEPT_COLUMNS), kept.programs), KEPT_COLUMNS
-        sizes |= {"CHUNKS": padded // depth, "STAGES": 2}
-        given = *edges, high, low, x, y
-        numbers = padded, strides[0], strides[-1], count, senders, units
-    else:
-        kernel, how = _by_matrix, {"num_warps": 4, "num_stages": 3}
-        programs, columns = blocks * triton.cdiv(width, 64), 64
-        given = *edges, high, low, total, x, base, against, y
-        numbers = padded, *strides, count, senders, units
+    programs = blocks * triton.cdiv(width, COLUMNS)
     odd = structure.ptr.new_empty(programs, dtype=torch.int32)
+    given = *edges, high, low, total, x, base, against, y, odd, padded, *strides, count, senders, units
+    wide = unit * max(strides) * (blocks * rows + padded) >= 2**31
+    sizes = {"UNIT": unit, "SHORT": short, "WIDE": wide, "ROWS": rows, "COLUMNS": COLUMNS, "DEPTH": depth, "FEW": 16}
     for again in (False, True):
-        _launch(kernel, (programs,), *given, odd, *numbers, **sizes, COLUMNS=columns, AGAIN=again, **how)
+        _launch(_by_matrix, (programs,), *given, **sizes, AGAIN=again, num_warps=4, num_stages=stages)
 
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor) -> None:
@@ -360,40 +317,17 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor)
         _launch(_all_pairs, (tiles * parts,), *given, **sizes, DEPTH=16, num_warps=warps, num_stages=4, maxnreg=128)
         products.copy_(out.sum(0, dtype=torch.float64)[structure.receiver, structure.sender])
         return
-    columns = min(_power(width), 128)
+    columns = 64
     parts, length = _parts(width, triton.cdiv(width * (count + senders), SLAB), 1024)
     kind = torch.float64 if parts == 1 or a.dtype == torch.float64 else torch.float32
     out = products[None] if parts == 1 else torch.empty(parts, edges, dtype=kind, device=a.device)
-    sizes = {"UNIT": unit, "SUM": _sum(a), "EDGES": 2048 // columns, "COLUMNS": columns}
+    many, warps = (64, 8) if width > 1024 else (16, 2)
+    sizes = {"UNIT": unit, "SUM": _sum(a), "EDGES": many, "COLUMNS": columns}
     grid = (triton.cdiv(edges, sizes["EDGES"]) * parts,)
     ends = structure.receiver, structure.sender
-    _launch(_each_edge, grid, *ends, a, b, out, *strides, edges, units, length, **sizes)
+    _launch(_each_edge, grid, *ends, a, b, out, *strides, edges, units, length, **sizes, num_warps=warps)
     if parts > 1:
         torch.sum(out, 0, dtype=torch.float64, out=products)
-
-
-class _Kept(NamedTuple):
-    """How a matrix stays in the multiprocessors' memory: senders it is read for at a time, and programs."""
-
-    depth: int
-    programs: int
-
-
-def _kept(rows: int, senders: int, device: torch.device) -> _Kept | None:
-    """Return how a matrix of so many receivers, padded, and senders stays there; None if it does not fit."""
-    depth = 32 if senders > 16 else 16
-    padded = triton.cdiv(max(senders, 1), depth) * depth
-    need = 4 * padded * (2 * rows + KEPT_COLUMNS) + 2**14
-    most, processors = _card(device)
-    return None if need > most else _Kept(depth, processors * min(most // need, 2))
-
-
-def _card(device: torch.device) -> tuple[int, int]:
-    """Return the bytes of memory that a program may have on a multiprocessor, and the number of these."""
-    if device.type != "cuda":  # as on an H100, but for the number
-        return 232_448, 4
-    found = torch.cuda.get_device_properties(device)
-    return found.shared_memory_per_block_optin, found.multi_processor_count
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:

@@ -291,6 +291,33 @@ def test_local_steps_of_methods_are_recorded_in_their_second_round(name, monkeyp
             assert counts["_step"] > 0 or name in VIEWED + STEPLESS
 
 
+@pytest.mark.parametrize("name", ["ifca", *(pytest.param(name, marks=pytest.mark.slow) for name in methods.__all__)])
+def test_methods_end_with_the_same_models_where_they_are_replayed(name, monkeypatch):
+    """Whatever they ask for besides local steps: losses, gradients, codes. Fewer samples than all are no others'."""
+
+    def record(step, changed, memory):
+        before = [values.clone() for values in changed]
+        traced = make_fx(step)()
+        for values, old in zip(changed, before, strict=True):
+            values.copy_(old)
+        return SimpleNamespace(replay=traced, pool=lambda: "pool")
+
+    monkeypatch.setattr(static_steps, "record", record)
+    found = []
+    for devices in (set(), {"cpu"}):
+        monkeypatch.setattr(static_steps, "REPLAYED", devices)
+        method = quick(name, augment=None)
+        scene = Scene.small(sizes=(8, 13, 9, 13, 10, 11), embeds=method.embeds).replace(backend="vmap")
+        data, env = scene.begin(method)
+        for backend in env.engine.backends:
+            backend.graphs = bool(devices)
+        for _ in range(4):
+            data = method.play(data, env)
+        found.append(data.x.tensors)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
 def test_pytorchs_remark_on_waits_is_not_shown(monkeypatch):
     message = "Synchronization debug mode is a prototype feature and does not yet detect all synchronizing operations"
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda _: warnings.warn(message, stacklevel=1))
