@@ -67,7 +67,7 @@ def _kernels(bench: Bench, graph: str, nodes: int, width: int, kind: str) -> Non
                 error = _error(once, _matrix(edges, edges.sort(given), x), x, other)
                 _judge(bench, error, kind, "right", f"kernel {name}", way, of)
                 _require_apart(name, edges, given, x)
-                if not torch.equal(once, again):
+                if not torch.equal(once, again) and name != "csr":  # cuSPARSE adds up long rows in any order
                     raise ValueError("two calls differ")
     with bench.attempt(f"inner products, {of}, {kind}"):
         there, a, b = structure.beside(x), other.double(), x.double()

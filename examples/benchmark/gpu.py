@@ -28,7 +28,7 @@ from _gpu_bench import Bench, card, tf32  # type: ignore
 from _gpu_goals import GOALS  # type: ignore
 
 MODULES = {"rounds": "_gpu_runs", "size": "_gpu_runs", "peers": "_gpu_runs"}  # of others it has the section's name
-SECTIONS = {"right": 6, "mixing": 5, "training": 6, "rounds": 2, "size": 2, "peers": 1}  # and parts of the time
+SECTIONS = {"right": 6, "mixing": 4, "training": 6, "rounds": 3, "size": 2, "peers": 1}  # and parts of the time
 GRACE = 0.85  # of its time, after which a section begins nothing more; at the end of it, it is stopped
 
 

@@ -66,7 +66,8 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
     Blocks are shared between threads (`share`), not the work on a block: that would end in hundreds of places where
     threads wait for each other, 10 times as long as one thread takes where another process has a core. Half precision,
-    for which torch has no sparse product, is computed in single precision.
+    for which torch has no sparse product, is computed in single precision. On a GPU the last digits of two calls may
+    differ: cuSPARSE adds up long rows in no fixed order.
     """
     within = torch.promote_types(x.dtype, torch.float32)
     matrix = structure.beside(x).adjacency(beside(weight.to(within), x))
