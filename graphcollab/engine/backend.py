@@ -175,8 +175,7 @@ class Backend(ABC):
         """
 
         def fitted() -> tuple[Tensor, dict[str, Tensor], Tensor]:
-            if not self.module.training:
-                self.module.train()
+            self.module.train()
             new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
             new.copy_(flat)
             with torch.enable_grad():

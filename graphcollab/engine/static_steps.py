@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.checks import own_filter
 from graphcollab.engine.backend import take_step
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
@@ -266,8 +267,7 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
 
 def _check_waits(mode: int | str) -> None:
     """Set what PyTorch does where the CPU waits, without its remark that it may not notice all of them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Synchronization debug mode is a prototype feature", UserWarning)
+    with own_filter("ignore", "Synchronization debug mode is a prototype feature"):
         torch.cuda.set_sync_debug_mode(mode)
 
 

@@ -148,30 +148,6 @@ def _rows(x, stride, k, S, near, left, DEPTH: tl.constexpr, FINITE: tl.constexpr
     return tl.trans(rows)
 
 
-@triton.jit
-def _not_finite(sums):
-    """Return how many sums are not finite."""
-    return tl.sum(((tl.abs(sums) < float("inf")) == 0).to(tl.int32))
-
-
-@triton.jit
-def _repair(
-    ptr, sender, weight, x, base, against, y, x_stride, base_stride, against_stride, y_stride, start, D, first, P,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, FEW: tl.constexpr,
-):  # fmt: skip
-    """Replace sums that have terms which are not finite, which were left out."""
-    tl.debug_barrier()  # other threads have written them
-    col = first + tl.arange(0, COLUMNS)
-    inside = col < P
-    for r in range(0, ROWS, FEW):
-        i = (start + r + tl.arange(0, FEW)).to(tl.int64)
-        there = i < D
-        acc, sums, count = _sum_edges(ptr, sender, weight, x, x_stride, i, there, col, inside, tl.float32)
-        lost = there[:, None] & inside[None, :] & ((tl.abs(acc) < float("inf")) == 0)
-        acc += _terms(base, against, base_stride, against_stride, sums, count, i, there, col, inside, tl.float32)
-        tl.store(y + i[:, None] * y_stride + col[None, :], acc.to(y.dtype.element_ty), mask=lost)
-
-
 @triton.jit(do_not_specialize=["D", "S"])
 def _by_matrix(
     ptr, sender, weight, high, low, total, x, base, against, y, odd,
@@ -208,13 +184,18 @@ def _by_matrix(
     ) + tl.trans(acc)  # fmt: skip
     place = y + first + (i[:, None] * y_stride + near[None, :])
     tl.store(place, out.to(y.dtype.element_ty), mask=there[:, None] & inside[None, :])
-    if AGAIN:
-        _repair(
-            ptr, sender, weight, x, base, against, y, x_stride, base_stride, against_stride, y_stride,
-            start, D, first, P, ROWS, COLUMNS, FEW,
-        )  # fmt: skip
-    else:
-        tl.store(odd + program, _not_finite(out))
+    if not AGAIN:
+        tl.store(odd + program, tl.sum(((tl.abs(out) < float("inf")) == 0).to(tl.int32)))
+        return
+    tl.debug_barrier()  # other threads have written what is replaced
+    col = first + near
+    for r in range(0, ROWS, FEW):
+        own = (start + r + tl.arange(0, FEW)).to(tl.int64)
+        on = own < D
+        few, parts, many = _sum_edges(ptr, sender, weight, x, x_stride, own, on, col, inside, tl.float32)
+        lost = on[:, None] & inside[None, :] & ((tl.abs(few) < float("inf")) == 0)
+        few += _terms(base, against, base_stride, against_stride, parts, many, own, on, col, inside, tl.float32)
+        tl.store(y + own[:, None] * y_stride + col[None, :], few.to(y.dtype.element_ty), mask=lost)
 
 
 @triton.jit(do_not_specialize=["D", "S"])

@@ -18,7 +18,7 @@ from graphcollab.threads import share
 
 __all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
 
-with own_filter("ignore", "Sparse CSR tensor support is in beta"):  # said once per process, so have it said now
+with own_filter("ignore", "Sparse"):  # its remarks are made once per process, so have them made now
     torch.sparse_csr_tensor([0, 0], [], torch.empty(0), (1, 1), check_invariants=False)
 
 BLOCK_BYTES = 2 * 2**20

@@ -231,6 +231,7 @@ class ChannelAttention(Weigher):
         halo, encoding = self._encoding(data.mixer, before, env)
         code, gradients = encoding.with_gradients()
         weight = self._attend(data.mixer, halo, code, before)
+        del halo, encoding  # their rows are free once the gradients no longer need them
         group = _groups(data)
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component

@@ -282,7 +282,7 @@ def compiled_for_an_h100(kernel, given, constants, **options):
 @needs_triton
 @pytest.mark.slow
 @pytest.mark.skipif(gpu.INTERPRETED, reason="kernels are not compiled in the interpreter")
-@pytest.mark.parametrize("dtype", ACCURACY)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_every_configuration_compiles_for_an_h100(dtype, monkeypatch, tmp_path):
     """It fits into shared memory, and spills no registers where rows are of even length. Lines with ``-s`` are what docs/benchmarks.md says."""
     from graphcollab.ops import _triton
@@ -291,6 +291,8 @@ def test_every_configuration_compiles_for_an_h100(dtype, monkeypatch, tmp_path):
     seen = set()
 
     def compile(kernel, grid, *given, num_warps=4, num_stages=3, maxnreg=None, **constants):
+        if constants.get("AGAIN") and not any(one is None for one in given):
+            return  # all terms in a second launch: registers are those of the first
         options = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
         shared, said = compiled_for_an_h100(kernel, given, constants, **options)
         registers, spilt = (int(re.search(what, said)[1]) for what in (r"Used (\d+) reg", r"(\d+) bytes spill stores"))
