@@ -20,10 +20,11 @@ from graphcollab.engine.replayed import Replays
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
 from graphcollab.engine.split_gradients import SplitGradients
+from graphcollab.engine.standing import StandingBatches
 from graphcollab.engine.views import Views
 from graphcollab.memory import new_rows
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Schedule, Tasks, local_steps, make_schedule
+from graphcollab.tasks import Tasks, local_steps, make_schedule
 
 __all__ = ["Engine"]
 
@@ -85,13 +86,13 @@ class Engine:
         self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
         self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair, compile) for plan, pair in planned)
         self._footprints = Footprints(self.backends)
-        self._gradients = SplitGradients(tasks, self.objective)
+        self._gradients = SplitGradients(self.objective, StandingBatches(tasks))
         self.replays = Replays()
 
     def on(self, tasks: Tasks) -> Engine:
         """Return this engine on other samples of the same nodes, for once."""
         other = copy.copy(self)
-        other.tasks, other._gradients = tasks, SplitGradients(tasks, self.objective, stay=False)
+        other.tasks = tasks
         return other
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -166,7 +167,7 @@ class Engine:
         models = [new_rows(rows.source.tensors[s], len(where), b.spec.num_columns) for s, where, b in layout]
         state = {slot: [new_rows(model, *model.shape).zero_() for model in models] for slot in optimizer.slots}
         before = state if slots is None else {slot: many.tensors for slot, many in slots.items()}
-        seen: list[tuple[Tensor, Schedule, Tensor]] = []
+        seen: list[tuple[Tensor, Tensor, Tensor]] = []
         for place, (s, where, backend) in enumerate(layout):
             width = backend.spec.num_parameters
             for local in self._chunks(s, planned[where]):
@@ -187,7 +188,7 @@ class Engine:
                     models[place][beside(local, new)] = new
                 for slot, values in moved.items():
                     state[slot][place][beside(local, new), :width] = values
-                seen.append((take, schedule, torch.cat([losses, new.sum(1)[None]])))
+                seen.append((take, schedule.steps, torch.cat([losses, new.sum(1)[None]])))
         fitted = Stacks(tuple(b.spec for _, _, b in layout), tuple(models), tuple(where for _, where, _ in layout))
         after = {slot: fitted.like(many) for slot, many in state.items()}
         return Fitted(fitted, seen, after, taken + planned)
@@ -266,7 +267,8 @@ class Engine:
         losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None
         for s, take, most in self._portions(rows, split, self.objective.reads.latents, gradients=True):
-            value, grads = self._gradients.of(self.backends[s], rows.parameters(s, take), rows.node[take], split, most)
+            given = self.backends[s], rows.parameters(s, take), rows.node[take], split, most
+            value, grads = self._gradients.of(self.tasks, *given)
             grads = grads[:, self.backends[s].spec.columns(part)]
             result = grads if reduce is None else reduce(grads, take)
             if len(take) == len(rows) and consecutive(take) is not None:
@@ -327,7 +329,7 @@ class Engine:
             if not int(sizes[take].max()):
                 continue
             given = self.backends[s], rows.parameters(s, take), rows.node[take], split, most
-            if (losses := self._gradients.losses(*given)) is not None:
+            if (losses := self._gradients.losses(self.tasks, *given)) is not None:
                 out[beside(take, out)] = losses
                 continue
             for chunk in self._predict(s, rows, take, split, False, most):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -33,28 +33,26 @@ class Replayed:
     def __init__(self, name: str, compute: Callable[..., Sequence[Tensor]]) -> None:
         self.name, self.compute = name, compute
         self._given: list[Tensor] = []
-        self._found: list[Tensor] | None = None
-        self._graph: Any = None
+        self._found: list[Tensor] = []
+        self._asked, self._graph = False, cast("Any", None)
 
     def __call__(self, *given: Tensor) -> Sequence[Tensor]:
         """Return what is computed of tensors of the same shapes as ever."""
         if not replayable(*given):
             return self.compute(*given)
-        if self._found is None:
-            found = self.compute(*given)
-            self._found = [torch.empty_like(one) for one in found]
-            return found
-        if self._graph is None:
+        if self._asked and self._graph is None:
             self._record(given)
-        if self._graph is False:
-            return self.compute(*given)
-        torch._foreach_copy_(self._given, given)
+        self._asked = True
+        if not self._graph:
+            return self.compute(*map(_own, given))  # as when it is replayed: kernels are chosen by how numbers lie
+        with torch.no_grad():
+            torch._foreach_copy_(self._given, given)
         self._graph.replay()
         return [one.clone() for one in self._found]
 
     def _record(self, given: Sequence[Tensor]) -> None:
-        self._given = [one.detach().clone(memory_format=torch.contiguous_format) for one in given]
-        found = self._found or []
+        self._given = [*map(_own, given)]
+        self._found = found = [torch.empty_like(one) for one in self.compute(*self._given)]
 
         def step() -> None:
             with torch.no_grad():
@@ -63,13 +61,17 @@ class Replayed:
         try:
             self._graph = steps.record(step, found, None)
         except RuntimeError as error:
-            self._graph = False
+            self._graph, self._given, self._found = False, [], []
             warnings.warn(
                 f"{self.name} cannot be recorded as a CUDA graph ({str(error).splitlines()[0][:160]}): its operations "
                 "are launched one by one",
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _own(values: Tensor) -> Tensor:
+    return values.detach().clone(memory_format=torch.contiguous_format)
 
 
 class Replays:
@@ -81,7 +83,7 @@ class Replays:
     def of(self, key: Hashable, name: str, compute: Callable[..., Sequence[Tensor]]) -> Replayed:
         """Return the computation of a key, which is kept, and with it the key."""
         replayed = self._kept.pop(key, None) or Replayed(name, compute)
-        for old in [*self._kept][: len(self._kept) + 1 - KEPT]:  # their memory is free before more is taken
-            del self._kept[old]
+        while len(self._kept) >= KEPT:  # their memory is free before more is taken
+            del self._kept[next(iter(self._kept))]
         self._kept[key] = replayed
         return replayed

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphcollab.device import beside, consecutive, pick, read
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Schedule
 
 __all__ = [
     "Fitted",
@@ -146,14 +145,14 @@ class Fitted:
 
     Args:
         models: New models.
-        seen: Of every chunk its rows [r], their batches, and the losses of their steps above the models' sums,
-            [S + 1, r], on the device of the models.
+        seen: Of every chunk its rows [r], their numbers of steps [r], and the losses of their steps above the models'
+            sums, [S + 1, r], on the device of the models.
         slots: The optimiser's state by slot, zero in the columns of buffers.
         step: Optimiser steps taken, [R].
     """
 
     models: Stacks
-    seen: Sequence[tuple[Tensor, Schedule, Tensor]]
+    seen: Sequence[tuple[Tensor, Tensor, Tensor]]
     slots: Mapping[str, Stacks]
     step: Tensor
 
@@ -177,7 +176,7 @@ class Fitted:
     def told(self) -> list[Tensor]:
         """Return ``loss`` and ``bad_step`` on the CPU, for the control plane."""
         values = read(*(own for _, _, own in self.seen))
-        seen = [(rows, schedule, own) for (rows, schedule, _), own in zip(self.seen, values, strict=True)]
+        seen = [(rows, steps, own) for (rows, steps, _), own in zip(self.seen, values, strict=True)]
         return [*outcome(seen, torch.empty(len(self.step), dtype=self.models.dtype))]
 
 
@@ -237,16 +236,17 @@ def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
     return torch.empty_like(values).index_copy_(0, beside(where, values), values)
 
 
-def outcome(seen: Sequence[tuple[Tensor, Schedule, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
+def outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean loss of every row and the first step whose loss was not finite, [R] each, on the device.
 
-    The step is -1 where all losses are finite, and the model too. Of every chunk are given its rows [r], their batches,
-    and the losses of their steps above the models' sums, [S + 1, r]; ``like`` [R] is of the losses' type and device.
+    The step is -1 where all losses are finite, and the model too. Of every chunk are given its rows [r], their numbers
+    of steps [r], and the losses of their steps above the models' sums, [S + 1, r]; ``like`` [R] is of the losses' type
+    and device.
     """
     loss, bad = torch.empty_like(like), torch.full_like(like, -1, dtype=torch.int64)
-    for rows, schedule, values in seen:
+    for rows, taken, values in seen:
         losses, models = values.tensor_split([-1])
-        place, steps = beside(rows, values), beside(schedule.steps, values)
+        place, steps = beside(rows, values), beside(taken, values)
         wrong = (torch.arange(len(losses), device=like.device)[:, None] < steps) & ~torch.isfinite(losses)
         after = torch.where(torch.isfinite(models[0]), -1, steps)
         loss[place] = losses.nansum(0) / steps

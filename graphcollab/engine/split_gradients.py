@@ -19,51 +19,56 @@ class SplitGradients:
     """Computes losses and gradients of models on whole splits, in evaluation mode.
 
     Args:
-        tasks: The nodes' data.
         objective: What is minimised.
-        stay: Whether the same samples are likely to be asked for again.
+        standing: Samples that stay on a card.
     """
 
-    def __init__(self, tasks: Tasks, objective: Objective, stay: bool = True) -> None:
-        self._tasks, self._objective, self._stay = tasks, objective, stay
-        self._standing = StandingBatches(tasks)
+    def __init__(self, objective: Objective, standing: StandingBatches) -> None:
+        self._objective, self._standing = objective, standing
 
-    def of(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None) -> tuple[Tensor, Tensor]:
+    def of(
+        self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None
+    ) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of models [r, columns] on their nodes' data.
 
         They are summed over micro-batches where there is room for ``most`` samples of a node at once.
         """
         objective = self._objective
         if not backend.samplewise or objective.reads.alike:
-            return self._by_length(backend, flat, nodes, split)
-        if self._stay and isinstance(backend, StackedBackend) and backend.graphs:
-            standing = self._standing.of(split, nodes, flat.dtype, most)
+            return self._by_length(tasks, backend, flat, nodes, split)
+        if isinstance(backend, StackedBackend) and backend.graphs:
+            standing = self._standing.of(tasks, split, nodes, flat.dtype, most)
             if standing is not None:
-                return backend.standing_gradient(flat, standing, objective)
+                value, found = backend.standing_gradient(flat, standing, objective)
+                return value.to(flat.dtype), found
         loss, grads = flat.new_zeros(len(flat)), flat.new_zeros(len(flat), backend.spec.num_parameters)
         whole, shared = objective.reads.whole, backend.only_reads and not objective.reads.latents
-        for inputs, targets, share in take_samples(self._tasks, nodes, split, whole, shared, most):
+        for inputs, targets, share in take_samples(tasks, nodes, split, whole, shared, most):
             weight = beside(share.to(flat.dtype), flat)
             value, more, _ = backend.gradient(flat, inputs, targets, weight, objective)
             loss += value
             grads += more
         return loss, grads
 
-    def losses(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None) -> Tensor | None:
+    def losses(
+        self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None
+    ) -> Tensor | None:
         """Return the losses alone, [r]; None where samples do not stay on a card, as they would not all fit at once."""
-        if not (self._stay and isinstance(backend, StackedBackend) and backend.graphs) or backend.padding == "never":
+        if not isinstance(backend, StackedBackend) or not backend.graphs or backend.padding == "never":
             return None
-        standing = None if self._objective.reads.alike else self._standing.of(split, nodes, flat.dtype, most)
+        standing = None if self._objective.reads.alike else self._standing.of(tasks, split, nodes, flat.dtype, most)
         return None if standing is None else backend.standing_losses(flat, standing, self._objective)
 
-    def _by_length(self, backend: Backend, flat: Tensor, nodes: Tensor, split: str) -> tuple[Tensor, Tensor]:
+    def _by_length(
+        self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str
+    ) -> tuple[Tensor, Tensor]:
         """Return the same of nodes with equally many samples at a time, where samples may not be padded."""
-        counts = self._tasks.sizes(split)[nodes]
+        counts = tasks.sizes(split)[nodes]
         loss, grads = flat.new_zeros(len(flat)), flat.new_zeros(len(flat), backend.spec.num_parameters)
         for count in counts.unique().tolist():
             group = (counts == count).nonzero().flatten()
-            inputs, targets, share = next(take_samples(self._tasks, nodes[group], split, whole=True))
-            own = beside(share.to(flat.dtype), flat) if split in self._tasks.mean_weight else None
+            inputs, targets, share = next(take_samples(tasks, nodes[group], split, whole=True))
+            own = beside(share.to(flat.dtype), flat) if split in tasks.mean_weight else None
             place = beside(group, flat)
             loss[place], grads[place], _ = backend.gradient(pick(flat, group), inputs, targets, own, self._objective)
         return loss, grads

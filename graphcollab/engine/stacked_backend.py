@@ -17,13 +17,15 @@ from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.replayed import Replays
 from graphcollab.engine.samples import Batch, Feed
+from graphcollab.engine.stacked import Chain
 from graphcollab.engine.standing import Standing
 from graphcollab.engine.static_steps import Kind, StaticSteps
 from graphcollab.stack import ParamSpec
 
 __all__ = ["Leaves", "StackedBackend"]
 
-KEPT_BYTES = 2**30  # models of the static steps of a backend: four whole chunks on a GPU, or many of small models
+KEPT_BYTES = 2**30  # of the static steps of a backend: four whole chunks on a GPU, or some of small models
+KEPT = 16  # static steps, each of which has graphs with memory of their own
 
 Leaves: TypeAlias = list[Tensor]
 """Parameters and buffers of several models, [r, ...] each, in column order."""
@@ -42,6 +44,7 @@ class StackedBackend(Backend):
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
         self._replays = Replays()
+        self.chain: Chain | None = None  # layers all of which are known
 
     @abstractmethod
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
@@ -91,8 +94,8 @@ class StackedBackend(Backend):
     ) -> Sequence[Tensor]:
         def computed() -> Sequence[Tensor]:
             self.module.eval()
-            if self.draws.active or not _is_ours(objective):
-                return compute(flat)
+            if self.draws.active or self.chain is None or not _is_ours(objective):
+                return compute(flat)  # what a user's module or loss reads besides would stay as it was
             return self._replays.of((standing, *kind), name, compute)(flat)
 
         return self._computed(kind, flat.device, computed)
@@ -187,7 +190,7 @@ class StackedBackend(Backend):
 
         They are static from the first round on, so that a run that is resumed pads its batches alike; and recorded from
         the second on, if nothing draws: recording pays where steps of a kind come again. The models of those that are
-        kept have at most ``KEPT_BYTES``: those that had to make room have to come twice again.
+        kept are few and have at most ``KEPT_BYTES``: those that had to make room have to come twice again.
         """
         if not self.graphs or feed.views is not None or not _is_ours(objective):
             return None  # what a user's loss reads beside its arguments would stay as it was when it was recorded
@@ -200,9 +203,9 @@ class StackedBackend(Backend):
         recorded = static is not None and not self.draws.active
         if static is None:
             left = KEPT_BYTES - new.nbytes
-            for old, kept in reversed([*self._static.items()]):  # the last ones that were asked for stay
+            for n, (old, kept) in enumerate(reversed([*self._static.items()]), 2):  # those asked for last stay
                 left -= kept.nbytes
-                if left < 0:
+                if left < 0 or n > KEPT:
                     del self._static[old]  # its memory is free before more is taken
             count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
             mine = [_own(leaf) for leaf in leaves], {slot: [*map(_own, many)] for slot, many in moments.items()}

@@ -13,7 +13,7 @@ from graphcollab.tasks import Pool, Tasks
 
 __all__ = ["Standing", "StandingBatches"]
 
-KEPT = 4  # batches: of two splits, or of chunks
+KEPT = 16  # batches: of splits, and of chunks
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +21,11 @@ class Standing:
     """The samples of a split that nodes [r] have, padded to one batch.
 
     Args:
-        nodes: The nodes, [r], on the CPU.
         pool: Where the samples are.
         index: Their places there, [r, m], on its device.
         weight: What they count in the mean over a node's samples, [r, m], there too.
     """
 
-    nodes: Tensor
     pool: Pool
     index: Tensor
     weight: Tensor
@@ -39,17 +37,25 @@ class Standing:
 
 
 class StandingBatches:
-    """The last such batches that were asked for, as objects that stay the same as long as they are kept."""
+    """The last such batches of some tasks that were asked for, as objects that stay the same as long as they are kept.
+
+    The weights of samples are read once.
+    """
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
-        self._kept: dict[tuple[str, int, torch.dtype], Standing] = {}
+        self._kept: dict[tuple[str, bytes, torch.dtype], Standing] = {}
 
-    def of(self, split: str, nodes: Tensor, dtype: torch.dtype, most: int | None) -> Standing | None:
-        """Return the samples of nodes [r]; None where there is not room for all of them, ``most`` of each, at once."""
-        key = split, len(nodes), dtype
+    def of(self, tasks: Tasks, split: str, nodes: Tensor, dtype: torch.dtype, most: int | None) -> Standing | None:
+        """Return the samples of nodes [r].
+
+        None where there is not room for all of them, ``most`` of each, at once, and of other tasks.
+        """
+        if tasks is not self._tasks:
+            return None
+        key = split, nodes.numpy().tobytes(), dtype
         standing = self._kept.pop(key, None)
-        if standing is None or not torch.equal(standing.nodes, nodes):
+        if standing is None:
             standing = self._made(split, nodes, dtype)
         if standing is None or standing.index.shape[1] > (most or standing.index.shape[1]):
             return None
@@ -70,4 +76,4 @@ class StandingBatches:
         share = (place < counts[:, None]) / counts[:, None].double()
         weight = weights_of(self._tasks, split, nodes, index)
         share = share if weight is None else weight * beside(share, weight)
-        return Standing(nodes.clone(), pool, beside(index, pool.inputs), beside(share.to(dtype), pool.inputs))
+        return Standing(pool, beside(index, pool.inputs), beside(share.to(dtype), pool.inputs))

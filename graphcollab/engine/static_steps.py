@@ -89,8 +89,8 @@ class StaticSteps:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the models."""
-        return sum(leaf.nbytes for leaf in self.leaves)
+        """Bytes of models, of the optimizer's state and of what says which samples come; graphs have memory besides."""
+        return sum(one.nbytes for one in (*self._changed(), self._index, self._weight))
 
     def _make_room(self, feed: Feed) -> None:
         """Make room for as many steps as those of the feed, and for the steps taken before one is recorded."""

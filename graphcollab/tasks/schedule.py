@@ -14,6 +14,7 @@ from graphcollab.keyed import keyed_bits
 __all__ = ["Schedule", "local_steps", "make_schedule"]
 
 _BATCH_STREAM = 104
+KEPT_BATCHES = 2**18  # of a chunk, of which where they lie is kept
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,10 @@ def make_schedule(
         epochs: Passes over a node's samples.
         steps: Number of local steps, instead of ``epochs``.
     """
-    cut = _cut(counts.numpy().tobytes(), batch_size, epochs, steps)
+    batches = len(counts) * (steps or epochs * -(-int(counts.max()) // batch_size))
+    cut = (_cut if batches <= KEPT_BATCHES else _cut.__wrapped__)(
+        counts.long().numpy().tobytes(), batch_size, epochs, steps
+    )
     most, longest = len(cut.size[0]), int(counts.max())
     place = torch.arange(longest)
     # [R, passes, n]: random keys; places beyond a node's samples sort last

@@ -135,7 +135,7 @@ class RecordGraph(Callback):
         if self.rounds is not None and data.round not in self.rounds:
             return
         edge_index, edge_weight = last_graph(data)
-        history.graphs[data.round] = edge_index.cpu(), edge_weight.cpu()
+        history.graphs[data.round] = edge_index.clone().cpu(), edge_weight.cpu()  # what hangs on its edges is freed
         if self.scores and "scores" in data and data.round not in history.scores:
             history.scores[data.round] = data.scores.edge_index.cpu(), data.scores.values.cpu()
 

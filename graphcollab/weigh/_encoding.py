@@ -59,7 +59,8 @@ class Encoding:
         params = self.mixer.tensors
         if not self._replayable():
             return compute(self._encode, *given, *params.values())
-        about = name, id(self.spec), self.part, tuple(params), tuple(self.mixer.form.items()), self.change.shape
+        shapes = tuple((key, value.shape, value.dtype) for key, value in params.items())
+        about = name, id(self.spec), self.part, shapes, tuple(self.mixer.form.items()), self.change.shape
         known = partial(compute, partial(_encode, self.mixer, self.spec, self.part, None))
         return self.engine.replays.of(about, name, known)(*given, *params.values())
 

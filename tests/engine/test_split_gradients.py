@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphcollab.engine import Rows, replayed, static_steps
@@ -75,3 +76,46 @@ def test_what_cannot_be_recorded_is_computed(make_engine, traced, monkeypatch):
         found = [*gradients(make_engine)]
     assert all(torch.equal(*both) for one, other in found for both in zip(one, other, strict=True))
     assert [str(one.message).split(" cannot")[0] for one in said] == ["a gradient", "losses"]
+
+
+def test_chunks_are_recorded_each_for_itself(make_engine, traced):
+    for one, other in gradients(make_engine, chunk=2):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-14)
+    assert len(traced) == 4  # two chunks, gradients and losses
+
+
+def test_other_tasks_are_not_those_that_stay(make_engine, traced):
+    plain, models = make_engine(mlp(), sizes=(6, 3, 4, 9), backend="vmap")
+    static, _ = make_engine(mlp(), sizes=(6, 3, 4, 9), plans=[replace(plan, graphs=True) for plan in plain.plans])
+    rows = Rows.own(models)
+    for _ in range(3):
+        static.loss(rows, "train")
+    split = plain.tasks.splits["train"]
+    first = split.ptr[:-1]
+    few = replace(split, index=split.index[first], ptr=torch.arange(len(first) + 1))
+    tasks = replace(plain.tasks, splits={**plain.tasks.splits, "train": few})
+    assert torch.equal(static.on(tasks).loss(rows, "train"), plain.on(tasks).loss(rows, "train"))
+    assert not torch.equal(static.on(tasks).loss(rows, "train"), static.loss(rows, "train"))
+
+
+def test_modules_that_nobody_knows_are_computed(make_engine, traced):
+    """What they read besides models and samples may change."""
+
+    class Scaled(nn.Module):
+        scale = 1.0
+
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.scale * self.layer(x)
+
+    module = Scaled()
+    plain, models = make_engine(module, sizes=(6, 3, 4, 9), backend="vmap")
+    static, _ = make_engine(module, sizes=(6, 3, 4, 9), plans=[replace(plan, graphs=True) for plan in plain.plans])
+    for round_ in range(4):
+        for engine in (plain, static):
+            engine.backends[0].module.scale = 1.0 + round_
+        assert torch.equal(*(engine.loss(Rows.own(models), "train") for engine in (plain, static)))
+    assert not traced

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -264,6 +265,8 @@ def test_local_steps_of_methods_are_recorded_in_their_second_round(name, monkeyp
     recorded, counts = [], Counter()
 
     def record(step, changed, memory):
+        if not isinstance(step, partial):  # losses, gradients, codes: not local steps
+            return SimpleNamespace(replay=step)
         recorded.append(step)
         return SimpleNamespace(replay=lambda: counts.update(["replayed"]) or step(), pool=lambda: "pool")
 

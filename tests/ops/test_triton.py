@@ -284,7 +284,7 @@ def compiled_for_an_h100(kernel, given, constants, **options):
 @pytest.mark.skipif(gpu.INTERPRETED, reason="kernels are not compiled in the interpreter")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_every_configuration_compiles_for_an_h100(dtype, monkeypatch, tmp_path):
-    """It fits into shared memory, and spills no registers where rows are of even length. Lines with ``-s`` are what docs/benchmarks.md says."""
+    """It fits into shared memory, and spills no registers where rows are of even length; ``-s`` shows both."""
     from graphcollab.ops import _triton
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from graphcollab import Tasks, meta_l2c, run
+from graphcollab import Phases, Tasks, meta_l2c, run
 from graphcollab.engine import replayed, static_steps
 from graphcollab.models import MLP
 
@@ -48,3 +48,19 @@ def test_a_replayed_encoding_gives_the_same(traced, monkeypatch, settings, withi
     monkeypatch.setattr(replayed, "LARGEST", 8)
     assert all(map(torch.equal, plain, learned(**settings)))
     assert len(traced) == 2
+
+
+@pytest.mark.parametrize("other", [{"hidden": 20}, {"hidden": 1}, {"out": 7}, {"out": 1}], ids=str)
+def test_encoders_of_two_sizes_in_one_run(traced, monkeypatch, other):
+    draw = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(12, 4, generator=draw), torch.randint(3, (12,), generator=draw)) for _ in range(4)]
+    steps = {"lr": 0.1, "steps": 2, "batch_size": 3}
+
+    def played():
+        method = Phases(meta_l2c(**steps), 3, meta_l2c(**steps, **other))
+        return run(method, Tasks.from_samples(samples), lambda: MLP(4, 5, 3), rounds=6, progress=False).data.x.tensors
+
+    plain = played()
+    monkeypatch.setattr(static_steps, "REPLAYED", {"cpu"})
+    assert all(map(torch.equal, plain, played()))
+    assert len(traced) == 4
