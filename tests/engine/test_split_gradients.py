@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphcollab.engine import Rows, replayed, static_steps
 from tests.engine.test_backends_agree import mlp
+from tests.replays import trace
 
 
 @pytest.fixture
 def traced(monkeypatch):
-    """Operations are traced once, and replayed on the tensors that they were traced on."""
-    made = []
-
-    def record(step, changed, memory):
-        made.append(make_fx(step)())
-        return SimpleNamespace(replay=made[-1])
-
-    monkeypatch.setattr(static_steps, "record", record)
     monkeypatch.setattr(static_steps, "REPLAYED", {"cpu"})
-    return made
+    return trace(monkeypatch)
 
 
 def gradients(make_engine, rounds=4, nodes=None, **settings):

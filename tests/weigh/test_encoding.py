@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphcollab import Phases, Tasks, meta_l2c, run
 from graphcollab.engine import replayed, static_steps
 from graphcollab.models import MLP
+from tests.replays import trace
 
 
 @pytest.fixture
 def traced(monkeypatch):
-    """Operations are traced once, and replayed on the tensors that they were traced on."""
-    made = []
-
-    def record(step, changed, memory):
-        made.append(make_fx(step)())
-        return SimpleNamespace(replay=made[-1])
-
-    monkeypatch.setattr(static_steps, "record", record)
-    return made
+    return trace(monkeypatch)
 
 
 def learned(**settings):
