@@ -11,20 +11,36 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from graphcollab.errors import GraphcollabWarning
 from graphcollab_command.wording import printable
 
-__all__ = ["own_filter", "unlogged", "warn"]
+__all__ = ["issue", "own_filter", "unlogged", "warn"]
 
 _FILTERS = threading.Lock()
 _INSIDE = (str(Path(__file__).parent), contextlib.__file__)  # the package, and what decorates its functions
 
 
 def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn in the name of the first caller outside of this package, however deep inside it something was found."""
+    """Warn as `issue` does, without a code; it goes once every warning has one."""
+    _issue(category(printable(text)))
+
+
+def issue(code: str, subject: str, message: str) -> None:
+    """Warn in the name of the first caller outside of this package, however deep inside it something was found.
+
+    Args:
+        code: The kind of warning, as in `GraphcollabWarning`.
+        subject: What it is about: an argument, or an element such as ``"node 'b'"``.
+        message: What was found, and what to do.
+    """
+    _issue(GraphcollabWarning(code, subject, printable(message)))
+
+
+def _issue(warning: Warning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(printable(text), category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
 
 
 class _OfThread(type):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.device import beside, pick
+from graphcollab.errors import MismatchError, RangeError, ShapeError
 from graphcollab.memory import new_rows
 from graphcollab.param_spec import ParamSpec
 
@@ -36,11 +37,12 @@ class Stacks:
     def __post_init__(self) -> None:
         counts = len(self.specs), len(self.tensors), len(self.members)
         if len({*counts}) > 1:
-            raise ValueError("got {} architectures, {} stacks, {} member lists".format(*counts))
+            raise MismatchError("stacks", "got {} architectures, {} stacks, {} member lists".format(*counts))
         for spec, tensor, members in zip(self.specs, self.tensors, self.members, strict=True):
             if tensor.shape != (len(members), spec.num_columns):
-                raise ValueError(
-                    f"a stack of {len(members)} nodes with {spec.num_columns} columns has shape {tuple(tensor.shape)}"
+                raise ShapeError(
+                    "stacks",
+                    f"a stack of {len(members)} nodes with {spec.num_columns} columns has shape {tuple(tensor.shape)}",
                 )
 
     @classmethod
@@ -102,15 +104,17 @@ class Stacks:
         if len(layouts) > 1:
             untied = set.intersection(*({*spec.parts} - {*spec.tied} for spec in self.specs))
             shared = sorted(p for p in untied if len({spec.part_layout(p) for spec in self.specs}) == 1)
-            raise ValueError(
+            raise MismatchError(
+                f"part {name!r}",
                 f"part {name!r} has different shapes in the {len(self.specs)} architectures and cannot be shared; "
-                f"parts they have in common: {shared or 'none'}"
+                f"parts they have in common: {shared or 'none'}",
             )
         if len({spec.part_over(name) for spec in self.specs}) > 1:
-            raise ValueError(
+            raise MismatchError(
+                f"part {name!r}",
                 f"part {name!r} stands on other frozen weights, or is scaled otherwise, in one of the "
                 f"{len(self.specs)} architectures than in another, so a mean of both means nothing: build all models "
-                "over one base, with the same settings"
+                "over one base, with the same settings",
             )
         columns = self.specs[0].columns(name)
         out = self.tensors[0].new_empty(self.num_nodes, columns.stop - columns.start)
@@ -191,4 +195,4 @@ class Stacks:
         """Return a node's architecture and its row [columns]."""
         for s, _, row in self.locate(torch.tensor([node])):
             return self.specs[s], self.tensors[s][int(row)]
-        raise IndexError(f"node {node} is not among the {self.num_nodes} nodes")
+        raise RangeError("node", f"node {node} is not among the {self.num_nodes} nodes")

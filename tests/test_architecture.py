@@ -14,7 +14,7 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("_ranges",),
+    ("_ranges", "errors", "findings"),
     ("_wording",),
     (
         "typing",
