@@ -22,7 +22,7 @@ PIP := $(PY) -m pip -qq install --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
-.PHONY: help setup demo test check gpu golden generate docs lint types doctest examples clean distclean
+.PHONY: help setup demo test check gpu golden messages size generate docs lint types doctest examples clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
@@ -46,6 +46,12 @@ gpu: setup ## check and measure what there is for a GPU, and say which goals are
 
 golden: setup ## record what tests/golden lacks; ARGS=pfedsim or ARGS=--all: record that anew, and say what moved
 	@OMP_NUM_THREADS=1 $(PY) -m tests.golden.record $(ARGS)
+
+messages: setup ## write tests/messages.txt, the wording of all errors and warnings
+	@$(PY) -m tests.messages
+
+size: ## count lines of the package and the tests, of code and in all
+	@$(or $(wildcard $(PY)),python3) docs/size.py
 
 generate: setup ## write exports, tables and docs/reference.md from what the code declares
 	@$(PY) docs/generate.py

@@ -67,14 +67,7 @@ class GraphcollabError(Exception):
         return str(self.args[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (type(self), self.subject, str(self), self.public)
-
-
-def restored(kind: type[GraphcollabError], subject: str, message: str, public: bool) -> GraphcollabError:
-    """Return an error as another process raised it; of a class with arguments of its own, without these."""
-    error = kind.__new__(kind)
-    GraphcollabError.__init__(error, subject, message, public=public)
-    return error
+        return type(self), (self.subject, str(self)), vars(self)
 
 
 class AmbiguousError(GraphcollabError, ValueError):

@@ -10,7 +10,6 @@ FOUND = ("*.md", "LICENSE", "docs/*.md", "docs/*/*.md", "docs/images/*", "datase
 START = "index.md"  # what the README becomes
 ADDED = {"Start": ["docs/index.md"], "Reference": ["api/index.rst"]}  # to the groups of the index
 ROW = re.compile(r"(?:^\| |, )\[[^\]]+\]\((?!\.\./README\.md)(.+?)\)", re.MULTILINE)  # a page, in a table
-NOTE = re.compile(r".+\.(\w+)\.md")  # a change note, by its kind
 
 
 def pages(root: Path) -> dict[str, str | bytes]:
@@ -20,11 +19,10 @@ def pages(root: Path) -> dict[str, str | bytes]:
     for name, path in files.items():
         if path.suffix != ".md":
             texts[name] = path.read_bytes()
-        elif not NOTE.fullmatch(path.name):
+        else:
             texts[START if name == "README.md" else name] = at_start(name, path.read_text(encoding="utf-8"))
     index = (root / "docs" / "index.md").read_text(encoding="utf-8")
     texts[START] = f"{texts[START]}\n{contents(index)}"
-    texts["docs/changes/README.md"] = f"{texts['docs/changes/README.md']}\n{notes(root)}"
     texts["datasets/README.md"] = f"{texts['datasets/README.md']}\n{tree('', ['*'], 'glob')}"
     return texts
 
@@ -53,17 +51,3 @@ def tree(title: str, entries: list[str], *options: str) -> str:
     """Return a table of contents that is shown at the side only."""
     lines = [f":caption: {title}"] * bool(title) + [":hidden:", *(f":{one}:" for one in options)]
     return "\n".join(["```{toctree}", *lines, "", *entries, "```", ""])
-
-
-def notes(root: Path) -> str:
-    """Return the change notes since the last release, by kind."""
-    found: dict[str, list[str]] = {}
-    for path in sorted((root / "docs" / "changes").glob("*.md")):
-        if kind := NOTE.fullmatch(path.name):
-            found.setdefault(kind[1], []).append(path.read_text(encoding="utf-8").strip())
-    return "\n".join(f"## {kind.capitalize()}\n\n{items(texts)}" for kind, texts in sorted(found.items()))
-
-
-def items(texts: list[str]) -> str:
-    """Return texts as a list."""
-    return "".join(f"- {one}\n".replace("\n", "\n  ").rstrip(" ") for one in texts)

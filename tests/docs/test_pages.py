@@ -13,7 +13,7 @@ from graphcollab.piece import Piece
 
 ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING, DESIGN = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"
-METHODS, CHANGES = ROOT / "docs" / "methods.md", ROOT / "docs" / "changes"
+METHODS = ROOT / "docs" / "methods.md"
 CARDS = sorted((ROOT / "datasets").glob("*.md"))  # their code needs downloads
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [
@@ -22,7 +22,6 @@ PAGES = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *TUTORIALS,
-    CHANGES / "README.md",
 ]
 
 RUN = "<!-- run -->"  # stands on the line above a block of Python that is to be run
@@ -177,14 +176,6 @@ def test_commands_exist(page):
             if "make demo" in command:
                 unknown = [option for option in re.findall(r"--[\w-]+", command) if f'"{option}"' not in demo]
                 assert unknown == [], f"{page.name}, block at line {line}: {command}"
-
-
-def test_change_notes_are_named_by_topic_and_kind():
-    kinds = re.findall(r"^\| `(\w+)` \|", (CHANGES / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert kinds == ["added", "changed", "fixed", "removed"]
-    named = re.compile(rf"[a-z0-9]+(-[a-z0-9]+)*\.({'|'.join(kinds)})\.md")
-    notes = [note.name for note in CHANGES.iterdir() if note.name != "README.md"]
-    assert [name for name in notes if not named.fullmatch(name)] == []
 
 
 def test_design_names_every_folder():

@@ -1,0 +1,81 @@
+"""Print how large the package is: ``make size``.
+
+Code is counted by Python's tokenizer: lines that hold something else than docstrings, comments and imports.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("graphcollab", "graphcollab_command")
+NOT_CODE = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+
+
+def lines_of_code(text: str) -> int:
+    """Return how many lines of a file hold code."""
+    skipped: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        is_import = isinstance(node, ast.Import | ast.ImportFrom)
+        if is_import or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            skipped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    used = {line for token in tokens if token.type not in NOT_CODE for line in range(token.start[0], token.end[0] + 1)}
+    return len(used - skipped)
+
+
+def exported(text: str) -> int:
+    """Return how many names a file lists in ``__all__``."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return sum(isinstance(one, ast.Constant) for one in getattr(node.value, "elts", []))
+    return 0
+
+
+def texts(paths: Iterable[Path]) -> list[str]:
+    """Return the texts of the Python files in folders, or of files."""
+    files = [file for path in paths for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def row(name: str, found: list[str]) -> str:
+    """Return a row of the table: files, lines, and lines of code."""
+    lines, code = (sum(map(count, found)) for count in (lambda text: text.count("\n"), lines_of_code))
+    return f"{name:34} {len(found):6,} {lines:8,} {code:8,}"
+
+
+def main() -> None:
+    """Print the tables."""
+    folders = [ROOT / name for name in PACKAGES if (ROOT / name).is_dir()]
+    print(f"{'':34} {'files':>6} {'lines':>8} {'of code':>8}")
+    for folder in folders:
+        for part in sorted(path for path in folder.iterdir() if path.is_dir() and texts([path])):
+            print(row(f"{folder.name}/{part.name}", texts([part])))
+        print(row(f"{folder.name}/*.py", texts(folder.glob("*.py"))))
+    print(row("package", texts(folders)))
+    print(row("tests", texts([ROOT / "tests"])))
+    print(row("examples", texts([ROOT / "examples"])))
+    shown = [path.name for path in (ROOT / PACKAGES[0]).iterdir() if path.name not in ("__init__.py", "__pycache__")]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    faces = [file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("__init__.py")]
+    print(f"names in {PACKAGES[0]}/: {len(shown)}")
+    print(f"exported names: {sum(map(exported, faces))}")
+    print(f"hard dependencies: {len(project['dependencies'])}")
+    print(f"docs/design.md: {(ROOT / 'docs' / 'design.md').read_text(encoding='utf-8').count(chr(10))} lines")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import pytest
+
+from graphcollab import errors
+from graphcollab.checks import issue
+from graphcollab.errors import GraphcollabError, RangeError, UnknownError
+from tests.raising import raises, warns
+
+KINDS = [getattr(errors, name) for name in errors.__all__ if name.endswith("Error")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_errors_say_their_message_and_survive_pickling(kind: type[GraphcollabError]):
+    error = pickle.loads(pickle.dumps(kind("rounds", "rounds must be at least 1, got 0", public=True)))
+    assert type(error) is kind
+    assert (error.code, error.subject, str(error), error.public) == (
+        kind.code,
+        "rounds",
+        "rounds must be at least 1, got 0",
+        True,
+    )
+
+
+def test_codes_name_one_class_each():
+    assert len({kind.code for kind in KINDS}) == len(KINDS)
+
+
+def test_errors_are_the_built_in_errors_that_users_expect():
+    with pytest.raises(KeyError):
+        raise UnknownError("method", "unknown method 'fedavgg'")
+    with pytest.raises(IndexError):
+        raise RangeError("rounds", "rounds must be at least 1")
+
+
+@pytest.mark.parametrize(
+    ("code", "subject", "fact"), [("shape", "rounds", 0), ("range", "seed", 0), ("range", "rounds", 7)]
+)
+def test_raises_refuses_another_code_subject_or_fact(code: str, subject: str, fact: int):
+    with pytest.raises(AssertionError), raises(code, subject, fact):
+        raise RangeError("rounds", "rounds must be at least 1, got 0")
+
+
+def test_warns_passes_other_warnings_on():
+    with warnings.catch_warnings(record=True) as passed:
+        warnings.simplefilter("always")
+        with warns("quality", "column 'age'", 99):
+            issue("quality", "column 'age'", "99 may be a code")
+            warnings.warn("something else", stacklevel=1)
+    assert [str(one.message) for one in passed] == ["something else"]
