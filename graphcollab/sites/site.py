@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from graphcollab.checks import own_filter, unlogged
+from graphcollab.errors import InUseError
 from graphcollab.gains import Benefit, benefit
 from graphcollab.method import Method
 from graphcollab.naming import few
@@ -27,7 +28,7 @@ from graphcollab.sites.mistakes import in_short
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
 from graphcollab.tasks import Ledger, Tasks, tasks_of_site
 from graphcollab.train import Comparison, Result, compare, run
-from graphcollab.train.lock import FolderInUseError, hold_folder
+from graphcollab.train.lock import hold_folder
 from graphcollab.transport import agreed
 
 __all__ = ["Site", "site"]
@@ -180,7 +181,7 @@ class Site:
     ) -> Leaving:
         if folder is not None:
             check_setting("checkpoint", str | Path | None, folder)
-            with suppress(FolderInUseError), hold_folder(folder):
+            with suppress(InUseError), hold_folder(folder):
                 pass  # it can be written to
         try:  # what is wrong with the own samples, before others get copies of them
             with own_filter("ignore"):  # the rehearsal warns

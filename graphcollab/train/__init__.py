@@ -12,7 +12,6 @@ from graphcollab.train.history import Finding, History
 from graphcollab.train.identity import OtherRunError
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.logs import HistoryLog, JsonLinesLog, TensorBoardLog
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
@@ -27,7 +26,6 @@ __all__ = [
     "Callback",
     "Comparison",
     "Finding",
-    "FolderInUseError",
     "Graph",
     "HealthCheck",
     "History",

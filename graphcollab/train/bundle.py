@@ -42,7 +42,7 @@ def write_bundle(
     Raises:
         FileExistsError: If the folder holds anything else; nothing is changed.
         NotADirectoryError: If a file is in its place.
-        FolderInUseError: If somebody else writes to it for more than a minute.
+        InUseError: If somebody else writes to it for more than a minute.
         ValueError: If it cannot be written to.
     """
     folder = Path(folder)

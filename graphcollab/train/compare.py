@@ -113,7 +113,7 @@ def compare(
             differ between seeds and the model is no function of tasks, or the budget cannot be kept.
         TypeError: If a method does not take a setting of its grid.
         NonFiniteLossError: If all trials of all methods fail, the first error.
-        FolderInUseError: If another run is under way in a trial's folder; what is finished is in the others.
+        InUseError: If another run is under way in a trial's folder; what is finished is in the others.
         OtherRunError: If a trial's folder is of another run.
         OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison, repeated, goes
             on where it was.

@@ -1,127 +1,102 @@
-"""One writer at a time in a folder, by a lock that the system releases when a process dies."""
+"""One run at a time in a folder, by a lock that the system releases when a process dies."""
 
 from __future__ import annotations
 
 import errno
 import os
-import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
+from filelock import FileLock, Timeout
+
+from graphcollab.checks import issue
+from graphcollab.errors import InUseError, InvalidValueError
 from graphcollab.settings import SettingError
 
-__all__ = ["LOCK", "FolderInUseError", "hold_folder"]
+__all__ = ["LOCK", "hold_folder"]
 
 LOCK = ".lock"
 UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
 PAUSE = 0.02  # seconds between two tries
-TRIES = 100  # how often a folder that goes away is made again
-
-_OPEN: set[int] = set()  # locks' files of this process, which children that it forks shall not keep open
-
-
-class FolderInUseError(RuntimeError):
-    """Another run is under way in a folder."""
 
 
 @contextmanager
 def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0) -> Iterator[None]:
-    """Keep other runs, of any process or thread, from a folder; the system lets it go when a process dies.
+    """Keep other runs, of any process or thread, from a folder; the system releases it when the process dies.
 
-    Children that the process forks meanwhile do not hold it. Folders that are missing are made, and removed again where
-    nothing was written to them. Errors call the folder by the ``name`` of an argument.
+    Children that the process forks do not hold it. Missing folders are made, and removed again if nothing was written
+    to them. Errors call the folder by the ``name`` of an argument.
 
     Raises:
-        FolderInUseError: If somebody else still holds it after ``wait`` seconds.
+        InUseError: If another run still holds it after ``wait`` seconds.
         ValueError: If it is no folder, or cannot be written to.
     """
     if not str(folder):
         raise SettingError(name, "the name of a folder", folder)
-    folder, missing = Path(folder), []
+    folder, missing, owner = Path(folder), [], os.getpid()
     for place in (folder, *folder.parents):
         if os.path.isdir(place):  # False, too, where one may not look
             break
         if os.path.lexists(place):
-            raise ValueError(f"{name}={str(folder)!r} must be a folder, and {place} is not one: name another")
+            raise InvalidValueError(
+                name, f"{name}={str(folder)!r} must be a folder, and {place} is not one: name another"
+            )
         missing.append(place)
     try:
-        descriptor = _own(folder, time.monotonic() + wait)
+        lock = _acquired(folder, wait)
     except OSError as error:
-        raise ValueError(f"{name}={str(folder)!r} cannot be written to ({error}): name another folder") from error
+        raise InvalidValueError(
+            name, f"{name}={str(folder)!r} cannot be written to ({error}): name another folder"
+        ) from error
     try:
         yield
     finally:
-        if descriptor in _OPEN:  # not in a forked child
-            (folder / LOCK).unlink(missing_ok=True)  # while it is still held: see `_own`
-            _close(descriptor)
+        if os.getpid() == owner:  # not in a forked child
+            if lock is not None:
+                (folder / LOCK).unlink(missing_ok=True)  # while it is held: who waits for it locks a new file
+                lock.release()
             with suppress(OSError):  # something is there
                 for place in missing:
                     place.rmdir()
 
 
-def _own(folder: Path, deadline: float) -> int:
-    """Return the lock's file, opened, locked, and with the number of this process in it."""
-    gone = 0
-    while True:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        except FileNotFoundError:  # who let the folder go has removed it, or it is none that files can be made in
-            gone += 1
-            if gone == TRIES:
-                raise
-            continue
-        try:
-            _lock(descriptor, folder)
-        except FolderInUseError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(PAUSE)
-            continue
-        try:
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, str(os.getpid()).encode())
-            if os.fstat(descriptor).st_nlink:  # else who let it go has removed its name, and others lock a new file
-                return descriptor
-        except BaseException:
-            _close(descriptor)
-            raise
-        _close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    import fcntl  # not everywhere, and only needed here
-
-    _OPEN.add(descriptor)
+def _acquired(folder: Path, wait: float) -> FileLock | None:
+    """Return the folder's lock, with the number of this process in its file; None and a warning if a disk has none."""
+    settings = {"thread_local": False, "poll_interval": PAUSE, "fallback_to_soft": False, "on_acquired": _sign}
+    lock = FileLock(folder / LOCK, wait, **settings)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        number = os.pread(descriptor, 20, 0).decode("ascii", "replace") or "unknown"
-        _close(descriptor)
-        raise FolderInUseError(
-            f"another run is under way in {folder} (process {number}): wait for its end, or use another folder"
+        _acquire(lock, folder)
+    except Timeout as error:
+        TemporaryFile(dir=folder).close()  # an OSError where nothing can be written, which looks like a lock
+        number = ""
+        with suppress(OSError):  # released meanwhile
+            number = (folder / LOCK).read_text()
+        raise InUseError(
+            f"folder {folder}",
+            f"another run is under way in {folder} (process {number or 'unknown'}): wait for its end, or use another "
+            "folder",
         ) from error
     except OSError as error:
         if error.errno not in UNKNOWN:
-            _close(descriptor)
             raise
-        told = f"the disk of {folder} knows no locks ({error}): see to it that no other run uses the folder"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        told = f"the disk of {folder} has no locks ({error}): make sure that no other run uses the folder"
+        issue("unsupported", f"folder {folder}", told)
+        return None
+    return lock
 
 
-def _close(descriptor: int) -> None:
-    if descriptor in _OPEN:
-        _OPEN.remove(descriptor)
-        os.close(descriptor)
+def _acquire(lock: FileLock, folder: Path) -> None:
+    while not lock.is_locked:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except FileNotFoundError:
+            if folder.is_dir():  # else who held it has removed it
+                raise
 
 
-def _let_go() -> None:
-    """Close what a forked child has of its parent's locks, which stay with the parent until that ends."""
-    for descriptor in [*_OPEN]:
-        _close(descriptor)
-
-
-if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(after_in_child=_let_go)
+def _sign(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())

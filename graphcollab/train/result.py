@@ -126,7 +126,7 @@ class Result(Predicts):
         Raises:
             FileExistsError: If the folder holds something else.
             ValueError: If it cannot be written to.
-            FolderInUseError: If something else writes to it for more than a minute.
+            InUseError: If something else writes to it for more than a minute.
         """
         plane = self.env.plane
         with plane.agreed():

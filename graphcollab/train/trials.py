@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from graphcollab.checks import own_filter
 from graphcollab.distributed import ProcessLostError
+from graphcollab.errors import InUseError
 from graphcollab.memory import used_up
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -20,7 +21,6 @@ from graphcollab.train.elsewhere import plane_of
 from graphcollab.train.findings import FOUND
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import OtherRunError, identify_tasks
-from graphcollab.train.lock import FolderInUseError
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.shared_samples import Samples, identify_samples
@@ -106,7 +106,7 @@ class Trials:
                     raise broken or ValueError(f"there are no tasks of seed {seed}")
                 with own_filter("ignore", NOT_DEFINED), own_filter("ignore", FOUND):  # `compare` says it once for all
                     result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
-            except (FolderInUseError, OtherRunError, ProcessLostError):
+            except (InUseError, OtherRunError, ProcessLostError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:
                 if _of_machine(error):  # nor does a full disk

@@ -197,7 +197,7 @@ def test_a_site_whose_last_job_does_not_end_is_named(tmp_path, monkeypatch):
         found = resumed(methods.fedavg(epochs=1), tmp_path)
     assert re.search(r"another run is under way in .*va \(process \d+\): wait for its end", str(found.pop("va")))
     for name, one in found.items():
-        assert "va has failed with a FolderInUseError" in str(one), name
+        assert "va has failed with a InUseError" in str(one), name
         assert str(tmp_path) not in str(one), name
 
 

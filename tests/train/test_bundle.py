@@ -12,9 +12,10 @@ import time
 import pytest
 import torch
 
+from graphcollab.errors import InUseError
 from graphcollab.train import bundle
 from graphcollab.train.bundle import read_bundle, write_bundle
-from graphcollab.train.lock import FolderInUseError, hold_folder
+from graphcollab.train.lock import hold_folder
 
 TENSORS = {"a": torch.arange(3), "b": torch.ones(2, 2, dtype=torch.bfloat16).T}
 
@@ -162,7 +163,7 @@ def test_one_writer_waits_for_the_other(tmp_path, monkeypatch):
 def test_one_that_waits_too_long_is_told(tmp_path, monkeypatch):
     write(tmp_path)
     monkeypatch.setattr(bundle, "PATIENCE", 0.1)
-    with hold_folder(tmp_path), pytest.raises(FolderInUseError, match="wait for its end, or use another folder"):
+    with hold_folder(tmp_path), pytest.raises(InUseError, match="wait for its end, or use another folder"):
         write(tmp_path, {"x": 2})
     assert read(tmp_path)[0]["x"] == [1, 0.1]
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab import compare, fedavg, local
+from graphcollab.errors import InUseError
 from graphcollab.method import NonFiniteLossError
 from graphcollab.methods import fedavg_finetuned, fomo
 from graphcollab.models import MLP
@@ -18,7 +19,7 @@ from graphcollab.testing import differences
 from graphcollab.train import Callback, Comparison, Trial
 from graphcollab.train.compare import _choose
 from graphcollab.train.identity import OtherRunError
-from graphcollab.train.lock import FolderInUseError, hold_folder
+from graphcollab.train.lock import hold_folder
 from graphcollab.transforms import Complete
 
 METHODS = {"local": partial(local, epochs=1, batch_size=5), "fedavg": partial(fedavg, epochs=1, batch_size=5)}
@@ -406,7 +407,7 @@ def test_a_method_that_lacks_data_is_refused_before_another_is_run():
 
 def test_a_folder_that_is_not_the_comparisons_own_is_no_failed_trial(tmp_path):
     go(seeds=[0], checkpoint=tmp_path)
-    with hold_folder(tmp_path / "fedavg-0-seed-0"), pytest.raises(FolderInUseError, match="fedavg-0-seed-0"):
+    with hold_folder(tmp_path / "fedavg-0-seed-0"), pytest.raises(InUseError, match="fedavg-0-seed-0"):
         go(seeds=[0], checkpoint=tmp_path)
     other = {**METHODS, "fedavg": partial(fedavg, epochs=2, batch_size=5)}
     with pytest.raises(OtherRunError, match="differs in method"):

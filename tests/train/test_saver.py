@@ -16,6 +16,7 @@ from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, latest_checkpoint, load_checkpoint, saver
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.saver import Saver
+from tests.raising import raises
 
 METHOD = local(epochs=1, batch_size=4)
 
@@ -215,7 +216,7 @@ def test_a_second_run_in_a_folder_is_refused(tmp_path):
     assert entered.wait(20)
     for resume in (True, False):
         for seed in (0, 1):
-            with pytest.raises(RuntimeError, match=rf"another run is under way in .* \(process {os.getpid()}\)"):
+            with raises("in-use", None, f"process {os.getpid()}"):
                 play(tmp_path, resume=resume, seed=seed)
     assert [name for name in names(tmp_path) if name != ".lock"] == ["round-000001"]
     leave.set()
@@ -227,7 +228,7 @@ def test_no_run_comes_in_between_reading_and_writing(tmp_path, monkeypatch):
     resume = Saver.resume
 
     def meddle(self):
-        with pytest.raises(RuntimeError, match="another run is under way"):
+        with raises("in-use"):
             play(tmp_path, seed=1)
         return resume(self)
 
