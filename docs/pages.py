@@ -15,7 +15,7 @@ from typing import get_args
 import torch
 
 import graphcollab
-from graphcollab import methods, piece
+from graphcollab import methods, slots
 from graphcollab.command.works import declared
 from graphcollab.control.state import LOOP
 from graphcollab.method import Method
@@ -26,12 +26,12 @@ from graphcollab.testing.scene import SIZES, Scene
 
 ROOT = Path(__file__).parents[1]
 SLOTS = {
-    "local": piece.Local,
-    "weigh": piece.Weigher,
-    "exchange": piece.Exchanger,
-    "rewire": piece.Rewiring,
-    "judge": piece.Judge,
-    "stop": piece.Stop,
+    "local": slots.Local,
+    "weigh": slots.Weigher,
+    "exchange": slots.Exchanger,
+    "rewire": slots.Rewiring,
+    "judge": slots.Judge,
+    "stop": slots.Stop,
 }
 
 
@@ -178,7 +178,7 @@ def users() -> dict[type[Piece], list[str]]:
 def reference() -> str:
     """Return the page of slots, pieces, state, messages, and who knows what."""
     of = users()
-    known = [one for one in pieces() if one in of or one.__module__ != "graphcollab.piece"]
+    known = [one for one in pieces() if one in of or one not in (Piece, *SLOTS.values())]
     sections = ["# Reference: pieces, state and messages\n\nThis page is generated: `make generate` writes it.\n"]
     for slot, base in [*SLOTS.items(), ("inside other pieces", None)]:
         kinds = [one for one in known if (issubclass(one, base) if base else not issubclass(one, (*SLOTS.values(),)))]

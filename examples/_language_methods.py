@@ -12,10 +12,10 @@ from torch_geometric.data import Data
 
 from graphcollab import methods
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.keyed import keyed_seed
 from graphcollab.local import Fit, FitPersonal
 from graphcollab.method import Method
-from graphcollab.typing import Env
 from graphcollab.weigh import GradientAlignment
 
 DECAY = 0.01  # weight decay of AdamW, PyTorch's default

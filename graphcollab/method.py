@@ -30,14 +30,15 @@ from graphcollab.control.guard import (
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange, Layer, NoExchange
-from graphcollab.piece import Exchanger, Field, Judge, Local, Piece, Rewiring, Stop, Weigher
+from graphcollab.piece import Field, Piece
 from graphcollab.relation import Relation
 from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import check_settings
+from graphcollab.slots import Exchanger, Judge, Local, Rewiring, Stop, Weigher
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.typing import Env
 from graphcollab.weigh import NoWeights
 
 __all__ = ["Method", "NonFiniteLossError", "Playable", "in_step"]

@@ -10,12 +10,12 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import own_filter
 from graphcollab.control.state import end_phase
+from graphcollab.env import Env
 from graphcollab.method import Method, Playable, in_step
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, check_settings
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.typing import Env
 
 __all__ = ["Phases"]
 

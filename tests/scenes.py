@@ -17,11 +17,11 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.engine import engine
+from graphcollab.env import Env
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.testing import NotApplicable, Scene
-from graphcollab.typing import Env
 from tests import forked  # noqa: F401, which says what is loaded in the process to fork from
 from tests.plans import once
 

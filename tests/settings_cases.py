@@ -26,9 +26,9 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.engine import SGD, Objective, Proximal, RowOptimizer
 from graphcollab.local import Fit, ProjectedGradient
 from graphcollab.local.combine import Combine
-from graphcollab.piece import Rewiring, Weigher
 from graphcollab.rewire import NeighborBag
 from graphcollab.settings import MOST, Real
+from graphcollab.slots import Rewiring, Weigher
 from graphcollab.transforms import TopK
 from graphcollab.weigh import CosineWeights, Similarity, Uniform
 

@@ -7,21 +7,22 @@ import torch
 from torch import nn
 
 from graphcollab.engine import SGD, Engine, Proximal, as_objective
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.local import ClippedMean, CrossGradients, Fit, FitPersonal
 from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.methods import ditto, dpsgd, fedavg, get_method, l2c, local, meta_l2c
 from graphcollab.phases import Phases
-from graphcollab.piece import Exchanger, Field, Local, Rewiring, Weigher
+from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.rewire import ApplyTransform
+from graphcollab.slots import Exchanger, Local, Rewiring, Weigher
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene, differences
 from graphcollab.train import build_graph
 from graphcollab.transforms import TopK
-from graphcollab.typing import Env
 from graphcollab.weigh import Uniform
 
 CROSS_ENTROPY = as_objective("cross_entropy")

@@ -24,8 +24,9 @@ from graphcollab.datasets import LabelledArrays
 from graphcollab.declare import Weights, method
 from graphcollab.engine import SGD, Adam, Objective, RowOptimizer
 from graphcollab.method import Method
-from graphcollab.piece import Exchanger, Local, Piece, Rewiring, Stop, Weigher
+from graphcollab.piece import Piece
 from graphcollab.settings import Count, Known, Natural, NonNegative, Real
+from graphcollab.slots import Exchanger, Local, Rewiring, Stop, Weigher
 from graphcollab.testing import Scene
 from tests.methods.quick import EARLY, QUICK
 from tests.settings_cases import Owner, good, sample, singles

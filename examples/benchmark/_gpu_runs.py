@@ -21,6 +21,7 @@ from torch import nn
 
 from graphcollab import Tasks, fedavg, run
 from graphcollab.engine import Engine, Rows
+from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.methods import get_method
 from graphcollab.metrics import as_metric, score_rows
@@ -28,7 +29,6 @@ from graphcollab.models import CNN, MLP, fedavg_cnn
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.train import build_graph, build_modules
-from graphcollab.typing import Env
 
 __all__ = ["peers", "rounds", "size"]
 

@@ -19,13 +19,13 @@ from _measure import Timed, arguments, interleave, machine, write  # type: ignor
 
 from graphcollab import Tasks, build_model, methods
 from graphcollab.engine import Engine, Rows
+from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.models import MODELS
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Split
 from graphcollab.train import build_graph, build_modules
-from graphcollab.typing import Env
 
 
 def make_tasks(nodes: int, samples: int, shape: tuple[int, ...], device: str) -> Tasks:

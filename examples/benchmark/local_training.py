@@ -29,13 +29,13 @@ from torch import Tensor, nn
 
 from graphcollab import Tasks, fedavg
 from graphcollab.engine import Engine, Rows
+from graphcollab.env import Env
 from graphcollab.metrics import as_metric
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Split, make_schedule
 from graphcollab.train import build_graph, build_modules
-from graphcollab.typing import Env
 
 LR, CLASSES, HALF = 0.01, 10, "bfloat16"
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}

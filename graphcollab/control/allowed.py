@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.env import Env
 from graphcollab.relation import Relation
 from graphcollab.transforms import select_edges
-from graphcollab.typing import Env
 
 __all__ = [
     "allow",

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, TypeAlias
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.keyed import keyed_uniform
-from graphcollab.naming import Node, find_node, numbered
-from graphcollab.settings import Count, Fraction, check_settings
-from graphcollab.typing import Env
+from graphcollab.env import Env
 
 __all__ = [
-    "Attendance",
     "attend",
     "count_messages",
     "crossing_edges",
@@ -29,102 +22,6 @@ __all__ = [
     "serving",
     "weights_in_use",
 ]
-
-Rounds: TypeAlias = Annotated[
-    Mapping[Node, Count], "a mapping of nodes, by name or node_id, to whole numbers of at least 1"
-]
-
-_DROP_STREAM, _LATE_STREAM = 121, 122
-
-
-@dataclass(frozen=True)
-class Attendance:
-    """Who takes part in a round: not those who are away, come late, have not joined yet or have left.
-
-    Before it joins and after it has left, a node neither trains nor serves, and no pair with it is touched. One that
-    joins starts with the model and the edge weights it has, those of the run's start (under a server, with the last
-    average that the server has sent to everyone). One that has left gets nothing any more: it keeps the model that it
-    had when it left, whatever the method is, and means over nodes are without it. Rounds count from 0 at the run's
-    start, as in `graphcollab.Phases`.
-
-    Of the others a node that is away neither trains nor serves in that round. A late one trains, and merges what others
-    sent, but its own model misses the round: nobody waits for it, so pairs with it are skipped, and it is dropped, not
-    delivered in a later round. Both are drawn anew for every node and round, from (seed, ``node_id``, round).
-
-    Args:
-        drop: Probability to be away.
-        late: Probability to be late, of nodes that are not away.
-        joins: First round of nodes that are not there from the start, by name or ``node_id`` (which is their position
-            unless the tasks say otherwise; where all names are whole numbers, a number is a name).
-        leaves: First round without them of nodes that leave, likewise.
-
-    Raises:
-        ValueError: If a node leaves before it has played a round.
-
-    Example:
-        >>> data = Data(node_id=torch.arange(3))
-        >>> elastic = Attendance(joins={2: 5}, leaves={0: 7})
-        >>> [elastic.members(data, round_).tolist() for round_ in (4, 6, 7)]
-        [[True, True, False], [True, True, True], [False, True, True]]
-    """
-
-    drop: Fraction = 0.0
-    late: Fraction = 0.0
-    joins: Rounds = field(default_factory=dict)
-    leaves: Rounds = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        for what, rounds in (("joins", self.joins), ("leaves", self.leaves)):
-            ordered = sorted(rounds.items(), key=lambda entry: (isinstance(entry[0], str), entry[0]))
-            object.__setattr__(self, what, dict(ordered))
-        for node in self.joins.keys() & self.leaves.keys():
-            if self.leaves[node] <= self.joins[node]:
-                raise ValueError(
-                    f"node {node!r} joins in round {self.joins[node]} and would leave before it has played one, in "
-                    f"round {self.leaves[node]}: a node joins first, once, and leaves later"
-                )
-
-    def by_id(self, names: Sequence[str], ids: Tensor) -> Attendance:
-        """Return the same with nodes by ``node_id`` [K] that were given by name; a KeyError has the names most like it.
-
-        It is a ValueError if a node is given twice, by its name and by its ``node_id``.
-        """
-
-        def known(what: str, rounds: Rounds) -> Rounds:
-            named = numbered(names)
-            found = [int(ids[find_node(node, names)]) if isinstance(node, str) or named else node for node in rounds]
-            if len(set(found)) < len(found):
-                raise ValueError(f"a node is given twice in {what}, by its name and its node_id: {list(rounds)}")
-            return dict(zip(found, rounds.values(), strict=True))
-
-        return replace(self, joins=known("joins", self.joins), leaves=known("leaves", self.leaves))
-
-    def check(self, data: Data) -> None:
-        """Check that the nodes exist that are said to join or leave."""
-        unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()), key=str)
-        if unknown:
-            raise ValueError(
-                f"nodes {unknown[:5]}, said to join or leave, do not exist: say by name or node_id who does"
-            )
-
-    def members(self, data: Data, round_: int) -> Tensor:
-        """Return which nodes belong to the collaboration in a round, [K]: they have joined and not left."""
-        out = [n for n, first in self.joins.items() if round_ < first]
-        out += [n for n, last in self.leaves.items() if round_ >= last]
-        return ~torch.isin(data.node_id, torch.tensor(out, dtype=torch.int64))
-
-    def left(self, data: Data, round_: int) -> Tensor:
-        """Return which nodes have left before a round, [K]."""
-        gone = [n for n, last in self.leaves.items() if round_ >= last]
-        return torch.isin(data.node_id, torch.tensor(gone, dtype=torch.int64))
-
-    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
-        there = keyed_uniform(env.seed, _DROP_STREAM, data.node_id, data.round) >= self.drop
-        in_time = keyed_uniform(env.seed, _LATE_STREAM, data.node_id, data.round) >= self.late
-        there = there & self.members(data, data.round)
-        return there, there & in_time
 
 
 def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,14 +13,12 @@ from torch_geometric.data import Data
 from graphcollab.checks import warn
 from graphcollab.device import beside, pick
 from graphcollab.engine import NonFiniteLossError, Rows
-from graphcollab.piece import Local
-from graphcollab.settings import Real, check_settings
+from graphcollab.env import Env, Isolate
+from graphcollab.slots import Local
 from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
-from graphcollab.typing import Env
 
 __all__ = [
-    "Isolate",
     "find_diverged",
     "initial_bounds",
     "isolate",
@@ -37,44 +34,6 @@ __all__ = [
 RAISED, WINDOW = 3, 10
 LARGE = 3.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
 OR_ISOLATE = ", or go on without such nodes by on_nonfinite='isolate'"
-
-
-@dataclass(frozen=True)
-class Isolate:
-    r"""When a node that diverges is left behind: ``run(on_nonfinite=Isolate(factor))``.
-
-    Every node's models are examined after its local update, before anything of it is weighed, watched or sent, and by a
-    local update on trial before a method starts, so that it has no part in what is then computed of all nodes. With L
-    its mean loss on its own training samples, x⁰ the model it began the round with and x the one it now has, a node has
-    diverged if
-
-    - a loss of a local step, a number of x or x⁰, or :math:`L(x)` is not finite, or
-    - its own update has brought its loss above the bound: :math:`L(x) > \max(b, L(x^0))`, or
-    - its update leaves the region in which gradients mean anything: it promised to lower the loss by
-      :math:`p = \langle \nabla L(x^0), x^0 - x \rangle > f \max(b, L(x^0))`, more than there is, and has not lowered it
-      by p / f. That finds models that are ruined but whose own loss is fine, such as those whose units are all dead.
-    - in three of its last ten rounds its own update has at least doubled its loss, to more than b / f (and by more than
-      b / f where it steps along what others answer, as under CGA). That finds nodes whose steps are too large for them
-      and that are pulled back by the others, whom they take along; a loss below b / f, what it began with, may double.
-
-    The bound b is f times the larger of L at the run's initial model and L for outputs of zero (log C for
-    cross-entropy, the mean of y² for squared errors), so it goes with the scale of each node's data, and with
-    pretrained models. Where losses may be negative it is :math:`r + (f - 1) s`, r the larger of the two and s the
-    larger of their absolute values. Where both are 0 there is no bound. A model that others have made bad, and that the
-    node's own update makes better, is not held against the node.
-
-    That takes a gradient and a loss on all training samples of every node a round: with a hundred nodes of 11 digits
-    each, rounds of five epochs took twice as long for it, rounds of a single step three times; and one more local
-    update when a method starts.
-
-    Args:
-        factor: f.
-    """
-
-    factor: Annotated[float, Real(above=1)] = 10.0
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 def screen(data: Data, local: Local, env: Env) -> Data:

@@ -11,7 +11,6 @@ from graphcollab.engine.modules import require_latents
 from graphcollab.engine.objective import Context, FirstView, Objective, Reads
 from graphcollab.engine.optimizer import SGD, Adam, AdamW, LocalSteps, RowOptimizer, as_row_optimizer
 from graphcollab.engine.plan import Plan, make_plan
-from graphcollab.engine.prototypes import PrototypeDistance
 from graphcollab.engine.rows import Fitted, NonFiniteLossError, Outputs, Rows
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.tune import tune
@@ -40,7 +39,6 @@ __all__ = [
     "Outputs",
     "Plan",
     "PrototypeContrast",
-    "PrototypeDistance",
     "PrototypeUniformity",
     "Proximal",
     "Reads",

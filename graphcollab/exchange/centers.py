@@ -11,10 +11,10 @@ from torch_geometric.data import Data
 
 from graphcollab.device import beside, pick
 from graphcollab.engine import Engine, Rows
+from graphcollab.env import Env
 from graphcollab.keyed import keyed_bits, keyed_order
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Split
-from graphcollab.typing import Env
 
 __all__ = ["center_losses", "draw_centers", "take_centers"]
 

@@ -14,12 +14,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
+from graphcollab.env import Env
 from graphcollab.exchange.route import AlongEdges, Route, Sent, Ways
 from graphcollab.ops import laplacian_bound, laplacian_radius
-from graphcollab.piece import TOLD, Exchanger, Field, Readers
+from graphcollab.piece import TOLD, Field, Readers
 from graphcollab.settings import Buffers, NonNegative, Positive
+from graphcollab.slots import Exchanger
 from graphcollab.stack import Stacks
-from graphcollab.typing import Env
 
 __all__ = ["Exchange", "LaplacianPull", "buffers_travel", "buffers_width", "term"]
 

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.device import beside
+from graphcollab.env import Env
 from graphcollab.exchange.exchange import term
 from graphcollab.exchange.route import AlongEdges
 from graphcollab.nn.mix_conv import MixConv
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import Exchanger, Readers
-from graphcollab.typing import Env
+from graphcollab.piece import Readers
+from graphcollab.slots import Exchanger
 
 __all__ = ["Layer"]
 

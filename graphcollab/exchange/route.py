@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 
 from graphcollab.control.at_work import edges_in_use, weights_in_use
 from graphcollab.device import beside, pick
+from graphcollab.env import Env
 from graphcollab.piece import Piece, Readers
-from graphcollab.typing import Env
 
 __all__ = ["AlongEdges", "Route", "Ways"]
 

@@ -16,12 +16,12 @@ from torch_geometric.utils import scatter
 from graphcollab.control.allowed import components, server_groups, without_the_alone
 from graphcollab.control.at_work import has_neighbors
 from graphcollab.device import beside
+from graphcollab.env import Env
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.keyed import keyed_bits
 from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.settings import Incomplete
-from graphcollab.typing import Env
 
 __all__ = [
     "SERVER",

@@ -13,11 +13,12 @@ from torch_geometric.data import Data
 
 from graphcollab.device import beside, pick
 from graphcollab.engine import Rows
-from graphcollab.engine.prototypes import PROTOTYPES, with_prototypes
+from graphcollab.env import Env
 from graphcollab.exchange.route import AlongEdges, Sent, Ways
 from graphcollab.exchange.servers import ThroughServer, places
-from graphcollab.piece import Exchanger, Field, Readers
-from graphcollab.typing import Env
+from graphcollab.local.prototypes import PROTOTYPES, with_prototypes
+from graphcollab.piece import Field, Readers
+from graphcollab.slots import Exchanger
 
 __all__ = ["NoExchange", "PrototypeAverage", "Receive", "class_means"]
 

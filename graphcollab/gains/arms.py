@@ -13,6 +13,7 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.control.guard import OR_ISOLATE
 from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.env import Env
 from graphcollab.gains.layout import Layout
 from graphcollab.method import Method
 from graphcollab.methods import fedavg
@@ -25,7 +26,6 @@ from graphcollab.tasks import Tasks
 from graphcollab.tasks._sites import name_ids
 from graphcollab.train import Callback, Result, WatchMetrics, run
 from graphcollab.train.start import Model
-from graphcollab.typing import Env
 
 __all__ = [
     "Arm",

@@ -14,12 +14,12 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphcollab.engine import NonFiniteLossError
-from graphcollab.engine.prototypes import embed_sample
+from graphcollab.env import Env
 from graphcollab.keyed import keyed_seed
 from graphcollab.local import Fit
-from graphcollab.piece import Judge
+from graphcollab.local.prototypes import embed_sample
+from graphcollab.slots import Judge
 from graphcollab.stack import Stacks
-from graphcollab.typing import Env
 
 __all__ = ["FineTuned", "Judge", "NearestPrototype", "prototype_head"]
 

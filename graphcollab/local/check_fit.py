@@ -11,8 +11,8 @@ from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
+from graphcollab.env import Env
 from graphcollab.tasks import Tasks
-from graphcollab.typing import Env
 
 __all__ = ["check_batches", "check_judging", "check_objective", "check_views"]
 

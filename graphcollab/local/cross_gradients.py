@@ -16,12 +16,13 @@ from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.device import beside, pick, read
 from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer
+from graphcollab.env import Env
 from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit
-from graphcollab.piece import Field, Local, Readers
+from graphcollab.piece import Field, Readers
 from graphcollab.settings import Count
+from graphcollab.slots import Local
 from graphcollab.stack import Stacks
-from graphcollab.typing import Env
 
 __all__ = ["CrossGradients"]
 

@@ -17,12 +17,13 @@ from graphcollab.engine.objective import FirstView, Objective
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.rows import Rows
 from graphcollab.engine.views import Views
+from graphcollab.env import Env
 from graphcollab.local.check_fit import check_batches, check_judging, check_objective, check_views
-from graphcollab.piece import Field, Local
+from graphcollab.piece import Field
 from graphcollab.settings import NonNegative
+from graphcollab.slots import Local
 from graphcollab.stack import Stacks
 from graphcollab.tasks.schedule import local_steps
-from graphcollab.typing import Env
 
 __all__ = ["Fit", "FitPersonal"]
 

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine.rows import Rows
+from graphcollab.env import Env
 from graphcollab.local.fit import Fit
-from graphcollab.piece import ALONE, Field, Local
-from graphcollab.typing import Env
+from graphcollab.piece import ALONE, Field
+from graphcollab.slots import Local
 
 __all__ = ["FitWithReference"]
 

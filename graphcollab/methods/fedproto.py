@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab.declare import Training, Weights, fit, method
-from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage, ThroughServer
 from graphcollab.judge import Judge, NearestPrototype
+from graphcollab.local import PrototypeDistance
 from graphcollab.method import Method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Incomplete, NonNegative, Share

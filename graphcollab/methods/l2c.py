@@ -12,9 +12,9 @@ from graphcollab.local import FitWithReference
 from graphcollab.method import Method
 from graphcollab.nn import Mixer
 from graphcollab.nn.mixer_file import Own, Score
-from graphcollab.piece import Rewiring
 from graphcollab.rewire import ApplyTransform
 from graphcollab.settings import Buffers, Count, Natural, NonNegative, Share
+from graphcollab.slots import Rewiring
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import ChannelAttention, LearnedLogits
 

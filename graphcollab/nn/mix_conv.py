@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from graphcollab.ops import Structure, mix
-from graphcollab.ops.compiled import require_plain
+from graphcollab.ops.structure import require_plain
 
 __all__ = ["MixConv"]
 

@@ -9,15 +9,14 @@ card, so a call gives the same bits every time.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from graphcollab.ops.kernels import Structure
+from graphcollab.ops.structure import Structure
 
 __all__ = ["inner_products", "weighted_sums"]
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphcollab.memory import address, new_rows
+from graphcollab.ops.structure import Structure, require_one_type
 from graphcollab.threads import share, threads_here
-
-if TYPE_CHECKING:
-    from graphcollab.ops.kernels import Structure
 
 try:
     _rows: Any = import_module("graphcollab.ops._rows")
@@ -28,8 +26,6 @@ __all__ = [
     "INSTRUCTIONS",
     "fits",
     "inner_products",
-    "require_one_type",
-    "require_plain",
     "require_together",
     "weighted_sums",
 ]
@@ -50,23 +46,6 @@ def fits(*rows: Tensor) -> bool:
     """Tell whether the kernels know what to do with some rows: floats on the CPU."""
     known = all(one.device.type == "cpu" and one.dtype in KINDS and one.layout == torch.strided for one in rows)
     return bool(INSTRUCTIONS) and known
-
-
-def require_plain(*values: Tensor) -> None:
-    """Check that values are dense tensors and, on the CPU, in memory; a ValueError says which are not."""
-    for one in values:
-        if not isinstance(one, Tensor) or one.layout != torch.strided or one.is_nested:
-            kind = type(one).__name__ + (f" of layout {one.layout}" if isinstance(one, Tensor) else "")
-            raise ValueError(f"expected dense tensors, got a {kind}: convert it first")
-        if one.device.type == "cpu":
-            address(one.resolve_neg())
-
-
-def require_one_type(*rows: Tensor) -> None:
-    """Check that rows have one number type: the kernels would read one as the other."""
-    kinds = dict.fromkeys(one.dtype for one in rows)
-    if len(kinds) > 1:
-        raise ValueError(f"rows must be of one number type, got {' and '.join(map(str, kinds))}: convert them first")
 
 
 def weighted_sums(

@@ -9,7 +9,7 @@ import os
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +17,7 @@ from torch import Tensor
 from graphcollab.device import beside
 from graphcollab.memory import new_rows
 from graphcollab.ops.compiled import require_together
-
-if TYPE_CHECKING:
-    from graphcollab.ops.kernels import Structure
+from graphcollab.ops.structure import Structure
 
 __all__ = ["HERE", "inner_products", "usable", "weighted_sums"]
 

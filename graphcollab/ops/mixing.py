@@ -12,8 +12,9 @@ from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
 from graphcollab.ops import gpu
-from graphcollab.ops.compiled import require_one_type, require_plain, weighted_sums
+from graphcollab.ops.compiled import weighted_sums
 from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
+from graphcollab.ops.structure import require_one_type, require_plain
 
 __all__ = ["edge_products", "mix"]
 

@@ -11,9 +11,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 
 from graphcollab.device import beside
-from graphcollab.ops.compiled import require_one_type, require_plain
+from graphcollab.memory import address
 
-__all__ = ["Structure"]
+__all__ = ["Structure", "require_one_type", "require_plain"]
 
 
 @dataclass(frozen=True)
@@ -210,3 +210,20 @@ def _plain(edge_index: Tensor) -> Tensor:
             "give torch.stack([col, row]), and its values as weights"
         ) from None
     return edge_index.as_subclass(Tensor)
+
+
+def require_plain(*values: Tensor) -> None:
+    """Check that values are dense tensors and, on the CPU, in memory; a ValueError says which are not."""
+    for one in values:
+        if not isinstance(one, Tensor) or one.layout != torch.strided or one.is_nested:
+            kind = type(one).__name__ + (f" of layout {one.layout}" if isinstance(one, Tensor) else "")
+            raise ValueError(f"expected dense tensors, got a {kind}: convert it first")
+        if one.device.type == "cpu":
+            address(one.resolve_neg())
+
+
+def require_one_type(*rows: Tensor) -> None:
+    """Check that rows have one number type: the kernels would read one as the other."""
+    kinds = dict.fromkeys(one.dtype for one in rows)
+    if len(kinds) > 1:
+        raise ValueError(f"rows must be of one number type, got {' and '.join(map(str, kinds))}: convert them first")

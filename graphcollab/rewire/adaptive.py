@@ -12,13 +12,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.env import Env
 from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates
 from graphcollab.rewire.peer_memory import shared_entries, update_memory
 from graphcollab.rewire.sampler import PeerSampler, nothing_known
 from graphcollab.settings import Count, Positive, Share
-from graphcollab.typing import Env
 
 __all__ = ["AdaptivePeers", "priors"]
 

@@ -14,12 +14,13 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import server_groups
 from graphcollab.device import beside
+from graphcollab.env import Env
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.exchange.servers import connect_servers, places
-from graphcollab.piece import Field, Readers, Rewiring
+from graphcollab.piece import Field, Readers
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
-from graphcollab.typing import Env
+from graphcollab.slots import Rewiring
 
 __all__ = ["ChooseCenter"]
 

@@ -11,14 +11,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.env import Env
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops.by_receiver import by_receiver, turns
-from graphcollab.piece import Field, Readers, Rewiring
+from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates, draw_peers
 from graphcollab.settings import Count, Fraction, Natural, NonNegative
+from graphcollab.slots import Rewiring
 from graphcollab.transforms import sort_edges
-from graphcollab.typing import Env
 
 __all__ = ["GreedyPeers", "PeerSampler", "add_up", "chosen_edges", "connect", "nothing_known", "update_affinity"]
 

@@ -11,11 +11,12 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
+from graphcollab.env import Env
 from graphcollab.keyed import keyed_order
-from graphcollab.piece import TOLD, Field, Readers, Rewiring
+from graphcollab.piece import TOLD, Field, Readers
 from graphcollab.settings import Natural, Share
+from graphcollab.slots import Rewiring
 from graphcollab.transforms import select_edges, with_edges
-from graphcollab.typing import Env
 
 __all__ = ["ApplyTransform", "SampleNodes", "sample_nodes"]
 

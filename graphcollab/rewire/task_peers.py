@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
-from graphcollab.piece import Cures, Field, Readers, Rewiring
+from graphcollab.env import Env
+from graphcollab.piece import Cures, Field, Readers
 from graphcollab.rewire.sampler import connect
 from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
+from graphcollab.slots import Rewiring
 from graphcollab.tasks import Tasks, TellableError
-from graphcollab.typing import Env
 
 __all__ = ["TaskPeers"]
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.env import Env
 from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler, add_up, chosen_edges, nothing_known
 from graphcollab.settings import Count
-from graphcollab.typing import Env
 
 __all__ = ["CountChosen", "FrequentPeers", "KeepChosen", "NeighborBag"]
 

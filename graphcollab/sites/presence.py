@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control import Attendance
-from graphcollab.typing import Env
-
-if TYPE_CHECKING:
-    from graphcollab.sites.transport import Sites
+from graphcollab.env import Attendance, Env
 
 __all__ = ["Presence"]
 
@@ -23,5 +19,5 @@ class Presence(Attendance):
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
         """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
-        there = cast("Sites", env.plane.transport).working
+        there = cast(Any, env.plane.transport).working  # of `Sites`
         return there, there

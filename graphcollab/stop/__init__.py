@@ -11,10 +11,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.metrics import as_metric, score_rows
-from graphcollab.piece import Field, Readers, Stop
+from graphcollab.piece import Field, Readers
 from graphcollab.settings import Count
-from graphcollab.typing import Env
+from graphcollab.slots import Stop
 
 __all__ = ["EarlyStopping"]
 

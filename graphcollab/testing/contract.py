@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control import Attendance
 from graphcollab.control.state import LOOP
+from graphcollab.env import Attendance
 from graphcollab.testing.claims import (
     AnyMethod,
     NotApplicable,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcollab.exchange import NoExchange
 from graphcollab.phases import Phases
-from graphcollab.piece import Rewiring
+from graphcollab.slots import Rewiring
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
 from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory, with_other_data

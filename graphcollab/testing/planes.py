@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from graphcollab.control.shares import SHARED_EDGES
 from graphcollab.control.state import LOOP
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.piece import Field
@@ -24,7 +25,6 @@ from graphcollab.testing.claims import TOLERANCE, AnyMethod, close, require
 from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
 from graphcollab.testing.scene import Scene
 from graphcollab.transport import Halo
-from graphcollab.typing import Env
 
 __all__ = ["OWNERS", "check_planes", "hide"]
 

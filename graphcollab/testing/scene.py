@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.control import Attendance
 from graphcollab.control.shares import keep_own
 from graphcollab.control.state import LOOP
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
+from graphcollab.env import Attendance, Env
 from graphcollab.models import MLP, SplitModel
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
@@ -24,7 +24,6 @@ from graphcollab.testing.claims import AnyMethod
 from graphcollab.testing.lockstep import poison
 from graphcollab.train import Graph, build_graph
 from graphcollab.transport import Transport
-from graphcollab.typing import Env
 
 __all__ = ["Scene", "only_own"]
 

@@ -1,6 +1,6 @@
 """Training: the outer loop, its checkpoints and logs, fair comparisons, and nodes that join later."""
 
-from graphcollab.control.guard import Isolate
+from graphcollab.env import Isolate
 from graphcollab.train.callbacks import Callback, ProbeSimilarity, Progress, RecordGraph, WatchMerging, WatchMetrics
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare

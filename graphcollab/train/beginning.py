@@ -14,8 +14,8 @@ from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.param_spec import shared_tensors
 from graphcollab.phases import Phases
-from graphcollab.piece import Exchanger
 from graphcollab.plane import Plane
+from graphcollab.slots import Exchanger
 from graphcollab.stack import ParamSpec
 from graphcollab.train.checksum import checksum
 from graphcollab.train.fingerprint import fingerprint

@@ -11,13 +11,13 @@ from torch_geometric.data import Data
 
 from graphcollab.bars import bar
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import as_metric, score_rows
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
 from graphcollab.settings import Count, Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.train.history import History
-from graphcollab.typing import Env
 from graphcollab.weigh import Similarity
 
 __all__ = [

@@ -11,14 +11,14 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import warn
 from graphcollab.control import attend
+from graphcollab.env import Env
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.phases import Phases
-from graphcollab.piece import Weigher
 from graphcollab.plane import Plane
+from graphcollab.slots import Weigher
 from graphcollab.train.history import Finding, History
 from graphcollab.train.watch_weights import spread_in_round
-from graphcollab.typing import Env
 
 __all__ = ["EVEN_KINDS", "learned", "note_dropped", "report_collapse"]
 

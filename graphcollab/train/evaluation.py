@@ -13,11 +13,11 @@ from graphcollab.checks import warn
 from graphcollab.control.at_work import membership
 from graphcollab.control.guard import large_targets
 from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
 from graphcollab.train.history import History
-from graphcollab.typing import Env
 
 __all__ = ["SENT", "evaluate", "out_of_patience", "remember_best"]
 

@@ -9,12 +9,12 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import warn
 from graphcollab.control.guard import initial_bounds, large_targets
+from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.train.collapse import ALONE, SINGLE, UNIFORM
 from graphcollab.train.history import Finding, History
-from graphcollab.typing import Env
 
 if TYPE_CHECKING:
     from graphcollab.train.trial import Trial

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab._version import __version__
-from graphcollab.control import Attendance, Isolate
 from graphcollab.control.shares import ROWS, split_rows, tell_all
+from graphcollab.env import Attendance, Isolate
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.ops.kernels import PRODUCTS

@@ -16,6 +16,7 @@ from graphcollab.control.at_work import membership
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.method import Method
@@ -35,7 +36,6 @@ from graphcollab.train.result import Result
 from graphcollab.train.save_models import about_run, save_models
 from graphcollab.train.start import build_graph, check_outputs
 from graphcollab.transforms import Isolated
-from graphcollab.typing import Env
 
 __all__ = ["Joined", "join"]
 

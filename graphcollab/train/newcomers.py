@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control import Attendance
 from graphcollab.engine import Engine
+from graphcollab.env import Attendance, Env
 from graphcollab.exchange import Exchange, NeighborhoodMeans, NoExchange, ThroughCenters, ThroughServer
 from graphcollab.method import Method, last_graph
 from graphcollab.ops.by_receiver import receives
@@ -23,7 +23,6 @@ from graphcollab.stack import Stacks
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
-from graphcollab.typing import Env
 from graphcollab.weigh import Formula, SampleCounts, Uniform
 
 __all__ = ["at_server", "cannot_join", "names_among", "play_newcomers", "played", "served"]

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.at_work import membership
 from graphcollab.engine.modules import copy_module
+from graphcollab.env import Env
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import Scores, as_metrics, score_nodes
 from graphcollab.metrics.scores import AnyMetrics
@@ -27,7 +28,6 @@ from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.predicts import Predicts, Reading
 from graphcollab.train.save_models import about_run, save_models
 from graphcollab.train.summaries import MISSING, in_deviations
-from graphcollab.typing import Env
 
 if TYPE_CHECKING:
     import networkx

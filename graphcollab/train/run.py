@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.checks import own_filter, warn
-from graphcollab.control import Attendance, Isolate
 from graphcollab.control.shares import keep_own
 from graphcollab.control.state import LOOP, to_device
 from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan, tune
+from graphcollab.env import Attendance, Env, Isolate
 from graphcollab.memory import let_go
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
@@ -56,7 +56,6 @@ from graphcollab.train.start import (
     check_outputs,
     for_tasks,
 )
-from graphcollab.typing import Env
 
 __all__ = ["BETWEEN_PARTIES", "choose_threads", "run"]
 

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 from graphcollab.checks import warn
 from graphcollab.control.shares import tell_all
 from graphcollab.control.state import LOOP
+from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.phases import Phases
@@ -35,7 +36,6 @@ from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.undefined import Undefined, told_by_table
-from graphcollab.typing import Env
 
 __all__ = ["Session"]
 

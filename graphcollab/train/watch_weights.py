@@ -11,13 +11,13 @@ from torch_geometric.data import Data
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.control.shares import tell_all
 from graphcollab.control.state import LOOP
+from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.metrics import WeightSpread, weight_spread
-from graphcollab.piece import Exchanger, Weigher
 from graphcollab.plane import Plane
+from graphcollab.slots import Exchanger, Weigher
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
-from graphcollab.typing import Env
 
 __all__ = ["WatchWeights", "spread_in_round"]
 

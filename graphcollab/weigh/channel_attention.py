@@ -17,14 +17,15 @@ from graphcollab.control.allowed import components, require_both_ways, without_t
 from graphcollab.control.at_work import crossing_edges, edges_in_use
 from graphcollab.device import beside, copies
 from graphcollab.engine import AdamW, RowOptimizer
+from graphcollab.env import Env
 from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
 from graphcollab.nn.mixer_file import Form, Own, Score
 from graphcollab.ops import edge_products
-from graphcollab.piece import ALONE, Field, Origin, Readers, Weigher, WeighNew
+from graphcollab.piece import ALONE, Field, Origin, Readers
 from graphcollab.settings import Count
+from graphcollab.slots import Weigher, WeighNew
 from graphcollab.transport import Halo
-from graphcollab.typing import Env
 from graphcollab.weigh._encoding import Encoding
 from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, moved_gates
 

@@ -14,11 +14,12 @@ from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import crossing_edges, has_neighbors, serving
+from graphcollab.env import Env
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import shares
-from graphcollab.piece import Cures, Field, Origin, Readers, Weigher
+from graphcollab.piece import Cures, Field, Origin, Readers
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
-from graphcollab.typing import Env
+from graphcollab.slots import Weigher
 from graphcollab.weigh.formulas import Formula, Uniform, require_self_loops
 
 __all__ = ["ClassifierSimilarity", "HeadAffinity", "check_head", "head_cosines"]

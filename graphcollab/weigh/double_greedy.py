@@ -15,6 +15,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
@@ -22,7 +23,6 @@ from graphcollab.ops.by_receiver import by_receiver, shares, turns
 from graphcollab.piece import Cures, Field, Readers
 from graphcollab.settings import Buffers, Count
 from graphcollab.transport import Halo
-from graphcollab.typing import Env
 from graphcollab.weigh.peer_weights import AllPeers
 
 __all__ = ["DoubleGreedy", "double_greedy"]

@@ -15,12 +15,13 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import serving
 from graphcollab.device import beside
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.exchange.exchange import buffers_travel, buffers_width
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import Cures, Field, Readers, Weigher
+from graphcollab.piece import Cures, Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
-from graphcollab.typing import Env
+from graphcollab.slots import Weigher
 
 __all__ = ["FirstOrderGain", "gain_weights"]
 

@@ -12,11 +12,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected, scatter
 
+from graphcollab.env import Env
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives, shares
-from graphcollab.piece import Cures, Origin, Weigher
+from graphcollab.piece import Cures, Origin
 from graphcollab.settings import Finite, Fraction, Positive
-from graphcollab.typing import Env
+from graphcollab.slots import Weigher
 
 __all__ = [
     "Formula",

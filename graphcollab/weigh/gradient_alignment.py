@@ -14,12 +14,13 @@ from torch_geometric.utils import scatter
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import crossing_edges, has_neighbors
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import TOLD, Field, Origin, Readers, Weigher
+from graphcollab.piece import TOLD, Field, Origin, Readers
 from graphcollab.settings import Count, Fraction, Natural, Positive
-from graphcollab.typing import Env
+from graphcollab.slots import Weigher
 
 __all__ = ["GradientAlignment"]
 

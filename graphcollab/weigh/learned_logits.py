@@ -13,8 +13,9 @@ from torch_geometric.data import Data
 
 from graphcollab.control.at_work import edges_in_use, serving
 from graphcollab.engine import AdamW, RowOptimizer
-from graphcollab.piece import Field, Weigher, WeighNew
-from graphcollab.typing import Env
+from graphcollab.env import Env
+from graphcollab.piece import Field
+from graphcollab.slots import Weigher, WeighNew
 
 __all__ = ["LearnedLogits"]
 

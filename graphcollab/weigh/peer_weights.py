@@ -11,14 +11,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.at_work import crossing_edges
+from graphcollab.env import Env
 from graphcollab.exchange.exchange import buffers_width
-from graphcollab.piece import Field, Origin, Piece, Weigher
+from graphcollab.piece import Field, Origin, Piece
 from graphcollab.relation import Relation
 from graphcollab.rewire.two_stages import NeighborBag
 from graphcollab.settings import Buffers, Count
+from graphcollab.slots import Weigher
 from graphcollab.transforms import GMMNeighborAugmentation, select_edges
 from graphcollab.transforms._edges import neighbor_rank
-from graphcollab.typing import Env
 from graphcollab.weigh.formulas import Formula, SampleCounts
 from graphcollab.weigh.similarity import Similarity, width
 

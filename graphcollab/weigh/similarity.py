@@ -17,10 +17,10 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import parts_apart
 from graphcollab.device import beside
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.ops.by_receiver import by_receiver
 from graphcollab.piece import Cures, Piece, Readers
 from graphcollab.settings import Buffers, Fraction, Positive, checked, look_up
-from graphcollab.typing import Env
 
 __all__ = ["CosineUpdates", "CosineWeights", "DistanceKernel", "InverseLoss", "Similarity", "as_similarity"]
 

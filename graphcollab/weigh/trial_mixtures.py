@@ -14,13 +14,14 @@ from torch_geometric.utils import scatter
 from graphcollab.control.at_work import crossing_edges
 from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
+from graphcollab.env import Env
 from graphcollab.keyed import keyed_seed
 from graphcollab.metrics import accuracy
-from graphcollab.piece import Field, Origin, Readers, Weigher
+from graphcollab.piece import Field, Origin, Readers
 from graphcollab.settings import Count, Fraction, Share
+from graphcollab.slots import Weigher
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo
-from graphcollab.typing import Env
 
 __all__ = ["TrialMixtures"]
 

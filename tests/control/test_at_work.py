@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from graphcollab.control.at_work import count_messages
+from graphcollab.env import Env
 from graphcollab.exchange import NoExchange, ThroughServer
 from graphcollab.plane import Plane
 from graphcollab.relation import Relation
-from graphcollab.typing import Env
 
 ENV = Env(None, Plane(), 0)
 

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
 from graphcollab.engine import SGD
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange
 from graphcollab.keyed import keyed_uniform
 from graphcollab.local import Fit
@@ -21,7 +22,6 @@ from graphcollab.rewire import CountChosen, SampleNodes
 from graphcollab.stop import EarlyStopping
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.typing import Env
 from graphcollab.weigh import Uniform
 
 # A node's model is a point x, its loss half the squared distance to its target; a step with lr ½ halves that. Then

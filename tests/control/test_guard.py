@@ -14,7 +14,8 @@ from torch import nn
 
 from graphcollab import run
 from graphcollab.control import Attendance
-from graphcollab.control.guard import Isolate, find_diverged
+from graphcollab.control.guard import find_diverged
+from graphcollab.env import Isolate
 from graphcollab.methods import (
     cga,
     cobo,

@@ -10,7 +10,8 @@ from typing import ClassVar
 import pytest
 
 from graphcollab import methods
-from graphcollab.piece import Field, Weigher
+from graphcollab.piece import Field
+from graphcollab.slots import Weigher
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -14,7 +14,7 @@ from torch_geometric.nn import GATConv, MessagePassing, SAGEConv
 from graphcollab import Method, MixConv, run
 from graphcollab.exchange import Exchange, Layer, NoExchange, ThroughServer
 from graphcollab.local import Fit
-from graphcollab.piece import Exchanger
+from graphcollab.slots import Exchanger
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import OtherRunError
 from graphcollab.transforms import Ring, WithSelfLoops

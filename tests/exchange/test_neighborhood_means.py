@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange, NeighborhoodMeans
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.typing import Env
 
 ENV = Env(None, Plane(), 0)
 MEANS = Exchange(route=NeighborhoodMeans())

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, PrototypeDistance
+from graphcollab.engine import SGD
 from graphcollab.exchange import PrototypeAverage, ThroughServer
 from graphcollab.exchange.unmixed import class_means
-from graphcollab.local import Fit
+from graphcollab.local import Fit, PrototypeDistance
 from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks

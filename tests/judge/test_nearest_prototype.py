@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import PrototypeDistance
 from graphcollab.exchange import PrototypeAverage
 from graphcollab.judge import NearestPrototype, prototype_head
-from graphcollab.local import Fit
+from graphcollab.local import Fit, PrototypeDistance
 from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from graphcollab import local, meta_l2c, run
-from graphcollab.engine import SGD, Adam, PrototypeDistance, Proximal
+from graphcollab.engine import SGD, Adam, Proximal
 from graphcollab.exchange import Exchange
-from graphcollab.local import Fit, FitWithReference
+from graphcollab.local import Fit, FitWithReference, PrototypeDistance
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene

@@ -9,7 +9,7 @@ import torch
 
 from graphcollab import methods, run
 from graphcollab.method import last_graph
-from graphcollab.piece import Exchanger
+from graphcollab.slots import Exchanger
 from graphcollab.tasks import linear_regression_tasks
 from graphcollab.testing import Scene
 from tests.methods.quick import early

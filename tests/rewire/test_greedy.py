@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from graphcollab import run
+from graphcollab.env import Env
 from graphcollab.methods import dac, fomo, local
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
@@ -20,7 +21,6 @@ from graphcollab.rewire import GreedyPeers, PeerSampler
 from graphcollab.rewire.sampler import update_affinity
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
-from graphcollab.typing import Env
 
 ENV = Env(None, Plane(), 0)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.piece import Rewiring
 from graphcollab.rewire import ApplyTransform, SampleNodes
 from graphcollab.rewire.scheduled import sample_nodes
+from graphcollab.slots import Rewiring
 from graphcollab.transforms import Isolated
 
 

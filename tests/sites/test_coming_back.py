@@ -19,12 +19,12 @@ from torch_geometric.data import Data
 
 from graphcollab import methods, run
 from graphcollab.control import Attendance
+from graphcollab.env import Env
 from graphcollab.sites import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.train import Callback, History, Result, load_checkpoint
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.saver import Saver
-from graphcollab.typing import Env
 from tests.sites.in_threads import NAMES, meet, small, together
 
 LOST, STOPPED, ROUNDS = 2, 4, 6  # after how many rounds Long Beach stops, all others do, and the run is over

@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from graphcollab import methods
 from graphcollab.control import Attendance
 from graphcollab.control.state import LOOP
+from graphcollab.env import Env
 from graphcollab.phases import Phases
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
@@ -24,7 +25,6 @@ from graphcollab.testing.planes import hide
 from graphcollab.testing.scene import Scene
 from graphcollab.train.history import History
 from graphcollab.train.missed import hand_over, take_over
-from graphcollab.typing import Env
 from tests.sites.apart import apart
 
 NAMES = tuple("abcdef")

@@ -17,12 +17,12 @@ from torch_geometric.data import Data
 
 from graphcollab import Tasks, methods, run
 from graphcollab.control import Attendance
+from graphcollab.env import Env
 from graphcollab.sites import SiteLostError, connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.tasks import tasks_of_site
 from graphcollab.train import Callback, Result
-from graphcollab.typing import Env
 
 NAMES = ("Basel", "Bern", "Chur")
 METHODS = {name: getattr(methods, name)(epochs=1) for name in ("fedavg", "l2c", "meta_l2c", "dac")}

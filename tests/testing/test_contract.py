@@ -15,7 +15,7 @@ from graphcollab.method import Method
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
 from graphcollab.phases import Phases
-from graphcollab.piece import Judge
+from graphcollab.slots import Judge
 from graphcollab.testing import (
     CONTRACT,
     NotApplicable,

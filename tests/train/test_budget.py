@@ -13,7 +13,7 @@ from graphcollab import compare, report, run
 from graphcollab.local import FitPersonal
 from graphcollab.methods import cga, cobo, ditto, dpsgd, fedavg, fedavg_finetuned, local, meta_l2c
 from graphcollab.phases import Phases
-from graphcollab.piece import Local
+from graphcollab.slots import Local
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import ROUNDS, Spending, spend
 

@@ -23,8 +23,8 @@ from graphcollab.methods import dpfl, fc, fedamp, flt, heurfedamp, local, pfedgr
 from graphcollab.metrics import weight_agreement
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
-from graphcollab.piece import Exchanger
 from graphcollab.rewire import ApplyTransform
+from graphcollab.slots import Exchanger
 from graphcollab.testing import Scene
 from graphcollab.train import Comparison, Finding, HistoryLog, Trial
 from graphcollab.train.shared_samples import Samples

@@ -10,12 +10,12 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.engine import SGD, Adam, AdamW
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange
 from graphcollab.nn import Mixer
 from graphcollab.plane import Plane
 from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.typing import Env
 from graphcollab.weigh import ChannelAttention
 from graphcollab.weigh.gates import in_sparse
 from tests.methods import plain_attention

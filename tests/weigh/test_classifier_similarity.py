@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from graphcollab.engine import Engine
+from graphcollab.env import Env
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train import build_graph
 from graphcollab.transforms import Complete, WithSelfLoops
-from graphcollab.typing import Env
 from graphcollab.weigh import ClassifierSimilarity
 
 EDGES = torch.tensor([[0, 1, 2], [0, 0, 0]])

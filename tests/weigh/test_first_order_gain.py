@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcollab.engine import Rows
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange
 from graphcollab.methods import fomo, local
 from graphcollab.plane import Plane
 from graphcollab.testing import Scene
-from graphcollab.typing import Env
 from graphcollab.weigh import FirstOrderGain
 from graphcollab.weigh.first_order_gain import gain_weights
 

@@ -9,13 +9,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from graphcollab.engine import Engine
+from graphcollab.env import Env
 from graphcollab.methods import dpsgd
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train import build_graph
 from graphcollab.transforms import Complete, RandomRegular, WithSelfLoops
-from graphcollab.typing import Env
 from graphcollab.weigh import Metropolis, NoWeights, SampleCounts, Uniform
 
 EDGES = [[0, 1, 2, 1], [0, 0, 0, 2]]

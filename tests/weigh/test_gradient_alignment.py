@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 
 from graphcollab.control import Attendance
+from graphcollab.env import Env
 from graphcollab.exchange import LaplacianPull
 from graphcollab.methods import cga, cobo
 from graphcollab.phases import Phases
@@ -17,7 +18,6 @@ from graphcollab.plane import Plane
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import Lockstep
 from graphcollab.testing.planes import check_planes
-from graphcollab.typing import Env
 from graphcollab.weigh import GradientAlignment
 
 TWO = [[[-1.0, 0.0]], [[1.0, 0.0]]]  # μ of two nodes

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
 
+from graphcollab.env import Env
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.typing import Env
 from graphcollab.weigh import HeadAffinity
 
 # Two classes of two latents. Cosines of node 0's classes with node 1's: 1 and 0; with node 2's: -1 and -1; of 1 with 2:

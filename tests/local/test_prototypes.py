@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, PrototypeDistance
-from graphcollab.engine.prototypes import embed_sample
+from graphcollab.engine import SGD
 from graphcollab.exchange import PrototypeAverage
-from graphcollab.local import Fit
+from graphcollab.local import Fit, PrototypeDistance
+from graphcollab.local.prototypes import embed_sample
 from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec

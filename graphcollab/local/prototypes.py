@@ -12,9 +12,10 @@ from torch_geometric.data import Data
 
 from graphcollab.engine.modules import require_latents
 from graphcollab.engine.objective import Context, Objective, Reads
+from graphcollab.env import Env
 from graphcollab.piece import Field
 from graphcollab.settings import NonNegative
-from graphcollab.typing import Embedded, Env
+from graphcollab.typing import Embedded
 
 __all__ = ["PROTOTYPES", "PrototypeDistance", "embed_sample", "with_prototypes"]
 
