@@ -5,9 +5,9 @@ from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformit
 from graphcollab.engine.engine import Engine
 from graphcollab.engine.frozen import FrozenWeightsError
 from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
+from graphcollab.engine.latents import require_latents
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.losses import Loss, Proximal, as_objective
-from graphcollab.engine.modules import require_latents
 from graphcollab.engine.objective import Context, FirstView, Objective, Reads
 from graphcollab.engine.optimizer import SGD, Adam, AdamW, LocalSteps, RowOptimizer, as_row_optimizer
 from graphcollab.engine.plan import Plan, make_plan

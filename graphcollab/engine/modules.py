@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,8 @@ from torch import Tensor, nn
 from graphcollab.engine.frozen import unwritten
 from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.param_spec import shared_tensors
-from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
-
-if TYPE_CHECKING:
-    from graphcollab.engine.engine import Engine
 
 __all__ = [
     "MemoryFormat",
@@ -30,7 +27,6 @@ __all__ = [
     "no_latents",
     "padding_by_type",
     "positions_of",
-    "require_latents",
 ]
 
 MemoryFormat: TypeAlias = Literal["contiguous", "channels_last"]
@@ -80,26 +76,6 @@ def _shared(tensor: Tensor) -> Tensor:
 def embed_arguments(embeds: bool) -> dict[str, bool]:
     """Return the keyword arguments of a forward pass; of a module that knows no latents none are asked for."""
     return {"embed": True} if embeds else {}
-
-
-def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
-    """Check that the models of every architecture have latents.
-
-    Raises:
-        ValueError: If one has none; the message begins with what they are wanted for.
-    """
-    split = engine.tasks.splits["train"]
-    pool = engine.tasks.pools[split.pool]
-    for backend, members in zip(engine.backends, models.members, strict=True):
-        if not len(members):
-            continue  # nodes of another process have this architecture
-        reason = no_latents(backend.module, pool.inputs[split.of(int(members[0]))[:1]])
-        if reason is not None:
-            who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__
-            raise ValueError(
-                f"{wanted}, and the model of {who!r}, {kind}, has no latents ({reason}): wrap its backbone in "
-                "graphcollab.models.SplitModel, or let forward(inputs, embed=True) return graphcollab.typing.Embedded"
-            )
 
 
 def no_latents(module: nn.Module, inputs: Tensor) -> str | None:

@@ -6,7 +6,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine.check_loss import check_loss
-from graphcollab.engine.modules import in_training, require_latents
+from graphcollab.engine.latents import require_latents
+from graphcollab.engine.modules import in_training
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers

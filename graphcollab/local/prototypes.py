@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.engine.modules import require_latents
+from graphcollab.engine.latents import require_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.env import Env
 from graphcollab.piece import Field
