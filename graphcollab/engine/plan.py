@@ -18,7 +18,7 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked, not_unrolled
 from graphcollab.engine.reference import Numbers, Reference
 from graphcollab.engine.shared_backend import SharedBackend, count_at_once
-from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
+from graphcollab.engine.trial import BUFFERS, FAILURES, difference, kept_by, mixes_samples, padding_of
 from graphcollab.engine.unrolled_backend import UnrolledBackend
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.memory import used_up
@@ -251,7 +251,7 @@ def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) ->
         return str(error).strip().splitlines()[0][:160]
     if found is None:
         return None
-    if found.startswith("its buffers"):
+    if found.numbers == BUFFERS:
         return f"its buffers are replaced in training, not changed in place, or differ from plain PyTorch's: {found}"
     return f"{found} differ from plain PyTorch's {'under vmap' if plan.backend == 'vmap' else 'in one pass'}"
 
@@ -270,9 +270,10 @@ def _wrong(plan: Plan, reference: Reference, expected: Numbers) -> str | None:
     """Return in words what a plan's backend, in full precision, computes otherwise than plain PyTorch, or None."""
     backend = _tried(plan, reference)
     try:
-        return difference(backend, reference, expected)
+        found = difference(backend, reference, expected)
     except FAILURES as error:
         return f"it fails ({str(error).strip().splitlines()[0][:160]}), so all its numbers"
+    return None if found is None else str(found)
 
 
 def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:

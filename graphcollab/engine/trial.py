@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -28,16 +29,33 @@ from graphcollab.engine.reference import (
     memory_of,
 )
 
-__all__ = ["FAILURES", "difference", "kept_by", "mixes_samples", "padding_of"]
+__all__ = ["BUFFERS", "FAILURES", "Difference", "difference", "kept_by", "mixes_samples", "padding_of"]
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
 STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # the first one of either
+BUFFERS = "buffers after a step"
 COARSE = 0.03  # for other number types
 NOISE = 10.0  # times the error of plain PyTorch itself, against double precision, is rounding too
 AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
 WIDE = 64, 300  # samples of larger batches
 MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples or tokens
 FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a backend computes otherwise than plain PyTorch.
+
+    Args:
+        numbers: The numbers that differ, such as ``"gradient"`` or `BUFFERS`.
+        tensor: The parameter or buffer they belong to, where they belong to one.
+    """
+
+    numbers: str
+    tensor: str | None = None
+
+    def __str__(self) -> str:
+        return f"its {self.numbers}" if self.tensor is None else f"its {self.numbers} ({self.tensor!r})"
 
 
 def kept_by(reference: Reference) -> list[str]:
@@ -90,8 +108,8 @@ def _is_plain(name: str, *memories: Memory) -> bool:
     return all(type(memory.get(name)) in PLAIN for memory in memories)
 
 
-def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:
-    """Return in words what a backend computes otherwise than plain PyTorch, or None.
+def difference(backend: Backend, reference: Reference, expected: Numbers) -> Difference | None:
+    """Return what a backend computes otherwise than plain PyTorch, or None.
 
     Compared are outputs, losses and gradients in evaluation and in training mode, and the models after a training step,
     with their buffers, of two models on two nodes' batches of unequal length. What is random in training is compared
@@ -105,13 +123,13 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
     names = [name for name in expected if name not in judged]
     trained = (*TRAINED, PLAIN_STEP)
     names = [name for name in names if name not in trained or backend.by_node or not reference.random]
-    wrong = [name for name in names if _apart(name, expected[name], found[name], reference) is not None]
+    wrong = [name for name in names if _difference(name, expected[name], found[name], reference)]
     if wrong and not reference.random:
         exact = reference.in_double()
         own = {n: STEP if n == PLAIN_STEP else n for n in wrong}
         noise = {} if exact is None else {n: NOISE * float((expected[n] - exact[own[n]]).abs().max()) for n in wrong}
-        wrong = [n for n in wrong if _apart(n, expected[n], found[n], reference, noise.get(n, 0.0)) is not None]
-    return f"its {wrong[0]}{_apart(wrong[0], expected[wrong[0]], found[wrong[0]], reference)}" if wrong else None
+        wrong = [n for n in wrong if _difference(n, expected[n], found[n], reference, noise.get(n, 0.0))]
+    return _difference(wrong[0], expected[wrong[0]], found[wrong[0]], reference) if wrong else None
 
 
 def padding_of(reference: Reference, expected: Numbers) -> Padding:
@@ -226,20 +244,20 @@ def _plain_step(backend: Backend, reference: Reference) -> Tensor:
     return after[:, : reference.spec.num_parameters]
 
 
-def _apart(name: str, one: Tensor, other: Tensor, reference: Reference, more: float = 0.0) -> str | None:
-    """Return whose numbers differ, in words, None where they do not: of buffers every one by its own size."""
+def _difference(name: str, one: Tensor, other: Tensor, reference: Reference, more: float = 0.0) -> Difference | None:
+    """Name the first parameter or buffer that differs, or return None; buffers are compared on their own scale."""
     spec, count = reference.spec, reference.spec.num_named_parameters
-    if name == "buffers after a step":
+    if name == BUFFERS:
         parts = (values.split(spec.sizes[count:], 1) for values in (one, other))
         names = (own for own, a, b in zip(spec.names[count:], *parts, strict=True) if not _close(a, b, more))
-        return next((f" ({own!r})" for own in names), None)
+        return next((Difference(name, own) for own in names), None)
     if _close(one, other, more):
         return None
     if one.dim() < 2:
-        return ""
+        return Difference(name)
     column = int(torch.nan_to_num((one - other).abs(), nan=torch.inf).max(0).values.argmax())
     ends = torch.tensor(spec.sizes).cumsum(0)
-    return f" ({spec.names[int((ends > column).int().argmax())]!r})"
+    return Difference(name, spec.names[int((ends > column).int().argmax())])
 
 
 def _close(one: Tensor, other: Tensor, more: float = 0.0) -> bool:
