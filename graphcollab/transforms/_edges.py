@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import degree, lexsort
 
+from graphcollab.errors import DuplicateError, MissingError, NotFiniteError, RangeError, ShapeError
 from graphcollab.settings import checked
 
 
@@ -40,9 +41,11 @@ class Transform(BaseTransform):
 def node_count(data: Data) -> int:
     """Return K, which ``num_nodes`` or a node field (``node_id``, ``x``) must tell."""
     if not any(name in data for name in ("num_nodes", "node_id", "x")):
-        raise ValueError(
+        raise MissingError(
+            "num_nodes",
             "the number of nodes is unknown: this Data has none of num_nodes, node_id and x. "
-            "Set it explicitly: Data(num_nodes=K, ...)"
+            "Set it explicitly: Data(num_nodes=K, ...)",
+            public=True,
         )
     return int(data.num_nodes)
 
@@ -54,14 +57,16 @@ def node_ids(data: Data) -> Tensor:
         return torch.arange(count, device=data.edge_index.device if "edge_index" in data else None)
     node_id = data.node_id
     if node_id.shape != (count,) or node_id.is_floating_point():
-        raise ValueError(
+        raise ShapeError(
+            "node_id",
             f"node_id must hold one integer for each of the {count} nodes, "
-            f"got shape {tuple(node_id.shape)} and {node_id.dtype}"
+            f"got shape {tuple(node_id.shape)} and {node_id.dtype}",
         )
     values, repeats = node_id.unique(return_counts=True)
     if values.numel() < count:
-        raise ValueError(
-            f"node_id must be distinct, but {int(values[repeats > 1][0])} is used by {int(repeats.max())} nodes"
+        raise DuplicateError(
+            "node_id",
+            f"node_id must be distinct, but {int(values[repeats > 1][0])} is used by {int(repeats.max())} nodes",
         )
     return node_id.long()
 
@@ -75,19 +80,25 @@ def check_edges(data: Data) -> None:
     """
     count = node_count(data)
     if "edge_index" not in data or data.edge_index is None:
-        raise ValueError("this Data has no edge_index: apply a topology first, for instance transforms.Complete()")
+        raise MissingError(
+            "edge_index",
+            "this Data has no edge_index: apply a topology first, for instance transforms.Complete()",
+            public=True,
+        )
     edge_index = data.edge_index
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have shape [2, E], got {list(edge_index.shape)}")
+        raise ShapeError("edge_index", f"edge_index must have shape [2, E], got {list(edge_index.shape)}")
     if edge_index.dtype not in (torch.int64, torch.int32):
-        raise ValueError(f"edge_index must hold integers (torch.int64), got {edge_index.dtype}")
+        raise ShapeError("edge_index", f"edge_index must hold integers (torch.int64), got {edge_index.dtype}")
     outside = (edge_index < 0) | (edge_index >= count)
     if bool(outside.any()):
         edge = int(outside.any(dim=0).nonzero()[0])
         sender, receiver = edge_index[:, edge].tolist()
         end, node = ("sender", sender) if bool(outside[0, edge]) else ("receiver", receiver)
         numbered = f"the {count} nodes are numbered 0 to {count - 1}" if count else "there are no nodes"
-        raise ValueError(f"edge {edge} ({sender} -> {receiver}) is out of range: its {end} is {node}, but {numbered}")
+        raise RangeError(
+            "edge_index", f"edge {edge} ({sender} -> {receiver}) is out of range: its {end} is {node}, but {numbered}"
+        )
 
 
 def check_no_duplicates(data: Data) -> None:
@@ -100,9 +111,10 @@ def check_no_duplicates(data: Data) -> None:
     if keys.numel() < data.edge_index.size(1):
         first = int((repeats > 1).nonzero()[0])
         receiver, sender = divmod(int(keys[first]), node_count(data))
-        raise ValueError(
+        raise DuplicateError(
+            "edge_index",
             f"edge {sender} -> {receiver} occurs {int(repeats[first])} times in edge_index; "
-            "merge them first, for instance with data.coalesce()"
+            "merge them first, for instance with data.coalesce()",
         )
 
 
@@ -118,9 +130,10 @@ def edge_fields(data: Data) -> dict[str, Tensor]:
     for name, value in fields.items():
         size = value.size(data.__cat_dim__(name, value))
         if size != edges:
-            raise ValueError(
+            raise ShapeError(
+                name,
                 f"{name} must have one entry for each of the {edges} edges, got {size}; "
-                'names that contain "edge" are kept for fields of edges'
+                'names that contain "edge" are kept for fields of edges',
             )
     return fields
 
@@ -129,17 +142,22 @@ def edge_weights(data: Data) -> Tensor:
     """Return ``data.edge_weight`` [E] after checking that it is one number for each edge and none is NaN."""
     weight = data.edge_weight if "edge_weight" in data else None
     if weight is None:
-        raise ValueError("this Data has no edge_weight: weigh the edges first, or set data.edge_weight to one per edge")
+        raise MissingError(
+            "edge_weight",
+            "this Data has no edge_weight: weigh the edges first, or set data.edge_weight to one per edge",
+            public=True,
+        )
     if weight.shape != (data.edge_index.size(1),):
-        raise ValueError(
+        raise ShapeError(
+            "edge_weight",
             f"edge_weight must have shape [E] = [{data.edge_index.size(1)}], got {list(weight.shape)}: "
-            "one number for each edge"
+            "one number for each edge",
         )
     nan = weight.isnan()
     if bool(nan.any()):
         edge = int(nan.nonzero()[0])
         sender, receiver = data.edge_index[:, edge].tolist()
-        raise ValueError(f"edge_weight of edge {edge} ({sender} -> {receiver}) is NaN")
+        raise NotFiniteError("edge_weight", f"edge_weight of edge {edge} ({sender} -> {receiver}) is NaN")
     return weight
 
 

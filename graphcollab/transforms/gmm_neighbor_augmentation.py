@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import scatter
 
+from graphcollab.errors import InvalidValueError, MissingError, NotFiniteError, ShapeError
 from graphcollab.settings import Count
 from graphcollab.transforms._edges import (
     Transform,
@@ -89,11 +90,12 @@ class GMMNeighborAugmentation(Transform):
     def __init__(
         self, score: str = "edge_score", member: str = "edge_member", drop: bool = True, max_iter: Count = 100
     ) -> None:
-        for name in (score, member):
+        for argument, name in (("score", score), ("member", member)):
             if "edge" not in name:
-                raise ValueError(
+                raise InvalidValueError(
+                    argument,
                     f"GMMNeighborAugmentation: fields of edges have 'edge' in their names, got {name!r}; rename it, "
-                    f"for instance to 'edge_{name}'"
+                    f"for instance to 'edge_{name}'",
                 )
         self.score = score
         self.member = member
@@ -119,18 +121,24 @@ class GMMNeighborAugmentation(Transform):
         """Return scores, float64, and membership after checking them."""
         for name in (self.score, self.member):
             if name not in data or not isinstance(data[name], Tensor):
-                raise ValueError(f"this Data has no {name}: set it to one value per edge")
+                raise MissingError(name, f"this Data has no {name}: set it to one value per edge")
         edge_fields(data)
         score, member = data[self.score].detach(), data[self.member]
         if score.dim() != 1 or score.dtype == torch.bool or score.is_complex():
-            raise ValueError(f"{self.score} must be one number per edge, got {score.dtype} {list(score.shape)}")
+            raise ShapeError(
+                self.score, f"{self.score} must be one number per edge, got {score.dtype} {list(score.shape)}"
+            )
         if member.dim() != 1 or member.dtype != torch.bool:
-            raise ValueError(f"{self.member} must be True or False per edge, got {member.dtype} {list(member.shape)}")
+            raise ShapeError(
+                self.member, f"{self.member} must be True or False per edge, got {member.dtype} {list(member.shape)}"
+            )
         sender, receiver = data.edge_index
         bad = (~score.isfinite() & (sender != receiver)).nonzero().view(-1)
         if len(bad):
             where = f"edge {int(bad[0])} ({int(sender[bad[0]])} -> {int(receiver[bad[0]])})"
-            raise ValueError(f"{self.score} of {where} is {float(score[bad[0]])}: scores must be finite")
+            raise NotFiniteError(
+                self.score, f"{self.score} of {where} is {float(score[bad[0]])}: scores must be finite"
+            )
         return score.double(), member
 
 

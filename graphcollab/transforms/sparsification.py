@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import scatter
 
+from graphcollab.errors import ConflictError
 from graphcollab.settings import Fraction, Natural, Real
 from graphcollab.transforms._edges import (
     Transform,
@@ -87,9 +88,10 @@ def _rescale(data: Data, wanted: Tensor) -> Tensor:
     lost = ((got == 0) & (wanted != 0))[receiver]
     if bool(lost.any()):
         node = int(receiver[lost][0])
-        raise ValueError(
+        raise ConflictError(
+            "renormalize",
             f"the weights that receiver {node} keeps sum to 0 and cannot be scaled to {float(wanted[node]):g}, their "
-            "sum before; keep more neighbours, or use renormalize=False"
+            "sum before; keep more neighbours, or use renormalize=False",
         )
     return data.edge_weight * torch.where(got == 0, 1.0, wanted / torch.where(got == 0, 1.0, got))[receiver]
 
@@ -154,8 +156,8 @@ class DropWeakest(Sparsification):
         self, count: Natural | None = None, fraction: Fraction | None = None, renormalize: bool = False
     ) -> None:
         if (count is None) == (fraction is None):
-            raise ValueError(
-                f"DropWeakest: give exactly one of count and fraction, got count={count}, fraction={fraction}"
+            raise ConflictError(
+                "count", f"DropWeakest: give exactly one of count and fraction, got count={count}, fraction={fraction}"
             )
         self.count = count
         self.fraction = fraction

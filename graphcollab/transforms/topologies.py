@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
+from graphcollab.errors import ConflictError, InvalidValueError, RangeError, ShapeError
 from graphcollab.keyed import keyed_order, keyed_uniform
 from graphcollab.settings import Count, Natural
 from graphcollab.transforms._edges import (
@@ -62,7 +63,7 @@ class Topology(Transform):
     def __init__(self, allowed: Tensor | None = None) -> None:
         if allowed is not None and (allowed.dtype not in (torch.int64, torch.int32) or allowed.shape[:-1] != (2,)):
             kind = f"{allowed.dtype} of shape {list(allowed.shape)}"
-            raise ValueError(f"{type(self).__name__}: allowed must be an int64 tensor [2, A], got {kind}")
+            raise ShapeError("allowed", f"{type(self).__name__}: allowed must be an int64 tensor [2, A], got {kind}")
         self.allowed = allowed
 
     @abstractmethod
@@ -84,7 +85,7 @@ class Topology(Transform):
             try:
                 check_edges(Data(num_nodes=count, edge_index=self.allowed))
             except ValueError as error:
-                raise ValueError(f"{type(self).__name__}: allowed: {error}") from None
+                raise InvalidValueError("allowed", f"{type(self).__name__}: allowed: {error}") from None
             keys = keys[torch.isin(keys, edge_keys(self.allowed, count).to(keys.device))]
         out = copy.copy(data)
         for name, _ in data:
@@ -182,13 +183,14 @@ class RandomRegular(Topology):
         """Draw the graph and return both directions of its edges."""
         count = node_id.numel()
         if self.degree >= count:
-            raise ValueError(
+            raise RangeError(
+                "degree",
                 f"RandomRegular: degree {self.degree} must be below the number of nodes, {count}; "
-                f"use a degree of at most {max(count - 1, 0)}, or Complete()"
+                f"use a degree of at most {max(count - 1, 0)}, or Complete()",
             )
         if count * self.degree % 2:
             odd = f"K * degree = {count} * {self.degree} is odd"
-            raise ValueError(f"RandomRegular: {odd}, so no such graph exists; make one of the two even")
+            raise ConflictError("degree", f"RandomRegular: {odd}, so no such graph exists; make one of the two even")
         edges = regular_pairs(count, self.degree, self.seed).to(node_id.device)
         return torch.cat([edges, edges.flip(0)], dim=1)
 
@@ -231,9 +233,10 @@ class RandomBipartite(Topology):
         """Split the nodes and draw the neighbours of each."""
         half = node_id.numel() // 2
         if self.degree > half:
-            raise ValueError(
+            raise RangeError(
+                "degree",
                 f"RandomBipartite: degree {self.degree} is more than the {half} nodes of the smaller group "
-                f"(K = {node_id.numel()}); use a degree of at most {half}"
+                f"(K = {node_id.numel()}); use a degree of at most {half}",
             )
         order = keyed_order(self.seed, _SPLIT, node_id)
         first, second = order[:half], order[half:]

@@ -7,6 +7,7 @@ from torch_geometric.data import Data
 
 from graphcollab.transforms import check_edges, check_no_duplicates, select_edges, sort_edges
 from graphcollab.transforms._edges import edge_fields, neighbor_rank, node_count, node_ids
+from tests.raising import raises
 
 
 def edges(*pairs: tuple[int, int]) -> torch.Tensor:
@@ -14,26 +15,26 @@ def edges(*pairs: tuple[int, int]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "message"),
+    ("pairs", "wanted"),
     [
-        ([(0, 1), (3, 1)], r"edge 1 \(3 -> 1\) is out of range: its sender is 3, but the 3 nodes are numbered 0 to 2"),
-        ([(0, 1), (1, 2), (2, -1)], r"edge 2 \(2 -> -1\) is out of range: its receiver is -1"),
+        ([(0, 1), (3, 1)], ("range", "edge_index")),
+        ([(0, 1), (1, 2), (2, -1)], ("range", "edge_index")),
     ],
 )
-def test_an_edge_out_of_range_is_named(pairs: list[tuple[int, int]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_an_edge_out_of_range_is_named(pairs: list[tuple[int, int]], wanted: tuple[str, ...]) -> None:
+    with raises(*wanted):
         check_edges(Data(num_nodes=3, edge_index=edges(*pairs)))
 
 
 @pytest.mark.parametrize(
-    ("edge_index", "message"),
+    ("edge_index", "wanted"),
     [
-        (torch.zeros(3, 2, dtype=torch.int64), r"must have shape \[2, E\], got \[3, 2\]"),
-        (torch.zeros(2, 2), "must hold integers"),
+        (torch.zeros(3, 2, dtype=torch.int64), ("shape", "edge_index")),
+        (torch.zeros(2, 2), ("shape", "edge_index")),
     ],
 )
-def test_edge_index_of_wrong_shape_or_type(edge_index: torch.Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_edge_index_of_wrong_shape_or_type(edge_index: torch.Tensor, wanted: tuple[str, ...]) -> None:
+    with raises(*wanted):
         check_edges(Data(num_nodes=3, edge_index=edge_index))
 
 
@@ -44,14 +45,14 @@ def test_good_edges_pass() -> None:
 
 
 def test_missing_edge_index_and_missing_node_count() -> None:
-    with pytest.raises(ValueError, match="no edge_index"):
+    with raises("missing", "edge_index"):
         check_edges(Data(num_nodes=3))
-    with pytest.raises(ValueError, match="number of nodes is unknown"):
+    with raises("missing", "num_nodes"):
         check_edges(Data(edge_index=edges((0, 1))))
 
 
 def test_duplicates_are_named() -> None:
-    with pytest.raises(ValueError, match="edge 2 -> 1 occurs 3 times"):
+    with raises("duplicate", "edge_index"):
         check_no_duplicates(Data(num_nodes=3, edge_index=edges((2, 1), (0, 1), (2, 1), (2, 1))))
 
 
@@ -62,15 +63,15 @@ def test_number_of_nodes_comes_from_any_node_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node_id", "message"),
+    ("node_id", "wanted"),
     [
-        (torch.tensor([4, 4, 1]), "distinct, but 4 is used by 2 nodes"),
-        (torch.tensor([4, 1]), r"one integer for each of the 3 nodes, got shape \(2,\)"),
-        (torch.tensor([1.0, 2.0, 3.0]), "float32"),
+        (torch.tensor([4, 4, 1]), ("duplicate", "node_id")),
+        (torch.tensor([4, 1]), ("shape", "node_id")),
+        (torch.tensor([1.0, 2.0, 3.0]), ("shape", "node_id")),
     ],
 )
-def test_node_id_must_be_distinct_integers(node_id: torch.Tensor, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_node_id_must_be_distinct_integers(node_id: torch.Tensor, wanted: tuple[str, ...]) -> None:
+    with raises(*wanted):
         node_ids(Data(num_nodes=3, node_id=node_id))
 
 
@@ -95,7 +96,7 @@ def test_select_keeps_all_edge_fields_aligned_and_the_input_untouched() -> None:
 
 def test_edge_fields_of_another_length_are_an_error_also_when_k_equals_e() -> None:
     data = Data(num_nodes=3, edge_index=edges((0, 1), (1, 2)), edge_weight=torch.zeros(3))
-    with pytest.raises(ValueError, match="edge_weight must have one entry for each of the 2 edges, got 3"):
+    with raises("shape", "edge_weight"):
         edge_fields(data)
     same = Data(num_nodes=2, x=torch.zeros(2, 1), edge_index=edges((0, 1), (1, 0)), edge_weight=torch.zeros(2))
     assert set(edge_fields(same)) == {"edge_index", "edge_weight"}

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab.transforms import GMMNeighborAugmentation
+from tests.raising import raises
 
 Receiver = tuple[Sequence[float], Sequence[float]]  # scores of the bag, and of the candidates
 
@@ -243,29 +244,29 @@ def test_fields_of_other_names_and_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "wanted"),
     [
-        ({"edge_score": torch.tensor([0.1, math.nan, 0.9, 0.0, 0.0])}, r"edge_score of edge 1 \(2 -> 0\) is nan"),
-        ({"edge_score": torch.tensor([0.1, 0.0, -math.inf, 0.0, 0.0])}, r"edge 2 \(1 -> 0\) is -inf"),
-        ({"edge_score": None}, "no edge_score: set it"),
-        ({"edge_member": None}, "no edge_member: set it"),
-        ({"edge_member": torch.ones(5)}, r"edge_member must be True or False per edge, got torch.float32 \[5\]"),
-        ({"edge_score": torch.ones(5, 1)}, r"edge_score must be one number per edge, got torch.float32 \[5, 1\]"),
-        ({"edge_score": torch.ones(4)}, "edge_score must have one entry for each of the 5 edges, got 4"),
-        ({"edge_index": torch.tensor([[3, 2, 1, 0, 9], [0, 0, 0, 0, 1]])}, r"edge 4 \(9 -> 1\) is out of range"),
-        ({"edge_index": torch.tensor([[3, 3, 1, 0, 1], [0, 0, 0, 0, 1]])}, "edge 3 -> 0 occurs 2 times"),
+        ({"edge_score": torch.tensor([0.1, math.nan, 0.9, 0.0, 0.0])}, ("not-finite", "edge_score")),
+        ({"edge_score": torch.tensor([0.1, 0.0, -math.inf, 0.0, 0.0])}, ("not-finite", "edge_score")),
+        ({"edge_score": None}, ("missing", "edge_score")),
+        ({"edge_member": None}, ("missing", "edge_member")),
+        ({"edge_member": torch.ones(5)}, ("shape", "edge_member")),
+        ({"edge_score": torch.ones(5, 1)}, ("shape", "edge_score")),
+        ({"edge_score": torch.ones(4)}, ("shape", "edge_score")),
+        ({"edge_index": torch.tensor([[3, 2, 1, 0, 9], [0, 0, 0, 0, 1]])}, ("range", "edge_index")),
+        ({"edge_index": torch.tensor([[3, 3, 1, 0, 1], [0, 0, 0, 0, 1]])}, ("duplicate", "edge_index")),
     ],
 )
-def test_bad_graphs(change: dict[str, torch.Tensor | None], message: str) -> None:
+def test_bad_graphs(change: dict[str, torch.Tensor | None], wanted: tuple[str, ...]) -> None:
     data = looped()
     for name, value in change.items():
         data[name] = value
-    with pytest.raises(ValueError, match=message):
+    with raises(*wanted):
         GMMNeighborAugmentation()(data)
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(ValueError, match=r"have 'edge' in their names, got 'score'; rename it, .* 'edge_score'"):
+    with raises("value", "score", "'edge'", "'edge_score'"):
         GMMNeighborAugmentation(score="score")
     with pytest.raises(ValueError, match="max_iter must be a whole number of at least 1, got 0"):
         GMMNeighborAugmentation(max_iter=0)

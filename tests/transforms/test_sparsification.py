@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from graphcollab import transforms
 from graphcollab.transforms import Complete, DropWeakest, Sparsification, Threshold, TopK, WithSelfLoops
+from tests.raising import raises
 
 ALL = [
     DropWeakest(count=2),
@@ -96,17 +97,17 @@ def test_no_edges_are_fine(sparsify: Sparsification) -> None:
 @every_sparsification
 def test_bad_graphs_are_clear_errors(sparsify: Sparsification) -> None:
     good = weighted()
-    cases: list[tuple[Callable[[Data], object], str]] = [
-        (lambda data: data.__delattr__("edge_weight"), "no edge_weight"),
-        (lambda data: data.edge_weight.__setitem__(3, math.nan), r"edge_weight of edge 3 \(3 -> 0\) is NaN"),
-        (lambda data: data.__setattr__("edge_weight", torch.ones(36, 1)), r"must have shape \[E\] = \[36\]"),
-        (lambda data: data.edge_index.__setitem__((0, 2), 9), r"edge 2 \(9 -> 0\) is out of range"),
-        (lambda data: data.edge_index.__setitem__((0, 2), 1), "edge 1 -> 0 occurs 2 times"),
+    cases: list[tuple[Callable[[Data], object], tuple[str, ...]]] = [
+        (lambda data: data.__delattr__("edge_weight"), ("missing", "edge_weight")),
+        (lambda data: data.edge_weight.__setitem__(3, math.nan), ("not-finite", "edge_weight", "3 -> 0")),
+        (lambda data: data.__setattr__("edge_weight", torch.ones(36, 1)), ("shape", "edge_weight", "36")),
+        (lambda data: data.edge_index.__setitem__((0, 2), 9), ("range", "edge_index", "9 -> 0")),
+        (lambda data: data.edge_index.__setitem__((0, 2), 1), ("duplicate", "edge_index", "1 -> 0")),
     ]
-    for spoil, message in cases:
+    for spoil, wanted in cases:
         data = good.clone()
         spoil(data)
-        with pytest.raises(ValueError, match=message):
+        with raises(*wanted):
             sparsify(data)
 
 
@@ -122,7 +123,7 @@ def test_renormalised_rows_keep_their_sum_and_their_proportions(sparsify: Sparsi
 
 def test_renormalising_what_cannot_be_scaled_names_the_receiver() -> None:
     data = Data(num_nodes=2, edge_index=torch.tensor([[0, 1], [1, 1]]), edge_weight=torch.tensor([1.0, 0.0]))
-    with pytest.raises(ValueError, match="receiver 1 keeps sum to 0 and cannot be scaled to 1"):
+    with raises("conflict", "renormalize"):
         TopK(0, renormalize=True)(data)
 
 
