@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
+from graphcollab.errors import MissingError
 from graphcollab.metrics.classification import accuracy, auc
 from graphcollab.metrics.errors import mae, mse, r2, rmse
 from graphcollab.metrics.metric import Metric
@@ -37,8 +38,9 @@ def as_metric(metric: AnyMetric) -> Metric:
     name = getattr(metric, "__name__", type(metric).__name__)
     higher_is_better = getattr(metric, "higher_is_better", None)
     if higher_is_better is None:
-        raise ValueError(
+        raise MissingError(
+            "higher_is_better",
             f"metric {name} is a function: say higher_is_better by an attribute of that name (True or False), or make "
-            f"it a Metric.per_node({name!r}, higher_is_better, function)"
+            f"it a Metric.per_node({name!r}, higher_is_better, function)",
         )
     return Metric.per_node(name, bool(higher_is_better), metric, bool(getattr(metric, "weighted", False)))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from graphcollab.errors import RangeError, ShapeError
 from graphcollab.metrics.metric import IGNORED, Metric, row_mean
 
 __all__ = ["accuracy", "auc", "counted_classes"]
@@ -17,7 +18,9 @@ def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> T
     strange = counted & ((targets < 0) | (targets >= classes) | (targets != targets.long()))
     if targets.device.type == "cpu" and bool(strange.any()):  # elsewhere to look is to wait, and a run has looked
         row, found = int(strange.nonzero()[0, 0]), targets[strange][0].item()
-        raise ValueError(f"{name}: targets must be classes from 0 to {classes - 1}, but row {row} has {found}")
+        raise RangeError(
+            "targets", f"{name}: targets must be classes from 0 to {classes - 1}, but row {row} has {found}"
+        )
     return counted
 
 
@@ -28,9 +31,10 @@ def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) ->
         targets = targets.squeeze(2)
     predicted = outputs.argmax(dim=2) if outputs.size(2) > 1 else (outputs > 0).long().squeeze(2)
     if predicted.shape != targets.shape:
-        raise ValueError(
+        raise ShapeError(
+            "outputs",
             "accuracy: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
-            f"got {list(outputs.shape)} and {list(targets.shape)}"
+            f"got {list(outputs.shape)} and {list(targets.shape)}",
         )
     counted = counted_classes("accuracy", targets, mask, max(outputs.size(2), 2))
     return row_mean(predicted == targets, weight, counted)
@@ -53,13 +57,14 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
     elif scores.dim() == 3 and scores.size(2) == 2:
         scores = scores[:, :, 1] - scores[:, :, 0]
     if scores.dim() != 2:
-        raise ValueError(
+        raise ShapeError(
+            "outputs",
             "auc: outputs must be scores [R, n] or [R, n, 1], or two logits [R, n, 2], "
-            f"got {list(outputs.shape)}; it is a metric of binary tasks"
+            f"got {list(outputs.shape)}; it is a metric of binary tasks",
         )
     targets = targets.squeeze(2) if targets.dim() == 3 and targets.size(2) == 1 else targets
     if targets.dim() != 2:
-        raise ValueError(f"auc: targets must have shape [R, n] or [R, n, 1], got {list(targets.shape)}")
+        raise ShapeError("targets", f"auc: targets must have shape [R, n] or [R, n, 1], got {list(targets.shape)}")
     mask = counted_classes("auc", targets, mask, 2)
     weight = weight.where(mask, 0.0)
     padded = scores.masked_fill(~mask, torch.inf).contiguous()  # its place does not matter, since it weighs nothing

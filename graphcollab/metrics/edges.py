@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.documentation import checked_with
+from graphcollab.errors import DuplicateError, NotFiniteError, RangeError, ShapeError
 
 __all__ = ["SHARED", "Graph", "Graphs", "check_edges", "measure", "pair_weights"]
 
@@ -47,20 +48,22 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
     are NaN.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
-        raise ValueError(
+        raise ShapeError(
+            "edge_index",
             f"{where}expected edge_index [2, E] and edge_weight [E], "
-            f"got {list(edge_index.shape)} and {list(edge_weight.shape)}"
+            f"got {list(edge_index.shape)} and {list(edge_weight.shape)}",
         )
     if bool(edge_weight.isnan().any()) and not partly:
-        raise ValueError(
+        raise NotFiniteError(
+            "edge_weight",
             f"{where}edge_weight of edge {int(edge_weight.isnan().nonzero()[0])} is NaN (between sites only a receiver "
-            "knows its weights; weight_heatmaps shows those that are known)"
+            "knows its weights; weight_heatmaps shows those that are known)",
         )
     outside = ((edge_index < 0) | (edge_index >= count)).any(dim=0)
     if bool(outside.any()):
         edge = int(outside.nonzero()[0])
         sender, receiver = edge_index[:, edge].tolist()
-        raise ValueError(f"{where}edge {edge} ({sender} -> {receiver}) is out of range for {count} nodes")
+        raise RangeError("edge_index", f"{where}edge {edge} ({sender} -> {receiver}) is out of range for {count} nodes")
 
 
 def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> Tensor:
@@ -70,11 +73,15 @@ def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str
     """
     check_edges(edge_index, edge_weight, count, where, partly)
     if bool(edge_weight.isinf().any()):
-        raise ValueError(f"{where}the weight of edge {int(edge_weight.isinf().nonzero()[0])} is not finite")
+        raise NotFiniteError(
+            "edge_weight", f"{where}the weight of edge {int(edge_weight.isinf().nonzero()[0])} is not finite"
+        )
     sender, receiver = edge_index.long()
     weights = edge_weight.new_full((count, count), torch.nan, dtype=torch.float64)
     weights[receiver, sender] = edge_weight.detach().double()
     once = len(torch.unique(receiver * count + sender))
     if once < sender.numel():
-        raise ValueError(f"{where}{sender.numel() - once} of {sender.numel()} edges occur more than once")
+        raise DuplicateError(
+            "edge_index", f"{where}{sender.numel() - once} of {sender.numel()} edges occur more than once"
+        )
     return weights

@@ -7,6 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ShapeError
 from graphcollab.metrics.metric import Metric, row_mean
 
 __all__ = ["mae", "mse", "r2", "rmse"]
@@ -17,8 +18,10 @@ def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Te
     if outputs.shape == (*targets.shape, 1):
         outputs = outputs.squeeze(-1)
     if outputs.shape != targets.shape:
-        raise ValueError(
-            f"{name}: outputs and targets must have the same shape, got {list(outputs.shape)} and {list(targets.shape)}"
+        raise ShapeError(
+            "outputs",
+            f"{name}: outputs and targets must have the same shape, got {list(outputs.shape)} and "
+            f"{list(targets.shape)}",
         )
     return outputs.double(), targets.double()
 

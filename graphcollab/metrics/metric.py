@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ContractError, InvalidTypeError, ShapeError
+
 __all__ = ["IGNORED", "Metric", "row_mean"]
 
 IGNORED = -100
@@ -90,9 +92,10 @@ class Metric:
         if mask is None:
             mask = targets.new_ones(targets.shape[:2]).bool()
         if not outputs.shape[:2] == targets.shape[:2] == mask.shape:
-            raise ValueError(
+            raise ShapeError(
+                "outputs",
                 f"{self.name}: outputs [R, n, ...], targets [R, n, ...] and mask [R, n] must agree in R and n, "
-                f"got {list(outputs.shape)}, {list(targets.shape)} and {list(mask.shape)}"
+                f"got {list(outputs.shape)}, {list(targets.shape)} and {list(mask.shape)}",
             )
         mask = mask.bool()
         if weight is not None:
@@ -105,13 +108,14 @@ class Metric:
 
     def _check_weight(self, weight: Tensor, mask: Tensor) -> None:
         if not self.weighted:
-            raise ValueError(
+            raise ContractError(
+                f"metric {self.name!r}",
                 f"the samples have weights, and the metric {self.name} does not take them: give "
                 f"Metric.per_node({self.name!r}, higher_is_better, function, weighted=True) with a function (outputs, "
-                "targets, weight) of one node's samples, or set weighted=True where the metric's function takes them"
+                "targets, weight) of one node's samples, or set weighted=True where the metric's function takes them",
             )
         if weight.shape != mask.shape:
-            raise ValueError(f"{self.name}: weights must be {list(mask.shape)}, got {list(weight.shape)}")
+            raise ShapeError("weight", f"{self.name}: weights must be {list(mask.shape)}, got {list(weight.shape)}")
 
 
 def _marked(measure: Callable[..., Tensor], ignored: int, outputs: Tensor, targets: Tensor, *rest: Tensor) -> Tensor:
@@ -133,8 +137,9 @@ def _each_node(
         try:
             found[row] = float(value)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise TypeError(
-                f"metric {name}: expected one number for row {row}, got {type(value).__name__}: {error}"
+            raise InvalidTypeError(
+                f"metric {name!r}",
+                f"metric {name}: expected one number for row {row}, got {type(value).__name__}: {error}",
             ) from error
     return found
 

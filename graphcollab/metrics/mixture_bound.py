@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
+from graphcollab.errors import InvalidValueError, RangeError, TooFewError, UnsupportedError
 from graphcollab.metrics.edges import check_edges, measure
 from graphcollab.settings import Count, NonNegative, Real
 from graphcollab.tasks import Tasks
@@ -80,25 +81,31 @@ def mixture_bound(
     for name, value in (given | {"edge_distance": edge_distance}).items():
         size = edge_weight.numel() if name == "edge_distance" else count
         if value.shape != (size,) or not bool((value >= 0).all()):
-            raise ValueError(f"{name} must be {size} numbers that are not negative, got shape {list(value.shape)}")
+            raise InvalidValueError(
+                name, f"{name} must be {size} numbers that are not negative, got shape {list(value.shape)}"
+            )
     if not bool((num_samples > 0).all()):
-        raise ValueError(f"node {int((num_samples <= 0).nonzero()[0])} has no training samples: the bound needs some")
+        raise TooFewError(
+            "num_samples", f"node {int((num_samples <= 0).nonzero()[0])} has no training samples: the bound needs some"
+        )
     sender, receiver = edge_index.long()
     weight = edge_weight.detach().double()
     if bool((weight < 0).any()):
-        raise ValueError(f"edge_weight must not be negative, got {float(weight.min()):g}")
+        raise RangeError("edge_weight", f"edge_weight must not be negative, got {float(weight.min()):g}")
     total = scatter(weight, receiver, dim_size=count)
     wrong = ((total - 1).abs() > 1e-4).nonzero().flatten()
     if len(wrong):
-        raise ValueError(
+        raise InvalidValueError(
+            "edge_weight",
             f"the weights of each receiver must sum to 1, self-loop included: those of node {int(wrong[0])} "
-            f"sum to {float(total[wrong[0]]):g}"
+            f"sum to {float(total[wrong[0]]):g}",
         )
     models = scatter((weight > 0).double(), receiver, dim_size=count)  # N of every receiver, [K]
     if isinstance(num_models, int) and num_models < int(models.max()):
-        raise ValueError(
+        raise RangeError(
+            "num_models",
             f'num_models must be "mixed", or a number of at least {int(models.max())}, as many as some node mixes, '
-            f"got {num_models!r}"
+            f"got {num_models!r}",
         )
     if num_models != "mixed":
         models = torch.full_like(models, count if num_models is None else num_models)
@@ -125,7 +132,11 @@ def label_distance(tasks: Tasks, edge_index: Tensor) -> Tensor:
     """
     classes = tasks.classes
     if classes is None:
-        raise ValueError("the nodes' targets are not class labels: give the distance of their data by other means")
+        raise UnsupportedError(
+            "tasks",
+            "the nodes' targets are not class labels: give the distance of their data by other means",
+            public=True,
+        )
     check_edges(edge_index, torch.zeros(edge_index.shape[-1]), tasks.num_nodes)
     split, (count, size) = tasks.splits["train"], classes.shape
     owner = torch.repeat_interleave(torch.arange(count), split.sizes)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows, require_latents
+from graphcollab.errors import EmptyError, MismatchError
 from graphcollab.keyed import keyed_order
 from graphcollab.metrics.edges import measure
 from graphcollab.settings import Count, Seed
@@ -42,7 +43,9 @@ def node_latents(
     """
     tasks = engine.tasks
     if int(tasks.sizes(split).sum()) == 0:
-        raise ValueError(f"no node has {split!r} samples, so there are no latents: choose another split")
+        raise EmptyError(
+            f"split {split!r}", f"no node has {split!r} samples, so there are no latents: choose another split"
+        )
     require_latents(engine, models, "their latents are asked for")
     found: dict[int, tuple[Tensor, Tensor]] = {}
     for chunk in engine.predict(Rows.own(models), split, embed=True):
@@ -58,9 +61,10 @@ def node_latents(
     sizes = {found[node][0].shape[1]: node for node in reversed(nodes)}  # the first node of every size
     if len(sizes) > 1:
         named = ", ".join(f"{size} at {tasks.names[node]!r}" for size, node in sizes.items())
-        raise ValueError(
+        raise MismatchError(
+            "latent",
             f"{of}s have different sizes ({named}), so they cannot be compared: give all models one size, say by the "
-            "argument latent of graphcollab.models.SplitModel"
+            "argument latent of graphcollab.models.SplitModel",
         )
     counts = torch.tensor([len(found[node][1]) for node in nodes])
     owner = torch.tensor(nodes).repeat_interleave(counts)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from graphcollab.errors import ShapeError
 from graphcollab.metrics.classification import counted_classes
 from graphcollab.metrics.metric import Metric, row_mean
 
@@ -32,9 +33,10 @@ def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor
     else:
         log_p = outputs.log_softmax(2)
     if (*log_p.shape[:2], *log_p.shape[3:]) != targets.shape:
-        raise ValueError(
+        raise ShapeError(
+            "outputs",
             f"{name}: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
-            f"got {list(outputs.shape)} and {list(targets.shape)}"
+            f"got {list(outputs.shape)} and {list(targets.shape)}",
         )
     counted = counted_classes(name, targets, mask, log_p.size(2))
     return log_p, targets.where(counted, 0).long(), counted

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from graphcollab.checks import own_filter
+from graphcollab.errors import RangeError, ShapeError
 from graphcollab.metrics.edges import check_edges, measure, pair_weights
 from graphcollab.settings import Count, Natural, Seed
 
@@ -60,7 +61,9 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
     """
     check_edges(edge_index, edge_weight, cluster.numel())
     if bool((edge_weight < 0).any()):
-        raise ValueError(f"in_cluster_share needs weights that are not negative, got {float(edge_weight.min()):g}")
+        raise RangeError(
+            "edge_weight", f"in_cluster_share needs weights that are not negative, got {float(edge_weight.min()):g}"
+        )
     sender, receiver = edge_index.long()
     weight = edge_weight.detach().double()
     if not include_self:
@@ -130,11 +133,15 @@ def recovered_clusters(
     """
     check_edges(edge_index, edge_weight, num_nodes)
     if bool((edge_weight < 0).any()):
-        raise ValueError(f"clusters need weights that are not negative, got {float(edge_weight.min()):g}")
+        raise RangeError(
+            "edge_weight", f"clusters need weights that are not negative, got {float(edge_weight.min()):g}"
+        )
     if num_clusters is not None and num_clusters > num_nodes:
-        raise ValueError(f"num_clusters must be at most {num_nodes}, the number of nodes, got {num_clusters}")
+        raise RangeError(
+            "num_clusters", f"num_clusters must be at most {num_nodes}, the number of nodes, got {num_clusters}"
+        )
     if node_id is not None and node_id.shape != (num_nodes,):
-        raise ValueError(f"node_id must be [K] = [{num_nodes}], got {list(node_id.shape)}")
+        raise ShapeError("node_id", f"node_id must be [K] = [{num_nodes}], got {list(node_id.shape)}")
     order = torch.arange(num_nodes) if node_id is None else node_id.cpu().argsort()
     rank, edge_index, edge_weight = order.argsort(), edge_index.cpu(), edge_weight.detach().cpu().double()
     used = (edge_index[0] != edge_index[1]) & (edge_weight > 0)
@@ -198,7 +205,9 @@ def class_overlap(classes: Tensor) -> Tensor:
 def _shared(classes: Tensor) -> Tensor:
     """Return how many classes nodes have in common, [K, K], float64."""
     if classes.dim() != 2 or classes.dtype != torch.bool:
-        raise ValueError(f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}")
+        raise ShapeError(
+            "classes", f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}"
+        )
     return (classes.double() @ classes.double().t()).round()
 
 

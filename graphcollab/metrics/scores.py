@@ -10,10 +10,11 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.check_loss import refuse_broadcast
+from graphcollab.errors import EmptyError, InvalidValueError, UnknownError
 from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.metric import Metric
 from graphcollab.naming import few
@@ -65,7 +66,9 @@ class Scores:
     def __getitem__(self, metric: str) -> Tensor:
         """Return a metric of all nodes, [K]; a KeyError names those there are."""
         if metric not in self.values:
-            raise KeyError(f"there are no scores of {metric!r}; there are some of {', '.join(self.values)}")
+            raise UnknownError(
+                f"metric {metric!r}", f"there are no scores of {metric!r}; there are some of {', '.join(self.values)}"
+            )
         return self.values[metric]
 
     def mean(self, metric: str, weighted: bool = False) -> float:
@@ -110,7 +113,7 @@ def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
     made = tuple(own if own is not None and one == own.name else as_metric(one) for one in many)
     names = [one.name for one in made]
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"metrics must be one or more, each of another name, got {names}")
+        raise InvalidValueError("metrics", f"metrics must be one or more, each of another name, got {names}")
     return made
 
 
@@ -154,7 +157,7 @@ def score_nodes(
     tasks = engine.tasks
     sizes = tasks.sizes(split)
     if int(sizes.sum()) == 0:
-        raise ValueError(f"no node has {split!r} samples; the splits are {', '.join(tasks.splits)}")
+        raise EmptyError(f"split {split!r}", f"no node has {split!r} samples; the splits are {', '.join(tasks.splits)}")
     for metric in metrics:
         refuse_metric(metric, tasks, split)
     loss, values = score_all(engine, Rows.own(models), split, metrics)
@@ -167,7 +170,8 @@ def score_nodes(
     for metric in metrics:
         nodes = scores.undefined(metric.name)
         if not {*nodes} <= {*(told or {}).get(metric.name, ())}:
-            warn(not_defined(metric, {split: (nodes, scores.nodes(metric.name))}, len(tasks.names)))
+            text = not_defined(metric, {split: (nodes, scores.nodes(metric.name))}, len(tasks.names))
+            issue("too-few", f"metric {metric.name!r}", text)
     return scores
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.errors import NotFiniteError, ShapeError
 from graphcollab.metrics.inference import corrected_differences
 from graphcollab.settings import NonNegative, Real, checked
 
@@ -44,7 +45,7 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
     """
     values = torch.as_tensor(values, dtype=torch.float64)
     if values.dim() != 1:
-        raise ValueError(f"summarize expects one value per node, shape [K], got {list(values.shape)}")
+        raise ShapeError("values", f"summarize expects one value per node, shape [K], got {list(values.shape)}")
     counted = values[~values.isnan()].sort(descending=not higher_is_better).values
     nodes = counted.numel()
     worst10, worst20 = (float(counted[: -(-nodes * percent // 100)].mean()) for percent in WORST)
@@ -113,11 +114,15 @@ def paired_difference(
     """
     a, b = torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64)
     if a.dim() != 1 or a.shape != b.shape or a.numel() == 0:
-        raise ValueError(f"expected two sequences of the same length S >= 1, got {list(a.shape)} and {list(b.shape)}")
+        raise ShapeError(
+            "values", f"expected two sequences of the same length S >= 1, got {list(a.shape)} and {list(b.shape)}"
+        )
     difference = a - b
     if not bool(difference.isfinite().all()):
         pair = int((~difference.isfinite()).nonzero()[0])
-        raise ValueError(f"values must be finite, but pair {pair} is {float(a[pair])} and {float(b[pair])}")
+        raise NotFiniteError(
+            "values", f"values must be finite, but pair {pair} is {float(a[pair])} and {float(b[pair])}"
+        )
     n, mean = difference.numel(), float(difference.mean())
     if n == 1:
         return PairedDifference(mean, math.nan, math.nan, math.nan, n, math.nan, ratio)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.errors import EmptyError, RangeError
 from graphcollab.metrics.edges import Graphs, check_edges, measure
 from graphcollab.metrics.recovery import in_cluster_share
 from graphcollab.settings import Fraction, Natural
@@ -94,7 +95,7 @@ def similarity_by_cluster(
         by cluster of the receivers, both ascending. NaN where there is no value.
     """
     if quantiles[0] > quantiles[1]:
-        raise ValueError(f"quantiles must be (low, high) with low <= high, got {quantiles}")
+        raise RangeError("quantiles", f"quantiles must be (low, high) with low <= high, got {quantiles}")
     cluster = cluster.cpu()
     group = torch.zeros_like(cluster) if pooled else cluster
     groups = group.unique()
@@ -129,7 +130,7 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     nodes that were isolated, or do not belong to the collaboration (`graphcollab.control.Attendance`).
     """
     if "server" not in data:
-        raise ValueError("there are no servers: the method does not average through any")
+        raise EmptyError("servers", "there are no servers: the method does not average through any", public=True)
     node, place = data.server.edge_index
     home = torch.full_like(data.node_id, -1).index_copy_(0, node, place)
     there = data.present & ~data.isolated & (home >= 0)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from graphcollab.metrics import class_overlap
 from graphcollab.tasks import class_windows
+from tests.raising import raises
 
 
 def classes_of(*groups: object, count: int = 10) -> torch.Tensor:
@@ -34,5 +35,5 @@ def test_shares_of_sets(groups: list[set[int]]) -> None:
 
 @pytest.mark.parametrize("classes", [torch.ones(3, 2), torch.ones(3).bool()])
 def test_refusals(classes: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"classes must be bool of shape \[K, C\], got"):
+    with raises("shape", "classes"):
         class_overlap(classes)

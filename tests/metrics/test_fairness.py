@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from graphcollab.metrics import summarize
+from tests.raising import raises
 
 
 def test_ten_nodes() -> None:
@@ -46,5 +47,5 @@ def test_no_values(values: list[float]) -> None:
 
 
 def test_one_dimension_only() -> None:
-    with pytest.raises(ValueError, match=r"one value per node, shape \[K\], got \[2, 2\]"):
+    with raises("shape", "values"):
         summarize(torch.zeros(2, 2))

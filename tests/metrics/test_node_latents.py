@@ -12,6 +12,7 @@ from graphcollab.models import MLP, SplitModel
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.typing import Embedded
+from tests.raising import raises
 
 
 class Found(NamedTuple):
@@ -99,7 +100,7 @@ def test_architectures_of_common_size_and_nodes_without_samples():
     assert found.node.tolist() == [0, 0, 2, 2, 2]
     torch.testing.assert_close(found.values[:2], modules[1].eval()(x[:2], embed=True).latent)
     torch.testing.assert_close(found.values[2:], modules[0].eval()(x[3:], embed=True).latent)
-    with pytest.raises(ValueError, match="no node has 'dev' samples, so there are no latents"):
+    with raises("empty", "split 'dev'"):
         node_latents(Engine(tasks, modules, specs), models, "dev")
 
 
@@ -109,16 +110,16 @@ def test_refusals():
         node_latents(engine, models, "train", of="logits")
     with pytest.raises(ValueError, match="per_node must be a whole number of at least 1 or None, got 0"):
         node_latents(engine, models, "train", per_node=0)
-    with pytest.raises(ValueError, match="no node has 'test' samples"):
+    with raises("empty", "split 'test'"):
         node_latents(engine, models)
     plain = nn.Linear(2, 2)
     spec = ParamSpec.from_module(plain)
     rows = Stacks.single(spec, spec.flatten(plain).expand(3, -1))
-    with pytest.raises(ValueError, match=r"the model of 'node 0', Linear, has no latents.*SplitModel"):
+    with raises("missing", "node 'node 0'"):
         node_latents(Engine(engine.tasks, [plain], [spec]), rows, "train")
     modules = [SplitModel(MLP(2, (), width), (2,), 2, norm="layer") for width in (5, 7)]
     specs = tuple(ParamSpec.from_module(module) for module in modules)
     flat = [spec.flatten(module) for spec, module in zip(specs, modules, strict=True)]
     mixed = Stacks(specs, (flat[0].expand(2, -1), flat[1][None]), (torch.tensor([0, 2]), torch.tensor([1])))
-    with pytest.raises(ValueError, match=r"latents have different sizes .*5 at 'node 0'"):
+    with raises("mismatch", "latent", "'node 0'"):
         node_latents(Engine(Tasks.from_samples(samples, val=samples), modules, specs), mixed, "train")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
 from graphcollab.control import Attendance
@@ -9,6 +8,7 @@ from graphcollab.metrics import adjusted_rand_index, server_graph
 from graphcollab.phases import Phases
 from graphcollab.report import weight_heatmaps
 from graphcollab.testing import Scene
+from tests.raising import raises
 
 
 def test_blocks_of_true_clusters():
@@ -43,11 +43,11 @@ def test_servers_end_with_their_phase():
     data, env = Scene.small().play(method, 1)
     assert len(server_graph(data)[1]) == 30
     data = method.play(data, env)
-    with pytest.raises(ValueError, match="there are no servers"):
+    with raises("empty", "servers"):
         server_graph(data)
     assert len(server_graph(method.play(data, env))[1]) == 12
 
 
 def test_methods_without_servers():
-    with pytest.raises(ValueError, match="there are no servers"):
+    with raises("empty", "servers"):
         server_graph(Scene.small().begin(local())[0])
