@@ -17,6 +17,8 @@ from types import ModuleType
 
 import torch
 
+from graphcollab.errors import MissingPackageError
+
 __all__ = ["torchvision_datasets", "torchvision_models"]
 
 _SCHEMAS = {
@@ -30,12 +32,12 @@ _declared: dict[str, torch.library.Library] = {}
 
 
 def torchvision_datasets() -> ModuleType:
-    """Return the module ``torchvision.datasets``, imported on first use; a ModuleNotFoundError says how to get it."""
+    """Return the module ``torchvision.datasets``, imported on first use; a MissingPackageError says how to get it."""
     return _import("torchvision.datasets", "this dataset is read by torchvision")
 
 
 def torchvision_models() -> ModuleType:
-    """Return the module ``torchvision.models``, imported on first use; a ModuleNotFoundError says how to get it."""
+    """Return the module ``torchvision.models``, imported on first use; a MissingPackageError says how to get it."""
     return _import("torchvision.models", "this network is torchvision's")
 
 
@@ -48,7 +50,7 @@ def _import(module: str, why: str) -> ModuleType:
             if error.name != "torchvision":
                 raise
             text = f"{why}, which is not installed; `pip install torchvision` adds it"
-            raise ModuleNotFoundError(text, name="torchvision") from error
+            raise MissingPackageError("torchvision", text) from error
         except RuntimeError as error:
             found = _MISSING_OPERATOR.search(str(error))
             if found is None or found[1] not in _SCHEMAS or found[1] in _declared:

@@ -8,6 +8,7 @@ import pytest
 
 from graphcollab import _torchvision
 from tests.forked import interpret
+from tests.raising import raises
 
 
 def in_new_process(code: str, folder: Path) -> str:
@@ -75,9 +76,9 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
 def test_without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, ModuleNotFoundError("No module named 'torchvision'", name="torchvision"))
-    with pytest.raises(ModuleNotFoundError, match=r"this dataset is read by torchvision, .*pip install"):
+    with raises("missing-package", "torchvision", "pip install torchvision", kind=ImportError):
         _torchvision.torchvision_datasets()
-    with pytest.raises(ModuleNotFoundError, match=r"this network is torchvision's, .*pip install torchvision"):
+    with raises("missing-package", "torchvision", "pip install torchvision", kind=ImportError):
         _torchvision.torchvision_models()
 
 

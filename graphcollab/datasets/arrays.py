@@ -17,6 +17,17 @@ import torch
 from torch import Tensor
 
 from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.errors import (
+    DamagedError,
+    FormatError,
+    GraphcollabError,
+    InvalidTypeError,
+    MissingError,
+    MissingFileError,
+    ShapeError,
+    TooManyError,
+    UntrustedError,
+)
 from graphcollab.settings import checked
 
 __all__ = ["from_arrays", "from_npz"]
@@ -62,11 +73,11 @@ def from_arrays(
         TypeError: Inputs are neither floating point nor uint8, or labels are not integers.
         ValueError: The axes of images are not clear, or :class:`LabelledArrays` refuses the result.
     """
-    labels = _to_targets(f"{name}: train_targets", train_targets), _to_targets(f"{name}: test_targets", test_targets)
+    labels = _to_targets(name, "train_targets", train_targets), _to_targets(name, "test_targets", test_targets)
     if class_names is None:
         largest = max((int(values.max()) for values in labels if values.numel()), default=-1)
         class_names = [str(label) for label in range(largest + 1)]
-    train, test = _to_inputs(f"{name}: train_inputs", train_inputs), _to_inputs(f"{name}: test_inputs", test_inputs)
+    train, test = _to_inputs(name, "train_inputs", train_inputs), _to_inputs(name, "test_inputs", test_inputs)
     return LabelledArrays(name, train, labels[0], test, labels[1], tuple(class_names))
 
 
@@ -87,51 +98,57 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; expected an .npz file with the arrays {', '.join(_KEYS)}")
+        raise MissingFileError(
+            f"file {path}", f"there is no file {path}; expected an .npz file with the arrays {', '.join(_KEYS)}"
+        )
     with path.open("rb") as file:  # np.load would leave a damaged file open
         try:
             stored = np.load(file, allow_pickle=False)
         except (ValueError, EOFError, zipfile.BadZipFile, MemoryError, OSError, NotImplementedError) as error:
-            raise ValueError(f"{path} is not an intact .npz file; write it with numpy.savez") from error
+            raise DamagedError(
+                f"file {path}", f"{path} is not an intact .npz file; write it with numpy.savez"
+            ) from error
         if not isinstance(stored, np.lib.npyio.NpzFile):
-            raise ValueError(f"{path} holds a single array; expected an .npz file, written with numpy.savez")
+            raise FormatError(
+                f"file {path}", f"{path} holds a single array; expected an .npz file, written with numpy.savez"
+            )
         missing = [key for key in _KEYS if key not in stored]
         if missing:
-            raise ValueError(
+            raise MissingError(
+                f"file {path}",
                 f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
-                f"found {', '.join(stored.files) or 'none'}"
+                f"found {', '.join(stored.files) or 'none'}",
             )
         needed = sum(_read(path, stored, key, _needed) for key in _KEYS)
         if needed > _memory():
-            raise ValueError(
+            raise TooManyError(
+                f"file {path}",
                 f"{path} needs {needed} bytes, each array as it is, copied and as float32, which do not fit into the "
-                f"memory of this machine, {_memory()} bytes"
+                f"memory of this machine, {_memory()} bytes",
             )
         train, labels, test, test_labels = (_read(path, stored, key, _array) for key in _KEYS)
     return from_arrays(train, labels, test, test_labels, name=path.stem, class_names=class_names)
 
 
 def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str, what: Callable[[np.lib.npyio.NpzFile, str], T]) -> T:
-    """Return what is asked of one array of a file; a ValueError says why it cannot be read."""
+    """Return what is asked of one array of a file; an error says why it cannot be read."""
+    kind: type[GraphcollabError]
     try:
         return what(stored, key)
-    except _MisfitError as error:
-        reason = str(error)
+    except GraphcollabError as error:
+        kind, reason = type(error), str(error)
     except (zlib.error, EOFError, zipfile.BadZipFile, OSError) as error:
-        reason = f"it is damaged ({error}); write the file anew with numpy.savez"
+        kind, reason = DamagedError, f"it is damaged ({error}); write the file anew with numpy.savez"
     except NotImplementedError as error:
-        reason = f"{error}; write the file with numpy.savez"
+        kind, reason = FormatError, f"{error}; write the file with numpy.savez"
     except RuntimeError:  # what zipfile raises where a password is asked for
-        reason = "it is encrypted, and passwords are not asked for; write the file with numpy.savez"
+        text = "it is encrypted, and passwords are not asked for; write the file with numpy.savez"
+        kind, reason = FormatError, text
     except MemoryError:
-        reason = "it does not fit into memory"
+        kind, reason = TooManyError, "it does not fit into memory"
     except ValueError as error:
-        reason = f"{error}; arrays of Python objects are not read, as that could run code"
-    raise ValueError(f"{path}: cannot read {key}: {reason}")
-
-
-class _MisfitError(ValueError):
-    """An array is not what its header claims."""
+        kind, reason = UntrustedError, f"{error}; arrays of Python objects are not read, as that could run code"
+    raise kind(f"file {path}", f"{path}: cannot read {key}: {reason}")
 
 
 def _array(stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
@@ -145,7 +162,7 @@ def _needed(stored: np.lib.npyio.NpzFile, key: str) -> int:
     name = f"{key}.npy" if f"{key}.npy" in archive.namelist() else key
     size = archive.getinfo(name).file_size
     if size > _memory():
-        raise _MisfitError(f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes")
+        raise TooManyError(key, f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes")
     with archive.open(name) as member:
         start = io.BytesIO(member.read(_HEADER))
     try:
@@ -153,12 +170,13 @@ def _needed(stored: np.lib.npyio.NpzFile, key: str) -> int:
         read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
         shape, _, kind = read(start)
     except ValueError as error:
-        raise _MisfitError(f"its header cannot be read ({error}); write the file anew with numpy.savez") from error
+        raise DamagedError(key, f"its header cannot be read ({error}); write the file anew with numpy.savez") from error
     held = size - start.tell()
     claimed = math.prod(shape) * kind.itemsize
     if not kind.hasobject and (claimed != held or min(shape, default=0) < 0):
-        raise _MisfitError(
-            f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez"
+        raise DamagedError(
+            key,
+            f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez",
         )
     return math.prod(shape) * (2 * kind.itemsize + _FLOAT)
 
@@ -171,43 +189,47 @@ def _memory() -> int:
         return sys.maxsize
 
 
-def _to_tensor(what: str, values: np.ndarray | Tensor) -> Tensor:
+def _to_tensor(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
     """Return a tensor that shares no memory with ``values``."""
     if isinstance(values, Tensor):
         return values.detach().clone()
     array = np.asarray(values)
     if array.dtype.kind not in "buif":
-        raise TypeError(f"{what} must be an array of numbers, got dtype {array.dtype}")
+        raise InvalidTypeError(what, f"{name}: {what} must be an array of numbers, got dtype {array.dtype}")
     # torch reads arrays in the machine's byte order and with positive strides only
     return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _to_targets(what: str, values: np.ndarray | Tensor) -> Tensor:
-    targets = _to_tensor(what, values)
+def _to_targets(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
+    targets = _to_tensor(name, what, values)
     if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
-        raise TypeError(f"{what} must be integers (the number of the class, from 0), got {targets.dtype}")
+        raise InvalidTypeError(
+            what, f"{name}: {what} must be integers (the number of the class, from 0), got {targets.dtype}"
+        )
     if targets.dim() == 2 and targets.shape[1] == 1:  # [N, 1] -> [N], as Keras stores labels
         targets = targets[:, 0]
     return targets.long()
 
 
-def _to_inputs(what: str, values: np.ndarray | Tensor) -> Tensor:
-    inputs = _to_tensor(what, values)
+def _to_inputs(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
+    inputs = _to_tensor(name, what, values)
     if inputs.is_floating_point():
         return inputs.float()
     if inputs.dtype != torch.uint8:
-        raise TypeError(
-            f"{what} must be floating point, or uint8 for pixels 0 .. 255, got {inputs.dtype}; convert it first, "
-            "for example with x.astype('float32')"
+        raise InvalidTypeError(
+            what,
+            f"{name}: {what} must be floating point, or uint8 for pixels 0 .. 255, got {inputs.dtype}; "
+            "convert it first, for example with x.astype('float32')",
         )
     if inputs.dim() == 3:  # [N, H, W] -> [N, 1, H, W]
         inputs = inputs.unsqueeze(1)
     elif inputs.dim() == 4 and inputs.shape[3] in _CHANNELS:  # [N, H, W, C] -> [N, C, H, W]
         inputs = inputs.permute(0, 3, 1, 2).contiguous()
     elif inputs.dim() == 4 and inputs.shape[1] not in _CHANNELS:
-        raise ValueError(
-            f"{what}: images of type uint8 must be [N, H, W, C] or [N, C, H, W] with C = 1, 3 or 4, "
-            f"got {list(inputs.shape)}; pass floating-point inputs to have them kept as they are"
+        raise ShapeError(
+            what,
+            f"{name}: {what}: images of type uint8 must be [N, H, W, C] or [N, C, H, W] with C = 1, 3 or 4, "
+            f"got {list(inputs.shape)}; pass floating-point inputs to have them kept as they are",
         )
     return scale_images(inputs)
 

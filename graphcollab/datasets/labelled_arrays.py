@@ -8,6 +8,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphcollab.errors import (
+    EmptyError,
+    InvalidTypeError,
+    InvalidValueError,
+    MismatchError,
+    NotFiniteError,
+    RangeError,
+    ShapeError,
+    UnknownError,
+)
 from graphcollab.settings import checked
 from graphcollab.tasks._deal import label_starts
 from graphcollab.tasks.samples import not_finite
@@ -59,15 +69,16 @@ class LabelledArrays:
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_names", tuple(self.class_names))
         if not self.class_names:
-            raise ValueError(f"{self.name}: class_names is empty; give one name per class")
+            raise EmptyError("class_names", f"{self.name}: class_names is empty; give one name per class")
         self._check("train", self.train_inputs, self.train_targets)
         self._check("test", self.test_inputs, self.test_targets)
         if len(self.train_inputs) == 0:
-            raise ValueError(f"{self.name}: there is no training sample")
+            raise EmptyError("train_inputs", f"{self.name}: there is no training sample")
         if self.train_inputs.shape[1:] != self.test_inputs.shape[1:]:
-            raise ValueError(
+            raise MismatchError(
+                "test_inputs",
                 f"{self.name}: a training sample has shape {tuple(self.train_inputs.shape[1:])}, "
-                f"a test sample {tuple(self.test_inputs.shape[1:])}; they must agree"
+                f"a test sample {tuple(self.test_inputs.shape[1:])}; they must agree",
             )
 
     @property
@@ -93,10 +104,14 @@ class LabelledArrays:
         """
         chosen = [int(label) for label in classes]
         if not chosen or len(set(chosen)) < len(chosen):
-            raise ValueError(f"{self.name}: classes must be one or more different labels, got {chosen}")
+            raise InvalidValueError(
+                "classes", f"{self.name}: classes must be one or more different labels, got {chosen}"
+            )
         unknown = [label for label in chosen if not 0 <= label < self.num_classes]
         if unknown:
-            raise ValueError(f"{self.name}: there is no class {unknown[0]}; labels are 0 .. {self.num_classes - 1}")
+            raise UnknownError(
+                "classes", f"{self.name}: there is no class {unknown[0]}; labels are 0 .. {self.num_classes - 1}"
+            )
         # new_label[old label] is the label to write, or -1 for a class that is dropped
         new_label = torch.full((self.num_classes,), -1, dtype=torch.int64)
         new_label[chosen] = torch.arange(len(chosen)) if relabel else torch.tensor(chosen)
@@ -122,8 +137,8 @@ class LabelledArrays:
             ValueError: If the inputs are not images [N, C, H, W] of at least that size.
         """
         if len(self.input_shape) != 3 or min(self.input_shape[1:]) < side:
-            raise ValueError(
-                f"{self.name}: greyscale({side}) needs images [C, H, W] that large, got {self.input_shape}"
+            raise RangeError(
+                "side", f"{self.name}: greyscale({side}) needs images [C, H, W] that large, got {self.input_shape}"
             )
         top, left = ((size - side) // 2 for size in self.input_shape[1:])
         train, test = (
@@ -142,36 +157,42 @@ class LabelledArrays:
     def _check(self, split: str, inputs: Tensor, targets: Tensor) -> None:
         for kind, value, dtype in (("inputs", inputs, torch.float32), ("targets", targets, torch.int64)):
             if not isinstance(value, Tensor):
-                raise TypeError(
+                raise InvalidTypeError(
+                    f"{split}_{kind}",
                     f"{self.name}: {split}_{kind} must be a tensor, got {type(value).__name__}; "
-                    "graphcollab.datasets.from_arrays converts NumPy arrays"
+                    "graphcollab.datasets.from_arrays converts NumPy arrays",
                 )
             if value.dtype != dtype:
-                raise TypeError(
+                raise InvalidTypeError(
+                    f"{split}_{kind}",
                     f"{self.name}: {split}_{kind} must be {dtype}, got {value.dtype}; "
-                    "convert it with .to(), or let graphcollab.datasets.from_arrays do it"
+                    "convert it with .to(), or let graphcollab.datasets.from_arrays do it",
                 )
         if inputs.dim() < 2 or targets.dim() != 1:
-            raise ValueError(
+            raise ShapeError(
+                f"{split}_inputs",
                 f"{self.name}: {split}_inputs must be [N, ...] with at least two axes and {split}_targets [N], "
-                f"got {list(inputs.shape)} and {list(targets.shape)}"
+                f"got {list(inputs.shape)} and {list(targets.shape)}",
             )
         if len(inputs) != len(targets):
-            raise ValueError(
-                f"{self.name}: {split}_inputs has {len(inputs)} samples, {split}_targets {len(targets)} labels"
+            raise MismatchError(
+                f"{split}_targets",
+                f"{self.name}: {split}_inputs has {len(inputs)} samples, {split}_targets {len(targets)} labels",
             )
         bad = not_finite(inputs)
         if len(bad):
-            raise ValueError(
+            raise NotFiniteError(
+                f"{split}_inputs",
                 f"{self.name}: {split}_inputs must be finite, but sample {int(bad[0])} holds NaN or infinity "
-                f"({len(bad)} such samples); remove or repair them"
+                f"({len(bad)} such samples); remove or repair them",
             )
         outside = ((targets < 0) | (targets >= self.num_classes)).nonzero()
         if len(outside):
             first = int(outside[0])
-            raise ValueError(
+            raise RangeError(
+                f"{split}_targets",
                 f"{self.name}: {split}_targets must be 0 .. {self.num_classes - 1} for {self.num_classes} classes, "
-                f"but sample {first} has label {int(targets[first])}"
+                f"but sample {first} has label {int(targets[first])}",
             )
 
 
@@ -189,7 +210,7 @@ def join_datasets(sources: Sequence[LabelledArrays]) -> LabelledArrays:
         ValueError: If there are none, or shapes of inputs differ.
     """
     if not len(sources):
-        raise ValueError("there must be at least one dataset to join, got none")
+        raise EmptyError("datasets", "there must be at least one dataset to join, got none", public=True)
     starts = label_starts(sources)
     return LabelledArrays(
         " + ".join(source.name for source in sources),

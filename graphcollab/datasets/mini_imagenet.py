@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphcollab.datasets.arrays import scale_images, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.errors import DamagedError, DuplicateError, FormatError, MissingFileError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Real, Seed, checked
 
@@ -68,8 +69,9 @@ def mini_imagenet(
         paths = sorted(files[name], key=lambda path: (path.name, str(path)))
         num_test = round(len(paths) * test_fraction)
         if not 0 < num_test < len(paths):
-            raise ValueError(
-                f"mini_imagenet: class {name} has {len(paths)} images, too few to hold out {test_fraction:.3g} of them"
+            raise TooFewError(
+                f"class {name!r}",
+                f"mini_imagenet: class {name} has {len(paths)} images, too few to hold out {test_fraction:.3g} of them",
             )
         held_out = set(keyed_order(seed, label, torch.arange(len(paths)))[:num_test].tolist())
         for index, path in enumerate(paths):
@@ -87,15 +89,17 @@ def _find_files(root: Path) -> dict[str, list[Path]]:
             missing = [f"{split}{ending}" for split in _SPLITS if not (folder / f"{split}{ending}").exists()]
             if missing and len(missing) < len(_SPLITS):
                 hint = " (if your copy divides them otherwise, an empty folder will do)" if ending == "/" else ""
-                raise FileNotFoundError(
-                    f"mini_imagenet: {folder} lacks {', '.join(missing)}; all 100 classes need all three{hint}"
+                raise MissingFileError(
+                    f"folder {folder}",
+                    f"mini_imagenet: {folder} lacks {', '.join(missing)}; all 100 classes need all three{hint}",
                 )
             if not missing:
                 return read(folder)
-    raise FileNotFoundError(
+    raise MissingFileError(
+        f"folder {root}",
         f"mini_imagenet: neither {root} nor a sub-folder {_FOLDERS[0]} holds train.csv, val.csv and test.csv beside "
         "images/, or the folders train/, val/ and test/ with one folder per class; "
-        "it cannot be downloaded automatically, datasets/mini_imagenet.md says where it comes from"
+        "it cannot be downloaded automatically, datasets/mini_imagenet.md says where it comes from",
     )
 
 
@@ -106,20 +110,28 @@ def _from_tables(folder: Path) -> dict[str, list[Path]]:
         with table.open(newline="", encoding="utf-8") as lines:
             reader = csv.DictReader(lines)
             if not {"filename", "label"} <= set(reader.fieldnames or ()):
-                raise ValueError(
-                    f"mini_imagenet: {table} must have the columns filename,label, got {reader.fieldnames}"
+                raise FormatError(
+                    f"file {table}",
+                    f"mini_imagenet: {table} must have the columns filename,label, got {reader.fieldnames}",
                 )
             for row in reader:
                 name, label = row["filename"], row["label"]
                 if not name or not label:
-                    raise ValueError(f"mini_imagenet: {table} line {reader.line_num} must be filename,label, got {row}")
+                    raise FormatError(
+                        f"file {table}",
+                        f"mini_imagenet: {table} line {reader.line_num} must be filename,label, got {row}",
+                    )
                 if name in seen:
-                    raise ValueError(f"mini_imagenet: {name} is listed twice, the second time in {table}")
+                    raise DuplicateError(
+                        f"file {table}", f"mini_imagenet: {name} is listed twice, the second time in {table}"
+                    )
                 seen.add(name)
                 images = folder / "images"  # some copies keep a folder per class inside
                 path = next((path for path in (images / name, images / label / name) if path.is_file()), None)
                 if path is None:
-                    raise FileNotFoundError(f"mini_imagenet: {name} of class {label} is listed but not in {images}")
+                    raise MissingFileError(
+                        f"file {images / name}", f"mini_imagenet: {name} of class {label} is listed but not in {images}"
+                    )
                 files.setdefault(label, []).append(path)
     return files
 
@@ -130,8 +142,9 @@ def _from_folders(folder: Path) -> dict[str, list[Path]]:
         if path.suffix.lower() in _SUFFIXES:
             files.setdefault(path.parent.name, []).append(path)
     if not files:
-        raise FileNotFoundError(
-            f"mini_imagenet: {folder} has train/, val/ and test/, but no image <class>/*.jpg in them"
+        raise MissingFileError(
+            f"folder {folder}",
+            f"mini_imagenet: {folder} has train/, val/ and test/, but no image <class>/*.jpg in them",
         )
     return files
 
@@ -146,7 +159,9 @@ def _read_images(paths: Sequence[Path], size: int) -> Tensor:
             with Image.open(path) as image:
                 resized = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
         except OSError as error:  # Pillow's errors for unknown and truncated images are OSErrors
-            raise ValueError(f"mini_imagenet: {path} is not an image that Pillow can read: {error}") from error
+            raise DamagedError(
+                f"file {path}", f"mini_imagenet: {path} is not an image that Pillow can read: {error}"
+            ) from error
         # [size, size, 3] -> [3, size, size]
         images[index] = torch.from_numpy(np.array(resized)).permute(2, 0, 1)
     return images

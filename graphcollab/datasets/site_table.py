@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from graphcollab.errors import MissingFileError
 from graphcollab.settings import checked
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._columns import open_table
@@ -113,7 +114,9 @@ def parkinsons(
     """
     path = Path(root) / "tabular" / _PARKINSONS
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: it is in https://doi.org/10.24432/C5ZS3N; put it there")
+        raise MissingFileError(
+            f"file {path}", f"there is no file {path}: it is in https://doi.org/10.24432/C5ZS3N; put it there"
+        )
     read = open_table(path)
     columns = {"patient": read.column("subject#"), target: read.column(target)}
     columns |= {name: read.column(name) for name in read.names if name not in ("subject#", *_TARGETS)}

@@ -19,6 +19,7 @@ import torch
 from graphcollab._torchvision import torchvision_datasets
 from graphcollab.datasets.arrays import from_npz, scale_images, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.errors import DamagedError, MissingFileError, ShapeError
 from graphcollab.settings import Real, Seed, checked
 
 __all__ = ["cifar10", "cifar100", "digits", "fashion_mnist", "mnist", "svhn"]
@@ -84,8 +85,9 @@ def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArr
     if not (root / dataset.base_folder).is_dir() and archive.is_file():
         stored = from_npz(archive, class_names=_CIFAR10_CLASSES)
         if stored.input_shape != (3, 32, 32):
-            raise ValueError(
-                f"cifar10: {archive} must hold images [N, 32, 32, 3], got samples of shape {stored.input_shape}"
+            raise ShapeError(
+                f"file {archive}",
+                f"cifar10: {archive} must hold images [N, 32, 32, 3], got samples of shape {stored.input_shape}",
             )
         standardise(stored.train_inputs, stored.test_inputs)
         return stored
@@ -134,13 +136,15 @@ def _open(name: str, dataset: Any, root: Path, folder: Path, also: str = "", **o
         if options["download"]:
             raise  # about the network: torchvision's own words say most
         if isinstance(error, RuntimeError) and "not found" in str(error):
-            raise FileNotFoundError(
+            raise MissingFileError(
+                f"folder {folder}",
                 f"{name}: torchvision found no intact files in {folder}{also}; give the root that holds them, "
-                "or download=True to fetch them"
+                "or download=True to fetch them",
             ) from error
-        raise ValueError(
+        raise DamagedError(
+            f"folder {folder}",
             f"{name}: the files in {folder} cannot be read ({type(error).__name__}: {error}); "
-            "remove them and fetch them again with download=True"
+            "remove them and fetch them again with download=True",
         ) from error
 
 

@@ -5,6 +5,7 @@ import torch
 
 from graphcollab.datasets import LabelledArrays, join_datasets
 from graphcollab.tasks import concept_shift
+from tests.raising import raises
 
 
 def toy(name, classes, count, shape=(2,), offset=0.0):
@@ -36,7 +37,7 @@ def test_one_dataset_stays_what_it_is():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="at least one dataset to join, got none"):
+    with raises("empty", "datasets"):
         join_datasets([])
     with pytest.raises(ValueError, match=r"different shapes \[\(2,\), \(3,\)\]: bring them to one shape first"):
         join_datasets([toy("a", 2, 3), toy("b", 2, 3, shape=(3,))])

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from graphcollab.datasets import mini_imagenet
+from tests.raising import raises
 
 from .conftest import write_mini_imagenet_folders
 
@@ -77,20 +78,20 @@ def test_grey_images_become_rgb(mini_imagenet_root: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=rf"neither {tmp_path} nor .*train\.csv, val\.csv and test\.csv"):
+    with raises("missing-file", f"folder {tmp_path}", "train.csv, val.csv and test.csv", kind=FileNotFoundError):
         mini_imagenet(tmp_path)
 
 
 def test_a_table_is_missing(mini_imagenet_root: Path) -> None:
     (mini_imagenet_root / "val.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"lacks val\.csv"):
+    with raises("missing-file", f"folder {mini_imagenet_root}", "val.csv", kind=FileNotFoundError):
         mini_imagenet(mini_imagenet_root)
 
 
 def test_a_folder_is_missing(mini_imagenet_root: Path, tmp_path: Path) -> None:
     write_mini_imagenet_folders(tmp_path / "folders", mini_imagenet_root)
     shutil.rmtree(tmp_path / "folders" / "val")
-    with pytest.raises(FileNotFoundError, match=r"lacks val/; .* an empty folder will do"):
+    with raises("missing-file", f"folder {tmp_path / 'folders'}", "val/", kind=FileNotFoundError):
         mini_imagenet(tmp_path / "folders")
     (tmp_path / "folders" / "val").mkdir()
     assert mini_imagenet(tmp_path / "folders", size=8).num_classes == 3
@@ -99,13 +100,14 @@ def test_a_folder_is_missing(mini_imagenet_root: Path, tmp_path: Path) -> None:
 def test_folders_without_images(tmp_path: Path) -> None:
     for split in ("train", "val", "test"):
         (tmp_path / split).mkdir()
-    with pytest.raises(FileNotFoundError, match="but no image"):
+    with raises("missing-file", f"folder {tmp_path}", kind=FileNotFoundError):
         mini_imagenet(tmp_path)
 
 
 def test_an_image_is_missing(mini_imagenet_root: Path) -> None:
-    (mini_imagenet_root / "images" / "n0300000002.jpg").unlink()
-    with pytest.raises(FileNotFoundError, match=r"n0300000002\.jpg of class n03 is listed but not in"):
+    file = mini_imagenet_root / "images" / "n0300000002.jpg"
+    file.unlink()
+    with raises("missing-file", f"file {file}", "class n03", kind=FileNotFoundError):
         mini_imagenet(mini_imagenet_root)
 
 
@@ -113,27 +115,27 @@ def test_an_image_is_missing(mini_imagenet_root: Path) -> None:
 def test_a_damaged_image_is_named(mini_imagenet_root: Path, content: bytes | None) -> None:
     file = mini_imagenet_root / "images" / "n0200000001.jpg"
     file.write_bytes(file.read_bytes()[:300] if content is None else content)
-    with pytest.raises(ValueError, match=r"n0200000001\.jpg is not an image that Pillow can read"):
+    with raises("damaged", f"file {file}"):
         mini_imagenet(mini_imagenet_root)
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "code", "fact"),
     [
-        ("image,class\na.jpg,n01\n", "must have the columns filename,label, got"),
-        ("", "must have the columns filename,label, got None"),
-        ("filename,label\nn0100000000.jpg\n", "line 2 must be filename,label"),
-        ("filename,label\nn0100000000.jpg,n01\n", "n0100000000.jpg is listed twice"),
+        ("image,class\na.jpg,n01\n", "format", "['image', 'class']"),
+        ("", "format", "got None"),
+        ("filename,label\nn0100000000.jpg\n", "format", "line 2"),
+        ("filename,label\nn0100000000.jpg,n01\n", "duplicate", "n0100000000.jpg"),
     ],
 )
-def test_odd_tables(mini_imagenet_root: Path, table: str, message: str) -> None:
+def test_odd_tables(mini_imagenet_root: Path, table: str, code: str, fact: str) -> None:
     (mini_imagenet_root / "test.csv").write_text(table)
-    with pytest.raises(ValueError, match=message):
+    with raises(code, f"file {mini_imagenet_root / 'test.csv'}", fact):
         mini_imagenet(mini_imagenet_root)
 
 
 def test_too_few_images(mini_imagenet_root: Path) -> None:
-    with pytest.raises(ValueError, match=r"class n01 has 6 images, too few to hold out 0\.01 of them"):
+    with raises("too-few", "class 'n01'", "0.01"):
         mini_imagenet(mini_imagenet_root, test_fraction=0.01)
 
 

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from graphcollab.datasets import arrays, from_arrays, from_npz
 from graphcollab_command.ending import on_purpose
+from tests.raising import raises
 
 LABELS = np.array([0, 2])
 
@@ -87,21 +88,21 @@ def test_an_empty_test_part_is_fine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "labels", "error", "message"),
+    ("inputs", "labels", "error", "wanted"),
     [
-        (np.zeros((2, 3), dtype=np.int64), LABELS, TypeError, "train_inputs must be floating point, or uint8"),
-        (np.zeros((2, 3)), LABELS.astype(float), TypeError, "train_targets must be integers"),
-        (np.zeros((2, 3)), LABELS == 0, TypeError, "train_targets must be integers"),
-        (np.array([["a"], ["b"]]), LABELS, TypeError, "must be an array of numbers, got dtype <U1"),
-        (np.zeros((2, 8, 8, 8), dtype=np.uint8), LABELS, ValueError, r"with C = 1, 3 or 4, got \[2, 8, 8, 8\]"),
-        (np.array([[0.0], [np.nan]]), LABELS, ValueError, "sample 1 holds NaN"),
-        (np.array([[0.0], [1e300]]), LABELS, ValueError, "sample 1 holds NaN or infinity"),
-        (np.zeros((3, 1)), LABELS, ValueError, "3 samples, train_targets 2 labels"),
+        (np.zeros((2, 3), dtype=np.int64), LABELS, TypeError, ("type", "train_inputs")),
+        (np.zeros((2, 3)), LABELS.astype(float), TypeError, ("type", "train_targets")),
+        (np.zeros((2, 3)), LABELS == 0, TypeError, ("type", "train_targets")),
+        (np.array([["a"], ["b"]]), LABELS, TypeError, ("type", "train_inputs")),
+        (np.zeros((2, 8, 8, 8), dtype=np.uint8), LABELS, ValueError, ("shape", "train_inputs")),
+        (np.array([[0.0], [np.nan]]), LABELS, ValueError, ("not-finite", "train_inputs")),
+        (np.array([[0.0], [1e300]]), LABELS, ValueError, ("not-finite", "train_inputs")),
+        (np.zeros((3, 1)), LABELS, ValueError, ("mismatch", "train_targets")),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
-def test_refuses(inputs: np.ndarray, labels: np.ndarray, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=f"mine: .*{message}"):
+def test_refuses(inputs: np.ndarray, labels: np.ndarray, error: type[Exception], wanted: tuple[str, ...]) -> None:
+    with raises(*wanted, kind=error):
         from_arrays(inputs, labels, inputs, labels, name="mine")
 
 
@@ -114,27 +115,27 @@ def test_npz_round_trip(tmp_path: Path) -> None:
 
 
 def test_npz_absent(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.npz"):
+    with raises("missing-file", f"file {tmp_path / 'none.npz'}", kind=FileNotFoundError):
         from_npz(tmp_path / "none.npz")
 
 
 def test_npz_lists_what_is_there(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x_train=LABELS, labels=LABELS)
-    with pytest.raises(ValueError, match=r"lacks y_train, x_test, y_test; .* found x_train, labels"):
+    with raises("missing", f"file {tmp_path / 'a.npz'}", "y_train, x_test, y_test", "found x_train, labels"):
         from_npz(tmp_path / "a.npz")
 
 
 def test_npz_never_unpickles(tmp_path: Path) -> None:
     objects = np.array([{"a": 1}, None], dtype=object)
     np.savez(tmp_path / "a.npz", x_train=objects, y_train=LABELS, x_test=objects, y_test=LABELS)
-    with pytest.raises(ValueError, match=r"cannot read x_train: .* could run code"):
+    with raises("untrusted", f"file {tmp_path / 'a.npz'}", "x_train"):
         from_npz(tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip file", b"PK\x03\x04 cut short"])
 def test_npz_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"not an intact \.npz file"):
+    with raises("damaged", f"file {tmp_path / 'a.npz'}"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -143,7 +144,7 @@ def test_npz_cut_in_the_middle(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x_train=inputs, y_train=LABELS, x_test=inputs, y_test=LABELS)
     whole = (tmp_path / "a.npz").read_bytes()
     (tmp_path / "a.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"not an intact \.npz file"):
+    with raises("damaged", f"file {tmp_path / 'a.npz'}"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -166,7 +167,7 @@ def test_npz_that_cannot_be_decompressed(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).normal(size=(2, 500))
     np.savez_compressed(tmp_path / "a.npz", x_train=inputs, y_train=LABELS, x_test=inputs, y_test=LABELS)
     flip_a_byte_of_the_data(tmp_path / "a.npz")
-    with pytest.raises(ValueError, match=r"a\.npz: cannot read x_train: it is damaged \(.*decompress"):
+    with raises("damaged", f"file {tmp_path / 'a.npz'}", "x_train"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -176,7 +177,7 @@ def test_npz_with_a_flipped_bit(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "a.npz").read_bytes())
     content[2000] ^= 1
     (tmp_path / "a.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"cannot read x_train: it is damaged \(Bad CRC-32"):
+    with raises("damaged", f"file {tmp_path / 'a.npz'}", "x_train"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -187,7 +188,7 @@ def test_npz_that_is_encrypted(tmp_path: Path) -> None:
         start = content.find(mark)
         content[start + place] |= 1
     (tmp_path / "a.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"cannot read x_train: it is encrypted.*numpy\.savez"):
+    with raises("format", f"file {tmp_path / 'a.npz'}", "x_train"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -201,7 +202,7 @@ def test_npz_that_claims_to_hold_more_than_it_does(tmp_path: Path, shape: str) -
     np.savez(tmp_path / "a.npz", y_train=LABELS, x_test=LABELS[:, None], y_test=LABELS)
     with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
         archive.writestr("x_train.npy", header(shape) + b"1234")
-    with pytest.raises(ValueError, match=r"cannot read x_train: its header (claims|cannot be read)"):
+    with raises("damaged", f"file {tmp_path / 'a.npz'}", "x_train"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -210,7 +211,7 @@ def test_npz_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.Monk
     inputs = np.zeros((300, 5000))  # 12 MB, compressed to some thousand bytes
     labels = np.zeros(300, dtype=np.int64)
     np.savez_compressed(tmp_path / "a.npz", x_train=inputs, y_train=labels, x_test=inputs, y_test=labels)
-    with pytest.raises(ValueError, match=r"cannot read x_train: its 12000128 bytes do not fit into the memory of"):
+    with raises("too-many", f"file {tmp_path / 'a.npz'}", "x_train", "12000128"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -220,7 +221,7 @@ def test_npz_whose_arrays_together_would_fill_the_memory(tmp_path: Path, monkeyp
     monkeypatch.setattr(arrays, "_array", lambda *_: pytest.fail("it is read"))
     pixels, labels = np.zeros((300, 10_000), np.uint8), np.zeros(300, np.int64)
     np.savez_compressed(tmp_path / "a.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
-    with pytest.raises(ValueError, match=r"a\.npz needs 36012000 bytes, each array as it is, copied and as float32"):
+    with raises("too-many", f"file {tmp_path / 'a.npz'}", "36012000"):
         from_npz(tmp_path / "a.npz")
 
 
@@ -243,5 +244,5 @@ def test_npz_with_changed_bytes(tmp_path: Path) -> None:
 def test_npz_that_is_a_single_array(tmp_path: Path) -> None:
     with (tmp_path / "a.npz").open("wb") as file:
         np.save(file, LABELS)
-    with pytest.raises(ValueError, match="holds a single array"):
+    with raises("format", f"file {tmp_path / 'a.npz'}"):
         from_npz(tmp_path / "a.npz")

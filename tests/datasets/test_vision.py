@@ -10,6 +10,7 @@ import torch
 
 from graphcollab._torchvision import torchvision_datasets
 from graphcollab.datasets import LabelledArrays, cifar10, cifar100, fashion_mnist, mnist, svhn
+from tests.raising import raises
 
 from .conftest import write_mnist
 
@@ -80,7 +81,7 @@ def test_cifar10_prefers_the_folder(cifar10_root: Path) -> None:
 
 def test_cifar10_npz_of_another_shape(tmp_path: Path) -> None:
     write_cifar10_npz(tmp_path, np.zeros((6, 28, 28), dtype=np.uint8))
-    with pytest.raises(ValueError, match=r"cifar10.npz must hold images \[N, 32, 32, 3\], got .* \(1, 28, 28\)"):
+    with raises("shape", f"file {tmp_path / 'cifar10.npz'}", "28"):
         cifar10(tmp_path)
 
 
@@ -97,7 +98,7 @@ def test_svhn_format(nested: bool, svhn_root: Path) -> None:
     [
         (mnist, "MNIST/raw"),
         (fashion_mnist, "FashionMNIST/raw"),
-        (cifar10, "cifar-10-batches-py or of the archive .*cifar10.npz"),
+        (cifar10, "cifar-10-batches-py"),
         (cifar100, "cifar-100-python"),
         (svhn, "SVHN"),
     ],
@@ -105,7 +106,8 @@ def test_svhn_format(nested: bool, svhn_root: Path) -> None:
 def test_absent_files_say_where_and_what_to_do(
     loader: Callable[..., LabelledArrays], folder: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(FileNotFoundError, match=f"{loader.__name__}: .*{tmp_path}/{folder}; .* download=True"):
+    archive = ["cifar10.npz"] if loader is cifar10 else []
+    with raises("missing-file", f"folder {tmp_path / folder}", "download=True", *archive, kind=FileNotFoundError):
         loader(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -115,7 +117,7 @@ def test_a_wrong_checksum_is_refused_before_the_pickle_is_read(tmp_path: Path) -
     folder.mkdir()
     for name in ("train", "test", "meta"):
         (folder / name).write_bytes(pickle.dumps({"data": None}))
-    with pytest.raises(FileNotFoundError, match="no intact files"):
+    with raises("missing-file", f"folder {folder}", kind=FileNotFoundError):
         cifar100(tmp_path)
 
 
@@ -125,7 +127,7 @@ def test_a_file_cut_short(tmp_path: Path, rng: np.random.Generator) -> None:
     write_mnist(folder, {"train": images, "test": images}, {"train": labels, "test": labels})
     file = folder / "t10k-images-idx3-ubyte"
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"mnist: the files in .*MNIST/raw cannot be read"):
+    with raises("damaged", f"folder {folder}"):
         mnist(tmp_path)
 
 
