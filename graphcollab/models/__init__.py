@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from graphcollab.errors import InvalidTypeError
 from graphcollab.models.backbones import small_backbone, small_backbones, torchvision_backbone, torchvision_backbones
 from graphcollab.models.classifiers import CNN, MLP, ResNet9, fedavg_cnn, maml_cnn
 from graphcollab.models.layers import replace_batch_norm
@@ -72,5 +73,7 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
     accepted = list(inspect.signature(make).parameters)
     unknown = [option for option in options if option not in accepted]
     if unknown:
-        raise TypeError(f"model {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted[2:]) or 'none'}")
+        raise InvalidTypeError(
+            unknown[0], f"model {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted[2:]) or 'none'}"
+        )
     return make(input_shape, num_classes, **options)

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from torch import nn
 
+from graphcollab.errors import ShapeError
 from graphcollab.models.layers import MaxPool2, Residual, image_size, replace_batch_norm
 from graphcollab.settings import Count, Real, SettingError, checked
 
@@ -105,10 +106,11 @@ class CNN(nn.Sequential):
             sizes = [(side + 2 * pad - kernel + 1) // 2 for side in sizes]
         if min(sizes) < 1:
             halved = 2 ** len(channels)
-            raise ValueError(
+            raise ShapeError(
+                "input_shape",
                 f"CNN: images of {tuple(input_shape[1:])} pixels are too small for {len(channels)} convolutions of "
                 f"{kernel} pixels with padding={padding!r}, each with pooling; {halved + (halved - 1) * (kernel - 1)} "
-                f"pixels are needed with 'valid', {halved} with 'same'"
+                f"pixels are needed with 'valid', {halved} with 'same'",
             )
         layers += [nn.Dropout2d(dropout[0])] if dropout[0] else []
         layers.append(nn.Flatten())

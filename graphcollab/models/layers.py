@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchNorm and of the lazy variants
 
+from graphcollab.errors import ShapeError, UnsupportedError
 from graphcollab.models._pooling import lies_channels_last, pool_channels_last
 from graphcollab.settings import Count, checked
 
@@ -61,7 +62,9 @@ class MaxPool2(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the maxima."""
         if min(inputs.shape[-2:]) < 2:
-            raise ValueError(f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}")
+            raise ShapeError(
+                "inputs", f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}"
+            )
         if inputs.device.type != "cpu":
             return nn.functional.max_pool2d(inputs, 2)
         if lies_channels_last(inputs):
@@ -82,13 +85,17 @@ class Residual(nn.Sequential):
 def image_size(model: str, input_shape: Sequence[int], least: int = 1, also: str = "") -> tuple[int, int, int]:
     """Return channels, height and width of an image's shape, of ``least`` pixels or more; ``model`` is who asks."""
     if len(input_shape) != 3:
-        raise ValueError(
+        raise ShapeError(
+            "input_shape",
             f"{model} reads images (channels, height, width), got samples of shape {tuple(input_shape)}; "
-            "reshape the inputs, or take the model 'mlp'"
+            "reshape the inputs, or take the model 'mlp'",
         )
     channels, height, width = input_shape
     if min(height, width) < least:
-        raise ValueError(f"{model}: images of {height, width} pixels are too small; {least} x {least} are needed{also}")
+        raise ShapeError(
+            "input_shape",
+            f"{model}: images of {height, width} pixels are too small; {least} x {least} are needed{also}",
+        )
     return channels, height, width
 
 
@@ -140,7 +147,9 @@ def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Coun
 def _group_norm(norm: _BatchNorm, name: str, groups: int, min_channels: int) -> nn.GroupNorm:
     channels = norm.num_features
     if channels < 1:  # a lazy layer before its first batch
-        raise ValueError(f"{name} does not know its number of channels yet; run the model once on a batch first")
+        raise UnsupportedError(
+            f"layer {name!r}", f"{name} does not know its number of channels yet; run the model once on a batch first"
+        )
     most = max(1, min(groups, channels // min_channels))
     num_groups = next(count for count in range(most, 0, -1) if channels % count == 0)
     group_norm = nn.GroupNorm(num_groups, channels, eps=norm.eps, affine=False)

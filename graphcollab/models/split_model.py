@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from graphcollab.errors import ContractError, EmptyError, InvalidTypeError, MismatchError
 from graphcollab.models.backbones import small_backbone
 from graphcollab.settings import Count, checked
 from graphcollab.typing import Embedded
@@ -155,19 +156,23 @@ def _count_features(backbone: nn.Module, inputs: Tensor) -> int:
         with torch.no_grad():
             out = backbone.eval()(inputs)
     except (RuntimeError, ValueError, IndexError) as error:
-        raise ValueError(
+        raise ContractError(
+            "backbone",
             f"SplitModel: the backbone {name} cannot read samples of shape {tuple(inputs.shape[1:])} and type "
-            f"{inputs.dtype}: {error}"
+            f"{inputs.dtype}: {error}",
         ) from error
     finally:
         for module, mode in training.items():
             module.training = mode
     if not isinstance(out, Tensor):
-        raise TypeError(f"SplitModel: the backbone {name} must return a tensor [B, ...], got {type(out).__name__}")
+        raise InvalidTypeError(
+            "backbone", f"SplitModel: the backbone {name} must return a tensor [B, ...], got {type(out).__name__}"
+        )
     if out.ndim < 2 or out.shape[0] != 2 or not out.numel():
-        raise ValueError(
+        raise ContractError(
+            "backbone",
             f"SplitModel: the backbone {name} must return one row of numbers for each sample, [B, ...]; "
-            f"for 2 samples it returned shape {tuple(out.shape)}"
+            f"for 2 samples it returned shape {tuple(out.shape)}",
         )
     return out[0].numel()
 
@@ -212,7 +217,7 @@ def split_models(
         True
     """
     if not backbones:
-        raise ValueError("split_models: no backbones were given")
+        raise EmptyError("backbones", "split_models: no backbones were given", public=True)
     models = {}
     for place, backbone in backbones.items() if isinstance(backbones, Mapping) else enumerate(backbones):
         name = repr(place) if isinstance(place, str) else f"module {place}"
@@ -245,4 +250,4 @@ def _check_sizes(models: Mapping[str, SplitModel], asked: Mapping[str, int | str
         hint = "; `latent` gives all architectures latents of one size" if option == "latent" else ""
         for name, model in models.items():
             if (got := _sizes(model)[option]) != size:
-                raise ValueError(f"split_models: {option}={size} {why}, but {name} has {option}={got}{hint}")
+                raise MismatchError(option, f"split_models: {option}={size} {why}, but {name} has {option}={got}{hint}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from graphcollab.errors import MismatchError, ShapeError, UnknownError
 from graphcollab.memory import new_rows
 from graphcollab.stack import ParamSpec
 
@@ -59,11 +60,16 @@ def require_widths(known: Mapping[str, int], spec: ParamSpec, part: str) -> None
     wanted = filter_widths(spec, part)
     for layer, width in wanted.items():
         if layer not in known:
-            raise ValueError(f"the mixer has no encoder for layer {layer!r}; it knows {sorted(known)}")
+            raise UnknownError(
+                f"layer {layer!r}", f"the mixer has no encoder for layer {layer!r}; it knows {sorted(known)}"
+            )
         if known[layer] != width:
-            raise ValueError(
+            raise ShapeError(
+                f"layer {layer!r}",
                 f"layer {layer!r} has filters of {width} numbers, the mixer was trained on filters of "
-                f"{known[layer]}: it transfers between architectures whose filters have the same shape"
+                f"{known[layer]}: it transfers between architectures whose filters have the same shape",
             )
     if unused := sorted(set(known) - set(wanted)):
-        raise ValueError(f"the mixer has encoders for layers {unused}, which this architecture does not have")
+        raise MismatchError(
+            "mixer", f"the mixer has encoders for layers {unused}, which this architecture does not have"
+        )

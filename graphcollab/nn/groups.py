@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError
+
 __all__ = ["groups_of_newcomers"]
 
 
@@ -28,14 +30,17 @@ def groups_of_newcomers(known_group: Tensor, edge_index: Tensor, names: Sequence
         heard = known_group[senders].unique()
         if len(heard[heard >= 0]) > 1:
             one, two = (names[int((known_group == g).nonzero()[0])] for g in heard[heard >= 0][:2])
-            raise ValueError(
+            raise ConflictError(
+                f"node {names[node]!r}",
                 f"{names[node]} would hear {one} and {two}, which are not connected and learned different mixers: "
-                "say by allowed=... which part of the graph it joins"
+                "say by allowed=... which part of the graph it joins",
             )
         if len(heard) and int(heard[0]) < 0:
             lone = names[int(senders[known_group[senders] < 0][0])]
-            raise ValueError(
-                f"{names[node]} would hear {lone}, which is alone and has learned no mixer: leave it out by allowed=..."
+            raise ConflictError(
+                f"node {names[node]!r}",
+                f"{names[node]} would hear {lone}, which is alone and has learned no mixer: leave it out by "
+                "allowed=...",
             )
         group[node] = heard[0] if len(heard) else -1
     return group

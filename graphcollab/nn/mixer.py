@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphcollab.device import beside, pick
+from graphcollab.errors import AmbiguousError, DisconnectedError, FormatError
 from graphcollab.keyed import keyed_seed
 from graphcollab.memory import new_rows
 from graphcollab.nn.attend import attend, raise_own
@@ -90,7 +91,7 @@ class Mixer:
 
     def __post_init__(self) -> None:
         if problem := misform(self.form):
-            raise ValueError(f"a mixer's form: {problem}")
+            raise FormatError("form", f"a mixer's form: {problem}")
         if self.own == "gate" and self.gate is None:  # which has not moved yet
             object.__setattr__(self, "gate", torch.full((self.num_groups,), SHUT, dtype=torch.float64))
 
@@ -235,10 +236,12 @@ class Mixer:
         if node is None:
             if self.num_groups > 1:
                 parts = f"{self.num_groups} parts of the graph, which are not connected, trained a mixer each"
-                raise ValueError(f"{parts}: say whose is to be saved by node=...")
+                raise AmbiguousError("node", f"{parts}: say whose is to be saved by node=...")
             return self._of_group(0)
         if int(self.group[node]) < 0:
-            raise ValueError(f"node {node} has no neighbours, and so no encoders: choose a node that has some")
+            raise DisconnectedError(
+                f"node {node}", f"node {node} has no neighbours, and so no encoders: choose a node that has some"
+            )
         return self._of_group(int(self.group[node]))
 
     def _of_group(self, group: int) -> Mixer:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from graphcollab.errors import DamagedError, FormatError, MissingFileError, VersionError
 from graphcollab.files import write_whole
 
 __all__ = ["FORMS", "Form", "Own", "Score", "misform", "mixer_cards", "read_mixer", "write_mixer"]
@@ -65,27 +66,30 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
     if not path.is_file() and given in (names := list(mixer_cards())):
         path = BROUGHT / f"{given}.safetensors"
     if not path.is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
+            f"file {path}",
             f"there is no mixer at {path}: train one and save it with Mixer.save, or take one of the package's by name "
-            f"({', '.join(map(repr, names))})"
+            f"({', '.join(map(repr, names))})",
         )
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file: {error}") from error
+        raise FormatError(f"file {path}", f"{path} is not a safetensors file: {error}") from error
     found = metadata.get("format")
     if found not in FORMATS:
         newer = ", written by a newer graphcollab: update" if str(found).startswith("graphcollab-mixer-") else ""
-        raise ValueError(f"{path} is not a mixer ({' or '.join(FORMATS)}); its format is {found!r}{newer}")
+        raise (VersionError if newer else FormatError)(
+            f"file {path}", f"{path} is not a mixer ({' or '.join(FORMATS)}); its format is {found!r}{newer}"
+        )
     try:
         widths = {str(layer): int(width) for layer, width in json.loads(metadata["widths"]).items()}
         form = dict(FIRST) if found == FORMATS[0] else dict(json.loads(metadata["form"]))
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: its description cannot be read ({error!r})") from error
+        raise DamagedError(f"file {path}", f"{path} is damaged: its description cannot be read ({error!r})") from error
     if problem := misform(form) or _misfit(widths, form, tensors):
-        raise ValueError(f"{path} is damaged: {problem}")
+        raise DamagedError(f"file {path}", f"{path} is damaged: {problem}")
     if found == FORMATS[1] and "gate" in tensors:
         tensors["gate"] = tensors["gate"] + SECOND
     return widths, cast(Form, form), tensors

@@ -11,6 +11,7 @@ from torch.func import functional_call, vmap
 
 import graphcollab.models
 from graphcollab.models import MODELS, build_model
+from tests.raising import raises
 
 IMAGE = (3, 16, 16)
 
@@ -78,17 +79,17 @@ def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
 
 
 def test_unknown_option() -> None:
-    with pytest.raises(TypeError, match="'maml_cnn' has no option 'depth'; it takes channels, norm"):
+    with raises("type", "depth", "'maml_cnn'", kind=TypeError):
         build_model("maml_cnn", IMAGE, 7, depth=3)
 
 
 @pytest.mark.parametrize("name", ["fedavg_cnn", "maml_cnn", "small_cnn", "resnet9", "split_model"])
 def test_a_cnn_refuses_what_is_not_an_image(name: str) -> None:
-    with pytest.raises(ValueError, match=r"reads images \(channels, height, width\), got samples of shape \(64,\)"):
+    with raises("shape", "input_shape", "64"):
         build_model(name, (64,), 10)
 
 
 def test_small_images_are_told_what_to_do() -> None:
-    with pytest.raises(ValueError, match="16 x 16 are needed with 'valid', 4 x 4 with 'same'"):
+    with raises("shape", "input_shape", "16", "'valid'", "'same'"):
         build_model("fedavg_cnn", (1, 8, 8), 10)
     assert build_model("fedavg_cnn", (1, 8, 8), 10, padding="same")(torch.zeros(1, 1, 8, 8)).shape == (1, 10)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
+from tests.raising import raises
 
 SHAPE = (2, 3, 3)
 
@@ -173,22 +174,22 @@ def test_refuses_what_it_does_not_know() -> None:
 
 def test_refuses_a_backbone_for_other_samples() -> None:
     backbone = linear(5, (1, 4, 4)).train()
-    with pytest.raises(ValueError, match=r"Sequential cannot read samples of shape \(2, 3, 3\) and type torch.float32"):
+    with raises("contract", "backbone"):
         SplitModel(backbone, SHAPE, 3)
     assert backbone.training
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "message"),
+    ("answer", "error", "wanted"),
     [
-        (lambda x: (x, x), TypeError, r"Says must return a tensor \[B, ...\], got tuple"),
-        (lambda x: x.sum(), ValueError, r"for 2 samples it returned shape \(\)"),
-        (lambda x: x.flatten(1).sum(1), ValueError, r"for 2 samples it returned shape \(2,\)"),
-        (lambda x: x.transpose(0, 2), ValueError, r"for 2 samples it returned shape \(3, 2, 2, 3\)"),
-        (lambda x: x[:1], ValueError, r"for 2 samples it returned shape \(1, 2, 3, 3\)"),
-        (lambda x: x[:, :0], ValueError, r"returned shape \(2, 0, 3, 3\)"),
+        (lambda x: (x, x), TypeError, ("type", "backbone")),
+        (lambda x: x.sum(), ValueError, ("contract", "backbone")),
+        (lambda x: x.flatten(1).sum(1), ValueError, ("contract", "backbone")),
+        (lambda x: x.transpose(0, 2), ValueError, ("contract", "backbone")),
+        (lambda x: x[:1], ValueError, ("contract", "backbone")),
+        (lambda x: x[:, :0], ValueError, ("contract", "backbone")),
     ],
 )
-def test_refuses_outputs(answer: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_refuses_outputs(answer: Any, error: type[Exception], wanted: tuple[str, ...]) -> None:
+    with raises(*wanted, kind=error):
         SplitModel(Says(answer), SHAPE, 3)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, shard_tasks
 from graphcollab.nn import mixer_cards
 from graphcollab.stack import ParamSpec
+from tests.raising import raises
 
 MODELS = {
     "digits": lambda: build_model("mlp", (1, 8, 8), 10),
@@ -32,7 +31,7 @@ def test_a_file_of_the_same_name_comes_first(tmp_path, monkeypatch):
     own = Mixer.create(ParamSpec.from_module(build_model("mlp", (5,), 2)))
     own.save(Path("digits"))
     assert Mixer.load("digits").widths == own.widths
-    with pytest.raises(FileNotFoundError, match=r"by name \('digits', 'fashion_mnist', 'parkinsons'\)"):
+    with raises("missing-file", "file clothes", "'digits'", "'fashion_mnist'", "'parkinsons'", kind=FileNotFoundError):
         Mixer.load("clothes")
 
 
