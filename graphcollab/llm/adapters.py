@@ -15,6 +15,7 @@ from safetensors.torch import save as packed
 
 from graphcollab.checks import own_filter
 from graphcollab.engine.modules import copy_module
+from graphcollab.errors import DamagedError, FormatError, InvalidTypeError, MismatchError
 from graphcollab.files import flush_folder, own_name, write_new
 from graphcollab.llm._libraries import peft
 from graphcollab.llm.base import DRAWN, shared_copy
@@ -54,7 +55,9 @@ def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
     """
     folder, plane = Path(folder), result.env.plane
     if odd := [type(module).__name__ for module in result.modules if not isinstance(module, LanguageModel)]:
-        raise TypeError(f"adapters are of a LanguageModel, and nodes have a {odd[0]}: save it by result.save(folder)")
+        raise InvalidTypeError(
+            "result", f"adapters are of a LanguageModel, and nodes have a {odd[0]}: save it by result.save(folder)"
+        )
     names = [result.tasks.names[k] for k in (plane.own.tolist() if plane.private else range(result.tasks.num_nodes))]
     with plane.agreed():
         stacks = result.stacks if plane.private else plane.whole(result.stacks)
@@ -111,10 +114,11 @@ def _require_base(model: Any, told: dict[str, Any], folder: Path) -> None:
     found = base_checksum(model)
     if found != told["base"]:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        raise ValueError(
+        raise MismatchError(
+            "base",
             f"the adapters in {folder} were trained over a base with the checksum {told['base'][:16]}… "
             f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(base).__name__} "
-            f"given is {found[:16]}…: give the same base"
+            f"given is {found[:16]}…: give the same base",
         )
 
 
@@ -177,9 +181,11 @@ def _read_about(folder: Path) -> dict[str, Any]:
         known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None, "drawn": list}
         right = all(isinstance(told[name], one) for name, one in known.items())
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder} is damaged: its {BASE} cannot be read ({error!r})") from error
+        raise DamagedError(f"folder {folder}", f"{folder} is damaged: its {BASE} cannot be read ({error!r})") from error
     if (kind, version) != FORMAT or not right:
-        raise ValueError(f"{folder} holds {kind!r} of version {version!r}, and {FORMAT[0]!r} of 1 was expected")
+        raise FormatError(
+            f"folder {folder}", f"{folder} holds {kind!r} of version {version!r}, and {FORMAT[0]!r} of 1 was expected"
+        )
     return told
 
 

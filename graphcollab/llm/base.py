@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from graphcollab.errors import EmptyError, InvalidTypeError, MissingError, RangeError, UnknownError, UnsupportedError
 from graphcollab.llm._libraries import transformers
 
 __all__ = [
@@ -41,9 +42,10 @@ def kind_of(base: nn.Module) -> Literal["causal", "classification"]:
         names = {name for entry in getattr(known, mapping).values() for name in _as_tuple(entry)}
         if classes & names:
             return kind  # type: ignore[return-value]
-    raise TypeError(
+    raise InvalidTypeError(
+        "model",
         f"expected a model of transformers for next tokens (AutoModelForCausalLM) or for classes of texts "
-        f"(AutoModelForSequenceClassification), got {type(base).__name__}"
+        f"(AutoModelForSequenceClassification), got {type(base).__name__}",
     )
 
 
@@ -67,7 +69,9 @@ def require_causal(base: Any) -> None:
     if float((one - other).abs().max()) > 1e-4 * float(one.abs().max()):  # more than rounding
         switch = hasattr(base.config, "is_decoder")
         cure = ", or set is_decoder=True in its configuration" if switch else ", such as one of GPT-2's or Llama's kind"
-        raise ValueError(f"{type(base).__name__} sees the tokens that it is to predict: give a causal model{cure}")
+        raise UnsupportedError(
+            "model", f"{type(base).__name__} sees the tokens that it is to predict: give a causal model{cure}"
+        )
 
 
 def require_padding(base: Any) -> None:
@@ -79,9 +83,10 @@ def require_padding(base: Any) -> None:
     padding, end = (getattr(base.config.get_text_config(), f"{which}_token_id", None) for which in ("pad", "eos"))
     known = len(base.get_input_embeddings().weight)
     if padding is not None and not 0 <= padding < known:
-        raise ValueError(
+        raise RangeError(
+            "pad_token_id",
             f"the padding token of {type(base).__name__}, {padding}, is outside of its vocabulary of {known}: set "
-            "model.config.pad_token_id to one that it has, or call model.resize_token_embeddings(len(tokenizer)) first"
+            "model.config.pad_token_id to one that it has, or call model.resize_token_embeddings(len(tokenizer)) first",
         )
     free = [token for token in range(4) if token not in (padding, end)] * 3  # some have no way with very short texts
     last = [end] if isinstance(end, int) and end < known else []  # which some look for
@@ -96,13 +101,15 @@ def require_padding(base: Any) -> None:
     if float((padded - alone).abs().max()) <= torch.finfo(alone.dtype).eps ** 0.5 * float(alone.abs().max()):
         return  # but for rounding
     if padding is None:
-        raise ValueError(
+        raise MissingError(
+            "pad_token_id",
             f"{type(base).__name__} has no padding token, so it does not know where a padded text ends: set "
-            "model.config.pad_token_id = tokenizer.pad_token_id, or tokenizer.eos_token_id where there is none"
+            "model.config.pad_token_id = tokenizer.pad_token_id, or tokenizer.eos_token_id where there is none",
         )
-    raise ValueError(
+    raise UnsupportedError(
+        "model",
         f"what {type(base).__name__} makes of a text changes with padding behind it, and texts of unequal lengths are "
-        "padded there: take a classifier that goes by the attention mask, such as one of BERT's or Llama's kind"
+        "padded there: take a classifier that goes by the attention mask, such as one of BERT's or Llama's kind",
     )
 
 
@@ -143,17 +150,19 @@ def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:
     kinds = layer_names(base)
     if targets is None:
         if not blocks:
-            raise ValueError(
-                f"{type(base).__name__} has no linear layers in repeated blocks: name its layers, targets={kinds}"
+            raise MissingError(
+                "targets",
+                f"{type(base).__name__} has no linear layers in repeated blocks: name its layers, targets={kinds}",
             )
         return blocks
     if not targets:
-        raise ValueError(f"targets must name at least one kind of layer, such as {kinds}")
+        raise EmptyError("targets", f"targets must name at least one kind of layer, such as {kinds}")
     lacking = [one for one in targets if not any(_ends(name, one) for name in every)]
     if lacking:
-        raise ValueError(
+        raise UnknownError(
+            "targets",
             f"targets names {lacking[0]!r}, and no linear layer of {type(base).__name__} is called so; its layers are "
-            f"called {', '.join(map(repr, kinds))}"
+            f"called {', '.join(map(repr, kinds))}",
         )
     return [name for name in every if any(_ends(name, one) for one in targets)]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, InvalidValueError, MissingError
 from graphcollab.tasks import Tasks
 
 __all__ = ["PADDING", "blocks_of", "count_predicted", "require_tokens"]
@@ -45,9 +46,10 @@ def require_tokens(tasks: Tasks) -> None:
             have unequal numbers of predicted tokens and no weights; the message says what to give.
     """
     if isinstance(tasks.loss, str):
-        raise ValueError(
+        raise ConflictError(
+            "loss",
             f"loss={tasks.loss!r} compares outputs with targets, and what a model for next tokens puts out are losses "
-            "of blocks: give loss=graphcollab.llm.token_loss and metric=graphcollab.llm.perplexity"
+            "of blocks: give loss=graphcollab.llm.token_loss and metric=graphcollab.llm.perplexity",
         )
     for name, split in tasks.splits.items():
         pool = tasks.pools[split.pool]
@@ -55,19 +57,22 @@ def require_tokens(tasks: Tasks) -> None:
         if blocks.dim() != 2 or not len(blocks):
             continue
         if int(blocks.min()) < PADDING:
-            raise ValueError(
+            raise InvalidValueError(
+                f"split {name!r}",
                 f"blocks of split {name!r} are padded with {int(blocks.min())}, and {PADDING} was expected: "
-                f"give x.masked_fill(x < 0, {PADDING})"
+                f"give x.masked_fill(x < 0, {PADDING})",
             )
         if bool(((blocks[:, :-1] < 0) & (blocks[:, 1:] >= 0)).any()):
-            raise ValueError(
+            raise InvalidValueError(
+                f"split {name!r}",
                 f"in a block of split {name!r} a token follows padding, and {PADDING} is for the end of a block: move "
-                "the padding there"
+                "the padding there",
             )
         counts = count_predicted(blocks)
         if pool.weight is None and bool((counts != counts[0]).any()):
-            raise ValueError(
+            raise MissingError(
+                "weight",
                 f"blocks of split {name!r} have {int(counts.min())} to {int(counts.max())} predicted tokens and no "
                 "weights, so losses would be means over blocks, not over tokens: give weight=(x[:, 1:] >= 0).sum(1), "
-                "or weight=torch.ones(len(x)) if that is meant"
+                "or weight=torch.ones(len(x)) if that is meant",
             )

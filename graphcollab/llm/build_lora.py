@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab.checks import own_filter
+from graphcollab.errors import ConflictError, InvalidValueError
 from graphcollab.llm._libraries import peft, transformers
 from graphcollab.llm.base import DRAWN, head_of, kind_of, layer_names, shared_copy, target_layers
 from graphcollab.llm.language_model import LanguageModel, Share
@@ -67,9 +68,10 @@ def build_lora(
     model = shared_copy(read_base(base, classes))
     causal = kind_of(model) == "causal"
     if causal and classes is not None:
-        raise ValueError(
+        raise ConflictError(
+            "classes",
             f"classes={classes}, and {type(model).__name__} predicts tokens: give its folder or name, or a classifier, "
-            f"AutoModelForSequenceClassification.from_pretrained(name, num_labels={classes})"
+            f"AutoModelForSequenceClassification.from_pretrained(name, num_labels={classes})",
         )
     wanted = target_layers(model, targets)
     conv = any(isinstance(model.get_submodule(name), transformers().pytorch_utils.Conv1D) for name in wanted)
@@ -93,7 +95,9 @@ def _adapted(model: Any, config: Any) -> Any:
         return peft().get_peft_model(model, config)
     except ValueError as error:
         others = [name for name in names if f"'{name}'" not in str(error)]
-        raise ValueError(f"{error} That is for targets={others[:1]} to say (layers: {', '.join(others)})") from error
+        raise InvalidValueError(
+            "targets", f"{error} That is for targets={others[:1]} to say (layers: {', '.join(others)})"
+        ) from error
 
 
 def read_base(base: Any, classes: int | None = None) -> Any:
@@ -113,10 +117,14 @@ def read_base(base: Any, classes: int | None = None) -> Any:
         setattr(model, DRAWN, tuple(sorted({name.rpartition(".")[0] for name in told["missing_keys"]})))
         return model
     if isinstance(base, LanguageModel) or hasattr(base, "peft_config"):
-        raise ValueError(
+        raise ConflictError(
+            "model",
             "the base has adapters already: give a peft.PeftModel to graphcollab.llm.LanguageModel(model), or the base "
-            "without them here"
+            "without them here",
+            public=True,
         )
     if kind_of(base) == "classification" and classes not in (None, base.config.num_labels):
-        raise ValueError(f"classes={classes}, and the model given has {base.config.num_labels}: leave classes= out")
+        raise ConflictError(
+            "classes", f"classes={classes}, and the model given has {base.config.num_labels}: leave classes= out"
+        )
     return base

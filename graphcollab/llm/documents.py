@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import EmptyError, FormatError, InvalidTypeError, MismatchError, TooFewError
 from graphcollab.naming import few
 from graphcollab.tasks import Split
 from graphcollab.tasks._groups import to_groups
@@ -77,11 +78,12 @@ class Documents:
         few_of = [self.sites.names[k] for k in (counts <= len(drawn)).nonzero().flatten().tolist()]
         if few_of and drawn:
             off = " and ".join(f"{word}_fraction=0" for word in drawn)
-            raise ValueError(
+            raise TooFewError(
+                "documents",
                 f"{few([repr(name) for name in few_of])} {'has' if len(few_of) == 1 else 'have'} fewer than "
                 f"{1 + len(drawn)} different documents, and whole documents are set aside for "
                 f"{' and '.join(USES[word] for word in drawn)}, all copies of one together: divide long ones, such as "
-                f"into paragraphs, give {' and '.join(f'{word}=' for word in drawn)}, or {off}"
+                f"into paragraphs, give {' and '.join(f'{word}=' for word in drawn)}, or {off}",
             )
 
     def _warn_of_shared(self) -> None:
@@ -94,10 +96,11 @@ class Documents:
                 told.append(f"{count} of {total} documents for {USES[other]} are for {USES[one]}, too")
                 nodes.append(int(self.sites.owner[again].min()))
         if told:
-            warn(
+            issue(
+                "quality",
+                "documents",
                 f"{'; '.join(told)}, first at {self.sites.names[min(nodes)]!r}, so models are judged by texts that "
                 "they know: leave such documents out of one of the two",
-                UserWarning,
             )
 
     def _of(self, word: str) -> Tensor:
@@ -123,7 +126,7 @@ def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool)
             continue
         _check_nodes(word, given[word], given["train"])
         for node, some in given[word].items():
-            for text, label in _checked(some, f"{node} ({word})", labelled):
+            for text, label in _checked(some, node, word, labelled):
                 texts.append(text)
                 labels.append(label)
                 names.append(node)
@@ -136,48 +139,56 @@ def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool)
 
 def _check_nodes(word: str, some: Any, train: Any) -> None:
     if not isinstance(some, Mapping):
-        raise TypeError(
-            f"documents must be a dict {{node: documents of the node}}, got a {type(some).__name__} for {word!r}"
+        raise InvalidTypeError(
+            word,
+            f"documents must be a dict {{node: documents of the node}}, got a {type(some).__name__} for {word!r}",
         )
     if not some:
-        raise ValueError(f"there are no nodes in the documents for {word!r}: give {{node: documents of the node}}")
+        raise EmptyError(
+            word, f"there are no nodes in the documents for {word!r}: give {{node: documents of the node}}"
+        )
     odd = [node for node in {**some, **train} if node not in some or node not in train]
     if odd:
-        raise ValueError(
+        raise MismatchError(
+            word,
             f"{few([repr(node) for node in odd])} {'has' if len(odd) == 1 else 'have'} documents for only one of "
-            f"'train' and {word!r}: give documents of the same nodes"
+            f"'train' and {word!r}: give documents of the same nodes",
         )
 
 
-def _checked(some: Any, who: str, labelled: bool) -> list[tuple[str, Any]]:
+def _checked(some: Any, node: str, word: str, labelled: bool) -> list[tuple[str, Any]]:
     """Return a node's documents as pairs of text and label."""
+    subject, who = f"node {node!r}", f"{node} ({word})"
     if isinstance(some, str | bytes):
-        raise TypeError(f"{who} is one {type(some).__name__}, and a list of documents is expected: put it into a list")
+        raise InvalidTypeError(
+            subject, f"{who} is one {type(some).__name__}, and a list of documents is expected: put it into a list"
+        )
     found = [*some]
     if not found:
-        raise ValueError(f"{who} has no documents: leave the node out, or give it some")
+        raise EmptyError(subject, f"{who} has no documents: leave the node out, or give it some")
     pairs = []
     for place, one in enumerate(found):
         if labelled and (not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2):
-            raise TypeError(f"{who}: document {place} must be a pair (text, label), got {_shown(one)}")
+            raise InvalidTypeError(subject, f"{who}: document {place} must be a pair (text, label), got {_shown(one)}")
         text, label = one if labelled else (one, None)
         if not isinstance(text, str):
-            raise TypeError(f"{who}: document {place} must be a text, got {_shown(text)}")
+            raise InvalidTypeError(subject, f"{who}: document {place} must be a text, got {_shown(text)}")
         if not text.strip():
-            raise ValueError(f"{who}: document {place} is empty: leave it out")
-        _check_unicode(text, f"{who}: document {place}")
+            raise EmptyError(subject, f"{who}: document {place} is empty: leave it out")
+        _check_unicode(text, subject, f"{who}: document {place}")
         pairs.append((text, label))
     return pairs
 
 
-def _check_unicode(text: str, who: str) -> None:
+def _check_unicode(text: str, subject: str, who: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(
+        raise FormatError(
+            subject,
             f"{who} has half of a character, {error.object[error.start]!r} at place {error.start}, which no tokenizer "
             "takes: read the text again by its own encoding, or drop what is broken, "
-            "text.encode(errors='ignore').decode()"
+            "text.encode(errors='ignore').decode()",
         ) from None
 
 

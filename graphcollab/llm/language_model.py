@@ -10,6 +10,15 @@ from torch.nn import functional as F
 
 from graphcollab.engine import keyed_checkpoint
 from graphcollab.engine.frozen import unwritten
+from graphcollab.errors import (
+    AmbiguousError,
+    ConflictError,
+    EmptyError,
+    InvalidTypeError,
+    RangeError,
+    TooManyError,
+    UnsupportedError,
+)
 from graphcollab.llm.base import kind_of, require_causal, require_padding
 from graphcollab.llm.blocks import PADDING, require_tokens
 from graphcollab.param_spec import shared_tensors
@@ -113,9 +122,10 @@ class LanguageModel(nn.Module):
         """Return the losses of blocks [m], or the logits of texts [m, C]."""
         tokens = inputs[:, :-1] if self.causal else inputs
         if self.longest is not None and tokens.shape[1] > self.longest:
-            raise ValueError(
+            raise TooManyError(
+                "context",
                 f"blocks have {tokens.shape[1]} tokens and the model reads {self.longest} at most: make the tasks with "
-                f"context={self.longest}"
+                f"context={self.longest}",
             )
         known = tokens.masked_fill(tokens < 0, self.padding)
         try:
@@ -124,9 +134,10 @@ class LanguageModel(nn.Module):
             logits: Tensor = self.model(input_ids=known, attention_mask=tokens >= 0).logits
             return logits
         except IndexError as error:
-            raise IndexError(
+            raise RangeError(
+                "tokens",
                 f"{error}: a token is outside of the model's vocabulary, or a block longer than its positions; make "
-                "the tasks with the model's own tokenizer"
+                "the tasks with the model's own tokenizer",
             ) from error
 
 
@@ -145,17 +156,21 @@ def _base_of(model: Any) -> Any:
     """Return the transformers model inside a PEFT model, if this one is such as can be a node's."""
     config = getattr(model, "active_peft_config", None)
     if config is None or not hasattr(model, "get_base_model"):
-        raise TypeError(
+        raise InvalidTypeError(
+            "model",
             f"expected a peft.PeftModel, got {type(model).__name__}: graphcollab.llm.build_lora(base) makes one of a "
-            "model of transformers"
+            "model of transformers",
         )
     if config.is_prompt_learning:
-        raise ValueError(f"{config.peft_type.value} learns prompts: take adapters in layers, such as LoRA")
+        raise UnsupportedError(
+            "model", f"{config.peft_type.value} learns prompts: take adapters in layers, such as LoRA"
+        )
     if len(several := dict.fromkeys([*model.active_adapters, *_trained_adapters(model)])) > 1:
-        raise ValueError(
+        raise AmbiguousError(
+            "model",
             f"a node has one adapter, and {' and '.join(map(repr, several))} of the model are active or trainable: "
             f"choose one by model.set_adapter({next(iter(several))!r}), or make one of them by "
-            "model.add_weighted_adapter"
+            "model.add_weighted_adapter",
         )
     return model.get_base_model()
 
@@ -185,18 +200,21 @@ def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
     head = [name for name in trained if ".modules_to_save." in name]
     adapters = [name for name in trained if name not in head]
     if not adapters:
-        raise ValueError(
+        raise EmptyError(
+            "model",
             "no adapter of the model is trainable: load it with PeftModel.from_pretrained(base, folder, "
-            "is_trainable=True), or name the adapter by model.set_adapter(name)"
+            "is_trainable=True), or name the adapter by model.set_adapter(name)",
+            public=True,
         )
     parts = {"lora": adapters, "head": head}
     if share != "both":
         first, second = ([name for name in adapters if f".lora_{m}." in name] for m in "AB")
         others = [name for name in adapters if name not in first + second]
         if others or not first:
-            raise ValueError(
+            raise ConflictError(
+                "share",
                 f"share={share!r} needs adapters of matrices A and B alone, and {(others or adapters)[0]!r} is "
-                "trained: give share='both'"
+                "trained: give share='both'",
             )
         parts = {"lora": first if share == "A" else second, "head": head}
         if share == "A":
@@ -211,7 +229,9 @@ def _checkpoint_blocks(model: nn.Module) -> None:
     """Let the blocks of a transformers model compute their activations again."""
     blocks = [layer for layer in model.modules() if hasattr(layer, "gradient_checkpointing")]
     if not blocks:
-        raise ValueError(f"{type(model).__name__} has no blocks that can be checkpointed: leave checkpointing out")
+        raise UnsupportedError(
+            "checkpointing", f"{type(model).__name__} has no blocks that can be checkpointed: leave checkpointing out"
+        )
     for layer in blocks:
         layer.gradient_checkpointing = True  # type: ignore[assignment]
         layer._gradient_checkpointing_func = keyed_checkpoint  # type: ignore[assignment]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
+from graphcollab.errors import DuplicateError, InvalidTypeError, MissingError, RangeError, UnknownError
 from graphcollab.llm.blocks import PADDING
 from graphcollab.llm.documents import Documents, gather_documents, kinds_of
 from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
@@ -72,7 +73,11 @@ def text_classification_tasks(
     with others.telling():
         documents = gather_documents({"train": train, "val": val, "test": test}, others, labelled=True)
         if known is None and str(others.name_of(["here"], 1)[0]) != "here":
-            raise ValueError("where sites keep their texts, classes= must name all classes, in the same order")
+            raise MissingError(
+                "classes",
+                "where sites keep their texts, classes= must name all classes, in the same order",
+                public=True,
+            )
         kinds = _kinds(documents, known)
         given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
         how = Draw(documents.words, val_fraction, test_fraction, True, seed, given)
@@ -94,19 +99,23 @@ def _kinds(documents: Documents, classes: Sequence[Any] | None) -> Tensor:
     whole, named = ([isinstance(one, kind) and not isinstance(one, bool) for one in labels] for kind in (Integral, str))
     if not all(whole) and not all(named):
         kinds = sorted({type(one).__name__ for one in labels})
-        raise TypeError(f"labels must all be whole numbers or all be names, got {', '.join(kinds)}")
+        raise InvalidTypeError("labels", f"labels must all be whole numbers or all be names, got {', '.join(kinds)}")
     if classes is None and all(whole):
         if min(labels) < 0:
-            raise ValueError(
+            raise RangeError(
+                f"node {documents.node_of(labels.index(min(labels)))!r}",
                 f"{documents.node_of(labels.index(min(labels)))!r} has the label {min(labels)}, and whole numbers are "
-                "those of the model's outputs, from 0: name all labels in their order by classes="
+                "those of the model's outputs, from 0: name all labels in their order by classes=",
             )
         return torch.tensor([int(one) for one in labels])
     known = sorted({*labels}) if classes is None else classes
     if len({*known}) != len(known):
-        raise ValueError(f"classes must differ from each other, got {known}")
+        raise DuplicateError("classes", f"classes must differ from each other, got {known}")
     if strange := sorted({*labels} - {*known}):
-        raise ValueError(f"the label {strange[0]!r} is none of the classes {list(known)}: add it, or correct the label")
+        raise UnknownError(
+            f"label {strange[0]!r}",
+            f"the label {strange[0]!r} is none of the classes {list(known)}: add it, or correct the label",
+        )
     return kinds_of(labels, known)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.errors import EmptyError, MismatchError, MissingError
 from graphcollab.llm.blocks import blocks_of, count_predicted
 from graphcollab.llm.documents import Documents, gather_documents
 from graphcollab.llm.token_loss import perplexity, token_loss
@@ -86,7 +87,11 @@ def text_tasks(
     """
     others, one = others_of(train), one_tokenizer(tokenizer, train)
     if one.eos_token_id is None:
-        raise ValueError("the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token")
+        raise MissingError(
+            "tokenizer",
+            "the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token",
+            public=True,
+        )
     settings = {"context": context, "joined": joined, "tokenizer": fingerprint(one)}
     draw = Draw(None, val_fraction, test_fraction, False, seed)
     others.begin("texts", {"val": said(val), "test": said(test), **settings, **draw.settings})
@@ -112,7 +117,9 @@ def clusters_in_order(cluster: Clusters, names: Sequence[str]) -> Tensor | None:
     given = {str(node): number for node, number in cluster.items()}
     if {*given} != {*names}:
         odd = sorted({*given} ^ {*names})[0]
-        raise ValueError(f"cluster must name the cluster of each of the nodes and of no others, {odd!r} is odd")
+        raise MismatchError(
+            "cluster", f"cluster must name the cluster of each of the nodes and of no others, {odd!r} is odd"
+        )
     return torch.tensor([given[name] for name in names])
 
 
@@ -120,9 +127,10 @@ def _tokens(documents: Documents, tokenizer: Any) -> list[list[int]]:
     found = encode(tokenizer, documents.texts)
     for place, some in enumerate(found):
         if not some:
-            raise ValueError(
+            raise EmptyError(
+                f"node {documents.node_of(place)!r}",
                 f"the tokenizer makes no tokens of {documents.texts[place][:40]!r}, a text of "
-                f"{documents.node_of(place)!r}: leave the text out, or give another tokenizer"
+                f"{documents.node_of(place)!r}: leave the text out, or give another tokenizer",
             )
     return found
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.engine import Loss
+from graphcollab.errors import ConflictError, InvalidValueError, ShapeError
 from graphcollab.metrics import Metric
 from graphcollab.metrics.metric import row_mean
 
@@ -19,22 +20,25 @@ def _of_block(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def _refuse(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     if outputs.dim() != 1:
-        raise ValueError(
+        raise ShapeError(
+            "outputs",
             f"token_loss needs the loss of every block, [B], as a LanguageModel has it, and {model} returns outputs "
-            f"of shape {list(outputs.shape)}: make the model by graphcollab.llm.build_lora"
+            f"of shape {list(outputs.shape)}: make the model by graphcollab.llm.build_lora",
         )
     if bool(outputs.isnan().any()):
-        raise ValueError(
+        raise InvalidValueError(
+            f"split {split!r}",
             f"{model} has no loss for blocks of split {split!r}: a token follows padding (-1 is for the end of a "
-            "block), or the model puts out NaN"
+            "block), or the model puts out NaN",
         )
 
 
 def _refuse_metric(name: str) -> None:
     if name != "mae":  # which of targets that are zeros is the loss itself
-        raise ValueError(
+        raise ConflictError(
+            "metric",
             f"metric={name!r} compares outputs with targets, and with token_loss outputs are losses of blocks: give "
-            "metric=graphcollab.llm.perplexity"
+            "metric=graphcollab.llm.perplexity",
         )
 
 

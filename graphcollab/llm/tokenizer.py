@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
+from graphcollab.errors import EmptyError, InvalidTypeError, MismatchError
 from graphcollab.naming import few
 
 __all__ = ["AnyTokenizer", "encode", "fingerprint", "one_tokenizer"]
@@ -45,21 +46,23 @@ def one_tokenizer(given: Any, documents: Any) -> Any:
     for node, one in many.items():
         if not callable(one) or not hasattr(one, "get_vocab") or not hasattr(one, "eos_token_id"):
             where = f" of {node!r}" if node else ""
-            raise TypeError(
+            raise InvalidTypeError(
+                "tokenizer",
                 f"expected a tokenizer of transformers{where}, such as AutoTokenizer.from_pretrained(folder) or "
-                f"PreTrainedTokenizerFast(tokenizer_object=...), got {type(one).__name__}"
+                f"PreTrainedTokenizerFast(tokenizer_object=...), got {type(one).__name__}",
             )
     if not many:
-        raise ValueError("expected a tokenizer for every node, got an empty dict")
+        raise EmptyError("tokenizer", "expected a tokenizer for every node, got an empty dict", public=True)
     if isinstance(given, Mapping) and isinstance(documents, Mapping):
         _check_nodes([*map(str, given)], [*map(str, documents)])
     marks = {node: fingerprint(one) for node, one in many.items()}
     first, *others = many
     for node in others:
         if marks[node] != marks[first]:
-            raise ValueError(
+            raise MismatchError(
+                "tokenizer",
                 f"{first!r} and {node!r} have different tokenizers ({marks[first]} and {marks[node]}), so the same "
-                "number would be different words: give all nodes one tokenizer"
+                "number would be different words: give all nodes one tokenizer",
             )
     return many[first]
 
@@ -70,7 +73,9 @@ def _check_nodes(given: Sequence[str], nodes: Sequence[str]) -> None:
     if lacking or strange:
         told = [f"no tokenizer of {few(lacking)}"] * bool(lacking)
         told += [f"one of {few(strange)}, which has no documents"] * bool(strange)
-        raise ValueError(f"tokenizers by node have {' and '.join(told)}: give one tokenizer for all, or one of each")
+        raise MismatchError(
+            "tokenizer", f"tokenizers by node have {' and '.join(told)}: give one tokenizer for all, or one of each"
+        )
 
 
 def encode(tokenizer: Any, texts: Sequence[str], whole: bool = True, longest: int | None = None) -> list[list[int]]:

@@ -14,6 +14,7 @@ from graphcollab.llm import LanguageModel, build_lora, token_loss
 from graphcollab.llm._libraries import peft
 from graphcollab.param_spec import ParamSpec
 from tests.llm.tiny import CAUSAL, bert, gpt, llama
+from tests.raising import raises
 
 BLOCKS = torch.tensor([[2, 5, 9, 4, 7, 3], [3, 8, 2, 0, -1, -1], [6, 1, -1, -1, -1, -1]])
 
@@ -69,7 +70,7 @@ def test_a_block_without_tokens_has_no_loss_and_one_with_padding_amid_is_refused
     assert model(empty).item() == 0
     samples = {"x": torch.tensor([[1, -1, 2, 3]] * 4), "y": torch.zeros(4)}
     tasks = Tasks.from_samples([samples], loss=token_loss, metric="mae")
-    with pytest.raises(ValueError, match="a token follows padding"):
+    with raises("value", "split 'train'"):
         run(local(), tasks, model, rounds=1)
 
 
@@ -164,26 +165,26 @@ def test_a_models_own_adapters_can_be_handed_in():
 
 def test_what_is_no_such_model_is_refused():
     library = peft()
-    with pytest.raises(TypeError, match=r"expected a peft.PeftModel, got GPT2LMHeadModel: graphcollab.llm.build_lora"):
+    with raises("type", "model", kind=TypeError):
         LanguageModel(gpt())
     tuned = library.get_peft_model(gpt(), library.PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM"))
-    with pytest.raises(ValueError, match="PROMPT_TUNING learns prompts"):
+    with raises("unsupported", "model"):
         LanguageModel(tuned)
     resting = build_lora(gpt()).model
     for p in resting.parameters():
         p.requires_grad_(False)
-    with pytest.raises(ValueError, match="no adapter of the model is trainable"):
+    with raises("empty", "model"):
         LanguageModel(resting)
     config = library.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM", use_dora=True)
-    with pytest.raises(ValueError, match=r"share='A' needs adapters of matrices A and B alone, and .*magnitude"):
+    with raises("conflict", "share", "'A'"):
         LanguageModel(library.get_peft_model(llama(), config), share="A")
 
 
 def test_blocks_that_are_too_long_and_unknown_tokens_are_refused():
     model = build_lora(gpt())
-    with pytest.raises(ValueError, match=r"blocks have 17 tokens and the model reads 16 at most"):
+    with raises("too-many", "context", "17", "16"):
         model(torch.zeros(1, 18, dtype=torch.int64))
-    with pytest.raises(IndexError, match="outside of the model's vocabulary"):
+    with raises("range", "tokens", kind=IndexError):
         model(torch.tensor([[1, 99, 3]]))
 
 
