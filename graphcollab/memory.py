@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.errors import InvalidValueError
+
 __all__ = ["address", "let_go", "new_rows", "used_up"]
 
 LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
@@ -65,9 +67,10 @@ def address(values: Tensor) -> int:
     except RuntimeError:
         place = 0
     if (not place and values.numel()) or values.is_neg():
-        raise ValueError(
+        raise InvalidValueError(
+            "values",
             f"expected a plain tensor, got a {type(values).__name__} ({values.layout}, {values.device}) without memory "
-            "of its own: convert it to a torch.Tensor first, and call outside of torch.vmap and torch.func"
+            "of its own: convert it to a torch.Tensor first, and call outside of torch.vmap and torch.func",
         )
     return place
 

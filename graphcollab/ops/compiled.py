@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ShapeError, UnsupportedError
 from graphcollab.memory import address, new_rows
 from graphcollab.ops.structure import Structure, require_one_type
 from graphcollab.threads import share, threads_here
@@ -71,7 +72,7 @@ def weighted_sums(
     """
     require_together(structure, x=x, base=base, against=against)
     if len(weight) != structure.num_edges:
-        raise ValueError(f"{structure.num_edges} edges need as many weights, got {[*weight.shape]}")
+        raise ShapeError("weight", f"{structure.num_edges} edges need as many weights, got {[*weight.shape]}")
     x = _side_by_side(x)
     base, against = (None if one is None else _side_by_side(one) for one in (base, against))
     w = weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous().resolve_neg()
@@ -127,14 +128,16 @@ def require_together(structure: Structure, **rows: Tensor | None) -> None:
     if any(one.shape != (counts[name], width) for name, one in given.items()):
         wanted = ", ".join(f"{name} [{counts[name]}, {width}]" for name in given)
         got = ", ".join(f"{name} {[*one.shape]}" for name, one in given.items())
-        raise ValueError(f"rows must be {wanted}, got {got}")
+        raise ShapeError("rows", f"rows must be {wanted}, got {got}")
 
 
 def _side_by_side(rows: Tensor) -> Tensor:
     """Return rows whose numbers follow each other in memory; a ValueError says which the kernels do not know."""
     if not fits(rows):
         known = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
-        raise ValueError(f"compiled kernels are for {known} on the CPU, got {rows.dtype} on {rows.device}")
+        raise UnsupportedError(
+            "rows", f"compiled kernels are for {known} on the CPU, got {rows.dtype} on {rows.device}"
+        )
     rows = rows.resolve_neg()
     return rows if rows.stride(1) == 1 or rows.shape[1] < 2 else rows.contiguous()
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.device import beside
+from graphcollab.errors import InvalidValueError
 from graphcollab.ops.kernels import Structure, column_blocks, edge_dot
 
 __all__ = ["edge_cosines", "edge_distances", "matching_distances"]
@@ -196,8 +197,9 @@ def matching_distances(points: Tensor, sizes: Tensor) -> Tensor:
     from scipy.spatial.distance import cdist
 
     if int(sizes.sum()) != len(points) or bool((sizes < 1).any()):
-        raise ValueError(
-            f"sizes must be at least 1 and sum to the number of points, {len(points)}, got {sizes.tolist()[:10]}"
+        raise InvalidValueError(
+            "sizes",
+            f"sizes must be at least 1 and sum to the number of points, {len(points)}, got {sizes.tolist()[:10]}",
         )
     values = points.double().cpu().numpy()
     bounds = [0, *sizes.cumsum(0).tolist()]

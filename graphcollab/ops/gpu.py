@@ -6,7 +6,6 @@ Where they cannot, PyTorch's own products do the same, and one warning says why.
 from __future__ import annotations
 
 import os
-import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -14,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcollab.checks import issue
 from graphcollab.device import beside
+from graphcollab.errors import UnsupportedError
 from graphcollab.memory import new_rows
 from graphcollab.ops.compiled import require_together
 from graphcollab.ops.structure import Structure
@@ -73,7 +74,7 @@ def _side_by_side(rows: Tensor) -> Tensor:
     """Return rows whose numbers follow each other in memory; a ValueError says which the kernels do not know."""
     if not _known(rows):
         known = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
-        raise ValueError(f"kernels in Triton are for {known} on a GPU, got {rows.dtype} on {rows.device}")
+        raise UnsupportedError("rows", f"kernels in Triton are for {known} on a GPU, got {rows.dtype} on {rows.device}")
     rows = rows.resolve_neg()
     return rows if rows.stride(1) == 1 or rows.shape[1] < 2 else rows.contiguous()
 
@@ -110,4 +111,5 @@ def _tried(name: str, *given: Any) -> bool:
 
 def _give_up(device: torch.device, reason: str) -> None:
     _asked[device] = False
-    warnings.warn(f"PyTorch's products mix models on {device}, slower than kernels in Triton: {reason}", stacklevel=2)
+    text = f"PyTorch's products mix models on {device}, slower than kernels in Triton: {reason}"
+    issue("unsupported", f"device {device}", text)

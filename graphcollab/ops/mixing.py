@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from torch_geometric.utils import scatter
 
 from graphcollab.device import beside
+from graphcollab.errors import ShapeError, UnknownError
 from graphcollab.ops import gpu
 from graphcollab.ops.compiled import weighted_sums
 from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
@@ -128,17 +129,21 @@ def mix(
     size = len(x), len(x) if num_receivers is None else num_receivers
     structure = edges if isinstance(edges, Structure) else Structure.from_edges(edges, size)
     if kernel is not None and kernel not in PRODUCTS:
-        raise ValueError(f"unknown kernel {kernel!r}: use one of {sorted(PRODUCTS)}")
+        raise UnknownError("kernel", f"unknown kernel {kernel!r}: use one of {sorted(PRODUCTS)}")
     if x.dim() != 2 or len(x) != structure.num_senders:
-        raise ValueError(f"x must have shape [{structure.num_senders}, P], got {tuple(x.shape)}")
+        raise ShapeError("x", f"x must have shape [{structure.num_senders}, P], got {tuple(x.shape)}")
     if weight.shape != (structure.num_edges,):
-        raise ValueError(f"{structure.num_edges} edges need weights [{structure.num_edges}], got {tuple(weight.shape)}")
+        raise ShapeError(
+            "weight", f"{structure.num_edges} edges need weights [{structure.num_edges}], got {tuple(weight.shape)}"
+        )
     for name, own in {"base": base, "against": against}.items():
         if own is not None and own.shape != (structure.num_receivers, x.shape[1]):
             wanted = [structure.num_receivers, x.shape[1]]
-            raise ValueError(f"{name} must have shape {wanted}, got {tuple(own.shape)}")
+            raise ShapeError(name, f"{name} must have shape {wanted}, got {tuple(own.shape)}")
     if not (x.is_floating_point() or x.is_complex()):
-        raise ValueError(f"x must hold floating-point numbers, got {x.dtype}: weights would be rounded to whole ones")
+        raise ShapeError(
+            "x", f"x must hold floating-point numbers, got {x.dtype}: weights would be rounded to whole ones"
+        )
     weight = weight.to(torch.promote_types(x.dtype, torch.float32))
     if len(rows) > 1 and not _recorded(weight, *rows):
         fused = FUSED.get(kernel or choose_product(structure, x))

@@ -9,6 +9,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 from torch_geometric.utils import scatter
 
+from graphcollab.errors import NotFiniteError, RangeError
 from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.ops.kernels import column_blocks
 
@@ -48,14 +49,16 @@ def project_simplex(
         [1.0, 0.5, 0.5]
     """
     if not bool(values.isfinite().all()):
-        raise ValueError(f"projection needs finite values, entry {int((~values.isfinite()).nonzero()[0])} is not")
+        raise NotFiniteError(
+            "values", f"projection needs finite values, entry {int((~values.isfinite()).nonzero()[0])} is not"
+        )
     if not len(values):
         return values
     group = torch.zeros_like(values, dtype=torch.int64) if group is None else group
     count = int(group.max()) + 1 if num_groups is None else num_groups
     if total is not None and not bool(((total >= 0) & total.isfinite()).all()):
-        raise ValueError(
-            f"totals must be finite and not negative, got {total.min().item():g} to {total.max().item():g}"
+        raise RangeError(
+            "total", f"totals must be finite and not negative, got {total.min().item():g} to {total.max().item():g}"
         )
     mass = values.new_ones(count, dtype=torch.float64) if total is None else total.double()
     scale = torch.where(mass > 0, mass, 1.0)[group]  # the simplex of total m is m times that of total 1

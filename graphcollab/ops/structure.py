@@ -11,6 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 
 from graphcollab.device import beside
+from graphcollab.errors import InvalidValueError, MismatchError, RangeError, ShapeError
 from graphcollab.memory import address
 
 __all__ = ["Structure", "require_one_type", "require_plain"]
@@ -45,16 +46,20 @@ class Structure:
         require_plain(*both, *([] if self.order is None else [self.order]))
         if not all(one.dtype == torch.int64 and one.is_contiguous() for one in both):
             kinds = " and ".join(str(one.dtype) for one in both)
-            raise ValueError(f"ptr and sender must be torch.int64 without gaps, got {kinds}: use Structure.from_edges")
+            raise ShapeError(
+                "ptr", f"ptr and sender must be torch.int64 without gaps, got {kinds}: use Structure.from_edges"
+            )
         count, ptr, sender = self.sender.numel(), self.ptr, self.sender
         rows = ptr.dim() == sender.dim() == 1 and len(ptr) > 0 and int(ptr[0]) == 0 and int(ptr[-1]) == count
         if not rows or bool((ptr.diff() < 0).any()):
-            raise ValueError(f"ptr must be [D + 1], from 0 and ascending to the number of edges, {count}")
+            raise InvalidValueError("ptr", f"ptr must be [D + 1], from 0 and ascending to the number of edges, {count}")
         if count and not 0 <= int(sender.min()) <= int(sender.max()) < self.num_senders:
-            raise ValueError(f"sender must hold 0 to {self.num_senders - 1}, got {int(sender.min())} to {sender.max()}")
+            raise RangeError(
+                "sender", f"sender must hold 0 to {self.num_senders - 1}, got {int(sender.min())} to {sender.max()}"
+            )
         place = torch.arange(count, device=sender.device)
         if self.order is not None and not torch.equal(self.order.sort().values, place):
-            raise ValueError(f"order must hold every position of {count} edges once")
+            raise InvalidValueError("order", f"order must hold every position of {count} edges once")
         for name in ("ptr", "sender", "order"):
             tensor = getattr(self, name)
             object.__setattr__(self, name, None if tensor is None else tensor.clone())
@@ -91,17 +96,18 @@ class Structure:
     def _sorted(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
         senders, receivers = size
         if edge_index.dim() != 2 or len(edge_index) != 2:
-            raise ValueError(f"edge_index must have shape [2, E], got {[*edge_index.shape]}")
+            raise ShapeError("edge_index", f"edge_index must have shape [2, E], got {[*edge_index.shape]}")
         kind = edge_index.dtype
         if edge_index.numel() and (kind.is_floating_point or kind.is_complex or kind == torch.bool):
-            raise ValueError(f"edge_index must hold whole numbers, got {kind}")
+            raise ShapeError("edge_index", f"edge_index must hold whole numbers, got {kind}")
         edge_index = edge_index.long()
         if edge_index.numel():
             most = edge_index.amax(1).tolist()
             if int(edge_index.min()) < 0 or most[0] >= senders or most[1] >= receivers:
-                raise ValueError(
+                raise RangeError(
+                    "edge_index",
                     f"edge_index reaches sender {most[0]} and receiver {most[1]} (lowest {int(edge_index.min())}), "
-                    f"there are {senders} senders and {receivers} receivers"
+                    f"there are {senders} senders and {receivers} receivers",
                 )
         key, order = edge_index[1] * senders + edge_index[0], None
         if bool((key[1:] < key[:-1]).any()):
@@ -117,16 +123,18 @@ class Structure:
         """Return edges from senders with vectors b [S, P] to receivers with a [D, P], alike; else a ValueError."""
         require_plain(a, b)
         if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
-            raise ValueError(
+            raise ShapeError(
+                "vectors",
                 f"vectors of receivers and senders do not fit together: they must be [D, P] and [S, P], got "
-                f"{tuple(a.shape)} and {tuple(b.shape)}"
+                f"{tuple(a.shape)} and {tuple(b.shape)}",
             )
         require_one_type(a, b)
         structure = edges if isinstance(edges, Structure) else cls.from_edges(edges, (len(b), len(a)))
         if (structure.num_receivers, structure.num_senders) != (len(a), len(b)):
-            raise ValueError(
+            raise MismatchError(
+                "vectors",
                 f"{len(a)} receivers and {len(b)} senders have vectors, but the edges are between "
-                f"{structure.num_receivers} receivers and {structure.num_senders} senders"
+                f"{structure.num_receivers} receivers and {structure.num_senders} senders",
             )
         return structure
 
@@ -205,9 +213,10 @@ def _plain(edge_index: Tensor) -> Tensor:
     try:
         require_plain(edge_index)
     except ValueError as error:
-        raise ValueError(
+        raise ShapeError(
+            "edge_index",
             f"edge_index must be a tensor [2, E], senders and receivers ({error}): of a sparse matrix adj_t "
-            "give torch.stack([col, row]), and its values as weights"
+            "give torch.stack([col, row]), and its values as weights",
         ) from None
     return edge_index.as_subclass(Tensor)
 
@@ -217,7 +226,7 @@ def require_plain(*values: Tensor) -> None:
     for one in values:
         if not isinstance(one, Tensor) or one.layout != torch.strided or one.is_nested:
             kind = type(one).__name__ + (f" of layout {one.layout}" if isinstance(one, Tensor) else "")
-            raise ValueError(f"expected dense tensors, got a {kind}: convert it first")
+            raise InvalidValueError("rows", f"expected dense tensors, got a {kind}: convert it first")
         if one.device.type == "cpu":
             address(one.resolve_neg())
 
@@ -226,4 +235,5 @@ def require_one_type(*rows: Tensor) -> None:
     """Check that rows have one number type: the kernels would read one as the other."""
     kinds = dict.fromkeys(one.dtype for one in rows)
     if len(kinds) > 1:
-        raise ValueError(f"rows must be of one number type, got {' and '.join(map(str, kinds))}: convert them first")
+        text = f"rows must be of one number type, got {' and '.join(map(str, kinds))}: convert them first"
+        raise MismatchError("rows", text)

@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from graphcollab.ops import Structure, edge_products, mix
 from graphcollab.ops import kernels as kernels_module
 from graphcollab.ops.kernels import PRODUCTS, choose_product
+from tests.raising import raises
 
 KERNELS = [name for name in PRODUCTS if name != "triton"]  # which `test_triton` tries
 
@@ -126,23 +127,23 @@ def test_the_rule_that_chooses():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "wanted"),
     [
-        ({"edges": torch.tensor([[0, 2], [0, 1]])}, "reaches sender 2 and receiver 1.*there are 2 senders"),
-        ({"edges": torch.tensor([[0, -1], [0, 1]])}, "lowest -1"),
-        ({"x": torch.zeros(2)}, r"x must have shape \[2, P\], got \(2,\)"),
-        ({"weight": torch.zeros(3)}, r"2 edges need weights \[2\], got \(3,\)"),
-        ({"kernel": "magic"}, r"unknown kernel 'magic': use one of \[.*'csr', 'dense', 'scatter'\]"),
+        ({"edges": torch.tensor([[0, 2], [0, 1]])}, ("range", "edge_index")),
+        ({"edges": torch.tensor([[0, -1], [0, 1]])}, ("range", "edge_index")),
+        ({"x": torch.zeros(2)}, ("shape", "x")),
+        ({"weight": torch.zeros(3)}, ("shape", "weight")),
+        ({"kernel": "magic"}, ("unknown", "kernel", "'magic'", "'csr'", "'dense'", "'scatter'")),
     ],
 )
-def test_mix_refuses(change, message):
+def test_mix_refuses(change, wanted):
     given = {"x": torch.zeros(2, 1), "weight": torch.zeros(2), "edges": torch.tensor([[0, 1], [0, 1]]), **change}
-    with pytest.raises(ValueError, match=message):
+    with raises(*wanted):
         mix(**given)
 
 
 def test_edge_products_refuse_vectors_that_do_not_fit():
-    with pytest.raises(ValueError, match="do not fit together"):
+    with raises("shape", "vectors"):
         edge_products(torch.zeros(2, 3), torch.zeros(2, 4), torch.tensor([[0], [1]]))
 
 
@@ -240,11 +241,11 @@ def test_rows_that_cannot_be_mixed_are_refused():
     edges, x, weight = torch.tensor([[0], [1]]), torch.ones(2, 3), torch.ones(1)
     for grad in (False, True):
         for terms in ({"base": x.double()}, {"against": x.bfloat16()}):
-            with pytest.raises(ValueError, match=r"rows must be of one number type, got torch\.float32 and torch"):
+            with raises("mismatch", "rows"):
                 mix(x.clone().requires_grad_(grad), weight, edges, **terms)
-    with pytest.raises(ValueError, match=r"rows must be of one number type, got torch\.float64 and torch\.float32"):
+    with raises("mismatch", "rows"):
         edge_products(x.double(), x, edges)
-    with pytest.raises(ValueError, match=r"x must hold floating-point numbers, got torch\.int64"):
+    with raises("shape", "x"):
         mix(x.long(), weight, edges)
 
 

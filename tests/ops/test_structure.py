@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcollab.ops import Structure, mix
+from tests.raising import raises
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20))
@@ -47,17 +48,15 @@ def test_whole_numbers_of_any_type_are_edges(dtype):
 
 def test_what_no_edges_are_is_refused():
     for edges in (torch.tensor([[0.0], [0.5]]), torch.tensor([[True], [False]])):
-        with pytest.raises(ValueError, match=r"edge_index must hold whole numbers, got torch\.(float32|bool)"):
+        with raises("shape", "edge_index"):
             Structure.from_edges(edges, (2, 2))
     for edges in (torch.zeros(3, dtype=torch.int64), torch.zeros(3, 2, dtype=torch.int64)):
-        with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\], got"):
+        with raises("shape", "edge_index"):
             Structure.from_edges(edges, (4, 4))
     assert Structure.from_edges(torch.empty(2, 0), (2, 2)).num_edges == 0
-    with pytest.raises(
-        ValueError, match=r"ptr and sender must be torch\.int64 without gaps, got torch.int64 and torch.int32"
-    ):
+    with raises("shape", "ptr"):
         Structure(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), None, 1)
-    with pytest.raises(ValueError, match=r"ptr and sender must be"):
+    with raises("shape", "ptr"):
         Structure(torch.arange(4)[::2], torch.tensor([0]), None, 1)
 
 
@@ -78,22 +77,22 @@ def test_edges_that_are_changed_later_are_not_read_anew():
 
 
 @pytest.mark.parametrize(
-    ("ptr", "sender", "order", "says"),
+    ("ptr", "sender", "order", "wanted"),
     [
-        ([0, 1, 2, 3], [0, 1, 500], None, "sender must hold 0 to 2, got 0 to 500"),
-        ([0, 1, 2, 3], [0, 1, -1], None, "sender must hold 0 to 2, got -1 to 1"),
-        ([0, 1, 2, 4], [0, 1, 2], None, "ptr must be .* to the number of edges, 3"),
-        ([0, 2, 1, 3], [0, 1, 2], None, "ptr must be .* ascending"),
-        ([1, 1, 2, 3], [0, 1, 2], None, "ptr must be .* from 0"),
-        ([], [], None, "ptr must be"),
-        ([0, 1, 2, 3], [0, 1, 2], [0, 0, 1], "order must hold every position of 3 edges once"),
-        ([0, 1, 2, 3], [0, 1, 2], [0, 1], "order must hold every position"),
-        ([0, 3], [[0, 1, 2]], None, "ptr must be"),
+        ([0, 1, 2, 3], [0, 1, 500], None, ("range", "sender", "500")),
+        ([0, 1, 2, 3], [0, 1, -1], None, ("range", "sender")),
+        ([0, 1, 2, 4], [0, 1, 2], None, ("value", "ptr")),
+        ([0, 2, 1, 3], [0, 1, 2], None, ("value", "ptr")),
+        ([1, 1, 2, 3], [0, 1, 2], None, ("value", "ptr")),
+        ([], [], None, ("value", "ptr")),
+        ([0, 1, 2, 3], [0, 1, 2], [0, 0, 1], ("value", "order")),
+        ([0, 1, 2, 3], [0, 1, 2], [0, 1], ("value", "order")),
+        ([0, 3], [[0, 1, 2]], None, ("value", "ptr")),
     ],
 )
-def test_rows_that_are_none_are_refused(ptr, sender, order, says):
+def test_rows_that_are_none_are_refused(ptr, sender, order, wanted):
     rows = [None if one is None else torch.tensor(one, dtype=torch.int64) for one in (ptr, sender, order)]
-    with pytest.raises(ValueError, match=says):
+    with raises(*wanted):
         Structure(*rows, 3)
     assert Structure(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), None, 0).num_edges == 0
 

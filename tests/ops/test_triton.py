@@ -21,6 +21,7 @@ import torch
 
 from graphcollab.ops import Structure, edge_products, gpu, kernels, mix
 from tests.ops.test_mixing import by_loops, dense, normal
+from tests.raising import raises
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, for what is not finite in the interpreter
@@ -229,7 +230,7 @@ def test_rows_elsewhere_are_refused(monkeypatch):
     monkeypatch.setattr(gpu, "HERE", True)
     monkeypatch.setattr(gpu, "DEVICE", "cuda")
     structure = Structure.from_edges(SMALL[2], (2, 2))
-    with pytest.raises(ValueError, match=r"kernels in Triton are for float32, .* on a GPU, got torch.float32 on cpu"):
+    with raises("unsupported", "rows"):
         kernels.triton_product(structure, SMALL[1], SMALL[0])
 
 
