@@ -14,16 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-__all__ = ["NoPartError", "ParamSpec", "shared_tensors"]
+from graphcollab.errors import ConflictError, DuplicateError, EmptyError, MismatchError, UnknownError, UnsupportedError
+
+__all__ = ["ParamSpec", "shared_tensors"]
 
 Tie: TypeAlias = tuple[str | None, str, str]
 """The other part that a parameter belongs to (None: no part), and its two names."""
-
-
-class NoPartError(KeyError, ValueError):
-    """A model lacks the part that is asked for: a key that is not there, and an input that is not usable."""
-
-    __str__ = ValueError.__str__  # without the quotes of a KeyError
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class ParamSpec:
         parameters = {name: tuple(p.shape) for name, p in every.items() if p.requires_grad}
         if not parameters:
             state = "only frozen parameters (requires_grad=False)" if every else "no parameters"
-            raise ValueError(f"{type(module).__name__} has {state}: there is nothing to learn or to share")
+            raise EmptyError("model", f"{type(module).__name__} has {state}: there is nothing to learn or to share")
         if parts is None:
             parts = getattr(module, "parts", None) or {name: [name] for name, _ in module.named_children()}
         owner = {name: _part_of(name, parts) for name in parameters}
@@ -117,30 +113,33 @@ class ParamSpec:
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
 
-        It is a `NoPartError` if there is no such part, and a ValueError if parts named together do not lie side by
+        It is an `UnknownError` if there is no such part, and a ValueError if parts named together do not lie side by
         side, or a part shares a parameter with one that is not named.
         """
         ranges, wanted = [], part.split("+")
         for name in wanted:
             if name not in self.parts:
-                raise NoPartError(
+                raise UnknownError(
+                    f"part {name!r}",
                     f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}: name one of these, or "
-                    "give a model that has it, such as graphcollab.models.SplitModel for 'backbone' and 'head'"
+                    "give a model that has it, such as graphcollab.models.SplitModel for 'backbone' and 'head'",
                 )
             if name in self.tied and self.tied[name][0] not in wanted and "all" not in wanted:
                 other, one, same = self.tied[name]
-                raise ValueError(
+                raise ConflictError(
+                    f"part {name!r}",
                     f"part {name!r} cannot be taken alone: {one!r} is tied to {same!r}, which is outside of it; name "
-                    f"{'all' if other is None else f'{name}+{other}'!r}, or untie them"
+                    f"{'all' if other is None else f'{name}+{other}'!r}, or untie them",
                 )
             ranges.append(self.parts[name])
         ranges.sort()
         for (_, stop), (start, _) in itertools.pairwise(ranges):
             if stop != start:
                 order = sorted(self.parts.keys() - {"all"}, key=self.parts.__getitem__)
-                raise ValueError(
+                raise ConflictError(
+                    f"part {part!r}",
                     f"the parts {part!r} do not lie side by side: the order of columns is {', '.join(order)}, which a "
-                    "module can change by its attribute `parts`"
+                    "module can change by its attribute `parts`",
                 )
         return slice(ranges[0][0], ranges[-1][1])
 
@@ -185,7 +184,10 @@ def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
     """Return the part whose prefix owns the parameter ``name``."""
     owners = [part for part, prefixes in parts.items() for p in prefixes if name == p or name.startswith(p + ".")]
     if len(owners) > 1:
-        raise ValueError(f"parameter {name!r} belongs to the parts {owners}: each parameter can be in one part only")
+        raise DuplicateError(
+            f"parameter {name!r}",
+            f"parameter {name!r} belongs to the parts {owners}: each parameter can be in one part only",
+        )
     return owners[0] if owners else None
 
 
@@ -210,38 +212,43 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     kind = type(module).__name__
     for name in (name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)):
         what = f"the part {name!r} of {kind}" if name else kind
-        raise ValueError(
+        raise UnsupportedError(
+            "model",
             f"{what} is compiled by torch.jit, and copies and rows need the Python module: give the one that it was "
-            "made from"
+            "made from",
         )
     lazy = [name for name, p in [*parameters.items(), *module.named_buffers()] if is_lazy(p)]
     if lazy:
-        raise ValueError(
+        raise UnsupportedError(
+            f"parameter {lazy[0]!r}",
             f"{kind} is lazy: {lazy[0]!r} has no shape before a first forward pass; call the module once on a "
-            "few samples and give it then"
+            "few samples and give it then",
         )
     types: dict[torch.dtype, str] = {}
     learns = {name: p for name, p in parameters.items() if p.requires_grad}
     state = {name: b for name, b in _state_of(module).items() if b.is_floating_point()}
     for name, values in [*learns.items(), *state.items()]:
         if values.is_complex():
-            raise ValueError(
+            raise UnsupportedError(
+                f"parameter {name!r}",
                 f"{name!r} of {kind} holds complex numbers, which rows cannot: keep the real and the imaginary part as "
-                "two parameters, and join them by torch.complex in the forward pass"
+                "two parameters, and join them by torch.complex in the forward pass",
             )
         if values.is_floating_point():
             types.setdefault(values.dtype, name)
     if len(types) > 1:
         found = " and ".join(f"{dtype} ({name!r})" for dtype, name in list(types.items())[:2])
-        raise ValueError(
+        raise MismatchError(
+            "model",
             f"{kind} has numbers of several number types, {found}, and a row has one: convert the module, for example "
-            "by module.float()"
+            "by module.float()",
         )
     for name, parameter in learns.items():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
-            raise ValueError(
+            raise UnsupportedError(
+                f"parameter {name!r}",
                 f"{name!r} of {kind} has a hook that runs when its gradient is accumulated, which never happens here: "
-                "use register_hook, or change the gradient in the loss"
+                "use register_hook, or change the gradient in the loss",
             )
 
 

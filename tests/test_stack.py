@@ -62,7 +62,7 @@ def test_frozen_parameters_are_in_no_row():
     spec.load_into(other, spec.flatten(module))
     assert torch.equal(other[2].weight, module[2].weight)
     assert torch.equal(other[0].weight, before)
-    with pytest.raises(ValueError, match=r"Linear has only frozen parameters \(requires_grad=False\)"):
+    with raises("empty", "model"):
         ParamSpec.from_module(nn.Linear(2, 3).requires_grad_(False))
 
 
@@ -105,10 +105,10 @@ def test_parts_that_lie_side_by_side_are_one_range():
     assert spec.columns("backbone+scale+head+middle") == spec.columns("all")
     assert spec.columns("backbone+buffers") == slice(11, 27)
     for apart in ("head+middle", "head+backbone+scale", "head+head", "all+head"):
-        with pytest.raises(ValueError, match="do not lie side by side: the order of columns is head, scale, middle, b"):
+        with raises("conflict", f"part {apart!r}", "head, scale, middle, b"):
             spec.columns(apart)
-    for unknown in ("head+neck", "head+", "+", ""):
-        with pytest.raises(KeyError, match=r"no part '(neck)?' in this architecture; its parts are"):
+    for unknown, missing in (("head+neck", "neck"), ("head+", ""), ("+", ""), ("", "")):
+        with raises("unknown", f"part {missing!r}", "'head'", kind=KeyError):
             spec.columns(unknown)
 
 
@@ -177,19 +177,19 @@ def test_views_share_memory():
 
 
 @pytest.mark.parametrize(
-    ("module", "parts", "message"),
+    ("module", "parts", "wanted"),
     [
-        (nn.ReLU(), None, "ReLU has no parameters"),
-        (nn.Linear(1, 1), {"a": ["weight"], "b": ["weight"]}, r"'weight' belongs to the parts \['a', 'b'\]"),
+        (nn.ReLU(), None, ("empty", "model")),
+        (nn.Linear(1, 1), {"a": ["weight"], "b": ["weight"]}, ("duplicate", "parameter 'weight'", "'a'", "'b'")),
     ],
 )
-def test_spec_refuses(module, parts, message):
-    with pytest.raises(ValueError, match=message):
+def test_spec_refuses(module, parts, wanted):
+    with raises(*wanted):
         ParamSpec.from_module(module, parts)
 
 
 def test_unknown_part_is_named_with_those_there_are():
-    with pytest.raises(KeyError, match=r"no part 'tail'.*'all', 'backbone', 'head'"):
+    with raises("unknown", "part 'tail'", "'all'", "'backbone'", "'head'", kind=KeyError):
         ParamSpec.from_module(MLP(3, (4,), 2)).columns("tail")
 
 
@@ -285,9 +285,9 @@ class TiedParts(nn.Module):
 def test_a_part_that_is_tied_to_another_cannot_be_taken_alone():
     spec = ParamSpec.from_module(TiedParts())
     for part, other in (("head", "backbone"), ("backbone", "head")):
-        with pytest.raises(ValueError, match=rf"part '{part}' cannot be taken alone.*'{part}\+{other}', or untie"):
+        with raises("conflict", f"part {part!r}", repr(f"{part}+{other}")):
             spec.columns(part)
-    with pytest.raises(ValueError, match="cannot be taken alone"):
+    with raises("conflict", "part 'head'"):
         Stacks.single(spec, torch.zeros(2, spec.num_columns)).part("middle+head")
     assert spec.columns("middle") == slice(15, 27)
     assert spec.columns("all") == spec.columns("backbone+middle+head") == slice(0, 32)
@@ -299,11 +299,11 @@ def test_what_does_not_fit_into_one_row_is_refused_by_name():
     average.running_mean = average.running_mean.double()
     turning = nn.Linear(2, 2)
     turning.turn = nn.Parameter(torch.ones(2, dtype=torch.complex64))
-    for module, message in (
-        (mixed, r"Sequential has numbers of several number types, torch.float32 \('0.weight'\) and torch.float64"),
-        (average, r"float32 \('weight'\) and torch.float64 \('running_mean'\)"),
-        (turning, "'turn' of Linear holds complex numbers"),
-        (nn.Sequential(nn.LazyLinear(3)), "Sequential is lazy: '0.weight' has no shape"),
+    for module, wanted in (
+        (mixed, ("mismatch", "model", "torch.float32 ('0.weight')", "torch.float64")),
+        (average, ("mismatch", "model", "torch.float32 ('weight')", "torch.float64 ('running_mean')")),
+        (turning, ("unsupported", "parameter 'turn'")),
+        (nn.Sequential(nn.LazyLinear(3)), ("unsupported", "parameter '0.weight'")),
     ):
-        with pytest.raises(ValueError, match=message):
+        with raises(*wanted):
             ParamSpec.from_module(module)

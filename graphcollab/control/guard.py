@@ -76,8 +76,10 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     node, step = int(bad[0]), int(data.bad_step[bad[0]])
     others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
     raise NonFiniteLossError(
+        f"node {env.engine.tasks.names[node]!r}",
         f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
-        f"use a smaller step size, check the node's data{OR_ISOLATE}{large_targets(env)}"
+        f"use a smaller step size, check the node's data{OR_ISOLATE}{large_targets(env)}",
+        public=True,
     )
 
 
@@ -90,8 +92,10 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
     if not len(bad):
         return data
     raise NonFiniteLossError(
+        f"node {env.engine.tasks.names[int(bad[0])]!r}",
         f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
-        f"{data.round} after the exchange: use a smaller step size{large_targets(env)}"
+        f"{data.round} after the exchange: use a smaller step size{large_targets(env)}",
+        public=True,
     )
 
 
@@ -104,8 +108,10 @@ def without_refused(data: Data, env: Env) -> Data:
     if refused and not env.isolate:
         node = min(refused)
         raise NonFiniteLossError(
+            f"node {env.engine.tasks.names[node]!r}",
             f"{env.engine.tasks.names[node]} {refused[node]} in round {data.round}: check its model and data, or go on "
-            "without such values by on_nonfinite='isolate'"
+            "without such values by on_nonfinite='isolate'",
+            public=True,
         )
     if refused:
         data = copy.copy(data)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from graphcollab.errors import GraphcollabError
 from graphcollab.files import own_name, write_new
 
 __all__ = ["ProcessLostError", "lives", "read", "write_error_file", "written"]
@@ -24,17 +25,17 @@ class ProcessLostError(RuntimeError):
 
 def written(error: Exception) -> bytes:
     """Return an error as other processes read it."""
-    kind = type(error)
-    return json.dumps([kind.__module__, kind.__qualname__, str(error)]).encode()
+    kind, subject = type(error), [error.subject] if isinstance(error, GraphcollabError) else []
+    return json.dumps([kind.__module__, kind.__qualname__, str(error), *subject]).encode()
 
 
 def read(text: bytes) -> Exception:
     """Return another process's error: of its class where that is known here and takes a text, else a RuntimeError."""
-    module, name, told = json.loads(text)
+    module, name, told, *subject = json.loads(text)
     kind: Any = functools.reduce(lambda at, one: getattr(at, one, None), name.split("."), sys.modules.get(module))
     if isinstance(kind, type) and issubclass(kind, Exception):
         with contextlib.suppress(Exception):
-            made = kind(told)
+            made = kind(*subject, told)
             if str(made) == told:
                 return made
     return RuntimeError(f"{name}: {told}")

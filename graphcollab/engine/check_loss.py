@@ -13,6 +13,7 @@ from graphcollab.checks import own_filter
 from graphcollab.engine.objective import Context, Objective, Sum
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.reference import leaves
+from graphcollab.errors import ContractError, ShapeError
 
 __all__ = ["check_loss", "refuse_broadcast"]
 
@@ -43,10 +44,11 @@ def check_loss(
             loss = term(outputs.clone(), targets.clone(), context)
         for leaf in leaves(loss):
             if id(leaf) not in own:
-                raise ValueError(
+                raise ContractError(
+                    "loss",
                     f"{term!r} computes with a tensor of shape {[*leaf.shape]} that requires a gradient and is no "
                     "parameter of the model, so it is never trained: make it one of the model, whose outputs the loss "
-                    "is given, or call requires_grad_(False) on it if it is to stay as it is"
+                    "is given, or call requires_grad_(False) on it if it is to stay as it is",
                 )
 
 
@@ -88,10 +90,11 @@ def refuse_broadcast(
             alike = [_minds(judge, said.reshape(shape), few.reshape(shape))]
         if any(alike) and False not in alike:
             made, wanted = (f"[{', '.join(map(str, ('B', *shape)))}]" for shape in (own, given))
-            raise ValueError(
+            raise ShapeError(
+                "outputs",
                 f"{name} compares the output for every sample with the targets of all, since {model} returns outputs "
                 f"{made}, targets are {wanted}, and PyTorch broadcasts them: let the model return outputs of the "
-                "targets' shape, such as outputs.squeeze(-1), or compare outputs.reshape(targets.shape)"
+                "targets' shape, such as outputs.squeeze(-1), or compare outputs.reshape(targets.shape)",
             )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphcollab.engine.objective import Context, Objective, Reads
+from graphcollab.errors import MissingError, ShapeError
 from graphcollab.settings import Positive
 
 __all__ = ["PrototypeContrast", "PrototypeUniformity", "SupervisedContrast"]
@@ -107,9 +108,10 @@ class PrototypeContrast(Objective):
         prototypes = _prototypes(context, self.name)
         classes, width = outputs.shape[-1], unit.shape[1]
         if prototypes.dim() != 2 or len(prototypes) < classes or prototypes.shape[1] != width:
-            raise ValueError(
+            raise ShapeError(
+                f"parameter {self.name!r}",
                 f"parameter {self.name!r} must hold one prototype per class of the size of the projections, "
-                f"[{classes}, {width}], it has shape {list(prototypes.shape)}"
+                f"[{classes}, {width}], it has shape {list(prototypes.shape)}",
             )
         logits = unit @ (F.normalize(prototypes, dim=1) / self.temperature if self.normalize else prototypes).T
         return context.mean(F.cross_entropy(logits, targets, reduction="none"))
@@ -151,22 +153,24 @@ class PrototypeUniformity(Objective):
 
 def _check_labels(targets: Tensor) -> None:
     if targets.is_floating_point() or targets.dim() != 1:
-        raise ValueError(
+        raise ShapeError(
+            "targets",
             f"contrastive losses compare classes, so they need one whole-number label per sample, targets are "
-            f"{targets.dtype} of shape {tuple(targets.shape)}: they are for classification only"
+            f"{targets.dtype} of shape {tuple(targets.shape)}: they are for classification only",
         )
 
 
 def _latents(context: Context, of: str) -> Tensor:
     found: Tensor | None = getattr(context, of)
     if found is None:
-        raise ValueError(f"the objective reads the {of} of samples, which are not provided here: train by Fit")
+        raise MissingError(of, f"the objective reads the {of} of samples, which are not provided here: train by Fit")
     return found
 
 
 def _prototypes(context: Context, name: str) -> Tensor:
     if name not in context.params:
-        raise ValueError(
-            f"the model has no parameter {name!r} with one prototype per class: use graphcollab.models.SplitModel"
+        raise MissingError(
+            f"parameter {name!r}",
+            f"the model has no parameter {name!r} with one prototype per class: use graphcollab.models.SplitModel",
         )
     return context.params[name]

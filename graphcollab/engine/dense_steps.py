@@ -22,6 +22,7 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import Chain, elementwise, flatten, linear
+from graphcollab.errors import RangeError
 from graphcollab.memory import address
 from graphcollab.stack import ParamSpec
 from graphcollab.threads import share, threads_here
@@ -99,7 +100,7 @@ def take_dense_steps(
         return None
     count = min(len(feed.pool.inputs), len(feed.pool.targets))
     if feed.index.numel() and not 0 <= int(feed.index.min()) <= int(feed.index.max()) < count:
-        raise IndexError(f"a sample is not in the pool: expected positions 0 to {count - 1}")
+        raise RangeError("schedule", f"a sample is not in the pool: expected positions 0 to {count - 1}")
     index, sizes, targets = feed.index.contiguous(), feed.schedule.size.contiguous(), feed.pool.targets.contiguous()
     (rows, steps, width), inputs = index.shape, feed.pool.inputs
     losses = new.new_full((steps, rows), float("nan"))
@@ -111,7 +112,7 @@ def take_dense_steps(
 
     def act(part: tuple[int, int]) -> None:
         if not _chain.fit(*name, *models, *samples, *settings, *part):
-            raise IndexError(f"a label is no class: expected 0 to {layers[-1].outputs - 1}")
+            raise RangeError("targets", f"a label is no class: expected 0 to {layers[-1].outputs - 1}")
 
     products = index.numel() * sum(layer.inputs * layer.outputs for layer in layers)
     pieces = 1 if products < FEW_NUMBERS else min(rows, PIECES * threads_here())

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphcollab.errors import ContractError
 from graphcollab.param_spec import shared_tensors
 
 __all__ = ["Frozen", "FrozenWeightsError", "unwritten"]
 
 
-class FrozenWeightsError(ValueError):
+class FrozenWeightsError(ContractError):
     """Something writes to weights that belong to no node but to all."""
 
 
@@ -40,9 +41,10 @@ class Frozen:
             return
         name = next(name for name, version in now.items() if version != self._versions[name])
         raise FrozenWeightsError(
+            _subject(self.tensors[name], name),
             f"{_what(self.tensors[name], name)} of {self.kind} was written to during the run, by a forward pass or by "
             "other code, and the models of all nodes have changed with it: write to a copy, and start again with the "
-            "weights as they were"
+            "weights as they were",
         )
 
 
@@ -61,9 +63,10 @@ class _Unwritten(TorchDispatchMode):
                 for name, (first, last) in self._places.items():
                     if start < last and first < stop:
                         raise FrozenWeightsError(
+                            _subject(self.tensors[name], name),
                             f"the forward pass of {self.kind} writes to {_what(self.tensors[name], name)} ({func}), "
                             "which all nodes share: let it write to a copy, or to a persistent buffer, of which every "
-                            "node has its own"
+                            "node has its own",
                         )
         return func(*args, **(kwargs or {}))
 
@@ -103,6 +106,10 @@ def _place(tensor: Tensor) -> tuple[int, int]:
 def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Return how often tensors were written to; those of inference mode do not count it."""
     return {name: one._version for name, one in tensors.items() if not one.is_inference()}
+
+
+def _subject(tensor: Tensor, name: str) -> str:
+    return f"{'parameter' if isinstance(tensor, nn.Parameter) else 'buffer'} {name!r}"
 
 
 def _what(tensor: Tensor, name: str) -> str:

@@ -11,6 +11,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from graphcollab.engine.randomness import own_randomness, randomness_at_work
+from graphcollab.errors import StateError
 
 __all__ = ["keyed_checkpoint"]
 
@@ -40,7 +41,11 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
     if not torch.is_grad_enabled():
         return function(*args, **kwargs)
     if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise RuntimeError("activation checkpointing does not go with vmap, take backend 'shared' or 'loop', or none")
+        raise StateError(
+            "backend",
+            "activation checkpointing does not go with vmap, take backend 'shared' or 'loop', or none",
+            public=True,
+        )
     return checkpoint(
         function, *args, use_reentrant=False, preserve_rng_state=False, context_fn=_first_and_second, **kwargs
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphcollab.engine.engine import Engine
 from graphcollab.engine.modules import no_latents
+from graphcollab.errors import MissingError
 from graphcollab.stack import Stacks
 
 __all__ = ["require_latents"]
@@ -23,7 +24,8 @@ def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
         reason = no_latents(backend.module, pool.inputs[split.of(int(members[0]))[:1]])
         if reason is not None:
             who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__
-            raise ValueError(
+            raise MissingError(
+                f"node {who!r}",
                 f"{wanted}, and the model of {who!r}, {kind}, has no latents ({reason}): wrap its backbone in "
-                "graphcollab.models.SplitModel, or let forward(inputs, embed=True) return graphcollab.typing.Embedded"
+                "graphcollab.models.SplitModel, or let forward(inputs, embed=True) return graphcollab.typing.Embedded",
             )

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from graphcollab.errors import RangeError
+
 __all__ = ["INSIDE", "EnoughError", "LookUps", "OutsideError", "guarded"]
 
 OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
@@ -30,11 +32,11 @@ INSIDE = LOOKS | FILLS
 NOWHERE = 2**62  # in no table, also behind others
 
 
-class OutsideError(IndexError):
+class OutsideError(RangeError):
     """An id is outside of its table, which has ids from 0 to ``size`` - 1."""
 
-    def __init__(self, found: int, size: int) -> None:
-        super().__init__(f"id {found} is outside of the embedding's 0 to {size - 1}")
+    def __init__(self, subject: str, message: str, found: int = -1, size: int = 0) -> None:
+        super().__init__(subject, message)
         self.found, self.size = found, size
 
 
@@ -84,7 +86,8 @@ class LookUps(TorchFunctionMode):
         if ids.numel():
             least, most = (int(end) for end in torch.aminmax(ids))
             if least < 0 or most >= size:
-                raise OutsideError(least if least < 0 else most, size)
+                found = least if least < 0 else most
+                raise OutsideError("ids", f"id {found} is outside of the embedding's 0 to {size - 1}", found, size)
         self.count += 1
         if self.count == self.most:
             raise EnoughError

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphcollab.engine.objective import Context, Objective, Reads
+from graphcollab.errors import ContractError, InvalidTypeError, InvalidValueError, MissingError, RangeError, ShapeError
 from graphcollab.settings import NonNegative, look_up
 
 __all__ = ["Loss", "Proximal", "as_objective", "cross_entropy", "ignored_target"]
@@ -63,8 +64,12 @@ class Loss(Objective):
         if not isinstance(loss, Tensor) or loss.dim() != int(self.per_sample):
             got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             if self.per_sample:
-                raise TypeError(f"a loss per sample must return one number for each, [B], got {got}: do not average it")
-            raise TypeError(f"a loss must return one number per batch (a scalar tensor), got {got}: average it")
+                raise InvalidTypeError(
+                    "loss", f"a loss per sample must return one number for each, [B], got {got}: do not average it"
+                )
+            raise InvalidTypeError(
+                "loss", f"a loss must return one number per batch (a scalar tensor), got {got}: average it"
+            )
         return context.mean(loss) if self.per_sample else loss
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
@@ -86,7 +91,7 @@ class Loss(Objective):
             try:
                 self.function(outputs[[0, 0]].cpu(), torch.stack([targets.min(), targets.max()]).cpu())
             except (IndexError, RuntimeError) as error:
-                raise ValueError(f"{message}, and the loss refuses: {error}") from error
+                raise ContractError("loss", f"{message}, and the loss refuses: {error}") from error
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -112,22 +117,26 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
     if outputs.dim() == targets.dim() + 1 and outputs.shape[-1] == 1:
         outputs = outputs[..., 0]
     if outputs.shape != targets.shape:
-        raise ValueError(f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} must have the same shape")
+        raise ShapeError(
+            "outputs", f"outputs {tuple(outputs.shape)} and targets {tuple(targets.shape)} must have the same shape"
+        )
     return outputs
 
 
 def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     if outputs.dim() != 2:
-        raise ValueError(
+        raise ShapeError(
+            "outputs",
             f"cross-entropy needs one output per class, [B, C], {model} has outputs of shape "
-            f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'"
+            f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'",
         )
     whole = not targets.is_floating_point() and tuple(targets.shape[1:]) == (1,)
     if targets.is_floating_point() or targets.dim() != 1:
-        raise ValueError(
+        raise ShapeError(
+            "targets",
             f"cross-entropy needs one whole-number label per sample, targets of split {split!r} are "
             f"{targets.dtype} of shape {tuple(targets.shape)}: "
-            + ("give them as [N], such as targets[:, 0]" if whole else "for regression use loss='mse'")
+            + ("give them as [N], such as targets[:, 0]" if whole else "for regression use loss='mse'"),
         )
     if message := _outside(outputs, targets, model, split):
         least, most = int(targets.min()), int(targets.max())
@@ -136,24 +145,26 @@ def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str)
         cure = f"{classes}{binary}" if least >= 0 else "number the classes from 0"
         if least > 0 and most - least < outputs.shape[1]:
             cure = f"labels count from 0, so subtract {least} from them"
-        raise ValueError(f"{message}: {cure}")
+        raise RangeError("targets", f"{message}: {cure}")
 
 
 def _refuse_other_shape(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     given, wanted = tuple(outputs.shape[1:]), tuple(targets.shape[1:])
     if given not in (wanted, (*wanted, 1)):
-        raise ValueError(
+        raise ShapeError(
+            "outputs",
             f"{model} returns outputs of shape {given} for a sample, and targets of split {split!r} have the shape "
-            f"{wanted}: give the model an output for every target{' of a sample, which is 1' * (not wanted)}"
+            f"{wanted}: give the model an output for every target{' of a sample, which is 1' * (not wanted)}",
         )
 
 
 def _refuse_not_binary(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     wrong = targets[(targets != 0) & (targets != 1)]
     if len(wrong):
-        raise ValueError(
+        raise InvalidValueError(
+            "targets",
             f"binary cross-entropy needs labels 0 or 1, split {split!r} has {wrong[0].item():g}: relabel the samples, "
-            "or use loss='cross_entropy' for more than two classes"
+            "or use loss='cross_entropy' for more than two classes",
         )
     _refuse_other_shape(outputs, targets, model, split)
 
@@ -229,9 +240,13 @@ class Proximal(Objective):
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the penalty; outputs and targets play no part."""
         if context.anchor is None:
-            raise ValueError("Proximal needs an anchor: use it in a local update that provides one")
+            raise MissingError(
+                "anchor", "Proximal needs an anchor: use it in a local update that provides one", public=True
+            )
         if context.spec is None and self.part != "all":
-            raise ValueError(f"Proximal of the part {self.part!r} needs to know the parts: give the context a spec")
+            raise MissingError(
+                "spec", f"Proximal of the part {self.part!r} needs to know the parts: give the context a spec"
+            )
         names = context.anchor if context.spec is None else context.spec.names_in(self.part)
         return self.mu * DISTANCES[self.distance]([(context.params[name], context.anchor[name]) for name in names])
 

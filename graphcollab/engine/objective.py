@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from graphcollab.engine.stacked import stacked_ops
+from graphcollab.errors import ContractError
 from graphcollab.piece import Piece
 from graphcollab.settings import Finite, check_setting
 from graphcollab.stack import ParamSpec
@@ -249,9 +250,10 @@ def require_weighted(
         ValueError: If it averages over a batch by itself, or a sample of weight 0 changes it.
     """
     if objective.reads.alike:
-        raise ValueError(
+        raise ContractError(
+            "loss",
             f"the samples have weights, and {objective!r} averages over them by itself: give a function that returns "
-            "the loss of every sample, [B], as graphcollab.engine.Loss(function, per_sample=True), or a loss by name"
+            "the loss of every sample, [B], as graphcollab.engine.Loss(function, per_sample=True), or a loss by name",
         )
     if outputs is None or targets is None or context is None:
         return
@@ -260,7 +262,8 @@ def require_weighted(
     alone = replace(context, latent=latent, projection=projection)
     found = objective(outputs.clone(), targets.clone(), replace(context, weight=weight))
     if not torch.allclose(found, objective(outputs[:1].clone(), targets[:1].clone(), alone), rtol=1e-3, atol=1e-6):
-        raise ValueError(
+        raise ContractError(
+            "objective",
             f"the samples have weights, and {objective!r} does not heed them: average by context.mean(loss of every "
-            "sample), and leave out samples for which context.weight is 0"
+            "sample), and leave out samples for which context.weight is 0",
         )

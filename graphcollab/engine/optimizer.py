@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, UnsupportedError
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError
 
@@ -105,7 +106,11 @@ class SGD(RowOptimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nesterov and not self.momentum:
-            raise ValueError("nesterov=True is a form of momentum: give a momentum above 0 with it, got momentum=0")
+            raise ConflictError(
+                "momentum",
+                "nesterov=True is a form of momentum: give a momentum above 0 with it, got momentum=0",
+                public=True,
+            )
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -213,9 +218,10 @@ def as_row_optimizer(
         return _make(optimizer, settings)
     name = optimizer if isinstance(optimizer, str) else optimizer.__name__
     if name.lower() not in _ELEMENTWISE or (kind and optimizer is not getattr(torch.optim, name, None)):
-        raise ValueError(
+        raise UnsupportedError(
+            "optimizer",
             f"optimizer {name} is not available for stacked models: an optimiser must be elementwise with state per "
-            f"row; available are {', '.join(kind.__name__ for kind in _ELEMENTWISE.values())}"
+            f"row; available are {', '.join(kind.__name__ for kind in _ELEMENTWISE.values())}",
         )
     if not isinstance(optimizer, str):
         own = inspect.signature(optimizer).parameters

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from torch import Tensor, nn
 
-from graphcollab.checks import own_filter
+from graphcollab.checks import issue, own_filter
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import MemoryFormat, Padding, positions_of
@@ -21,6 +20,7 @@ from graphcollab.engine.shared_backend import SharedBackend, count_at_once
 from graphcollab.engine.trial import BUFFERS, FAILURES, difference, kept_by, mixes_samples, padding_of
 from graphcollab.engine.unrolled_backend import UnrolledBackend
 from graphcollab.engine.vmap_backend import VmapBackend
+from graphcollab.errors import ConflictError, ContractError, MismatchError, UnsupportedError
 from graphcollab.memory import used_up
 from graphcollab.settings import Count, check_setting, check_settings, look_up
 from graphcollab.stack import ParamSpec
@@ -77,10 +77,14 @@ class Plan:
     def __post_init__(self) -> None:
         check_settings(self)
         if self.graphs and self.backend not in GRAPHED:
-            raise ValueError(f"backend {self.backend!r} takes no steps together that a graph could hold: graphs=False")
+            raise ConflictError(
+                "graphs", f"backend {self.backend!r} takes no steps together that a graph could hold: graphs=False"
+            )
         if self.backend != "loop" and self.memory_format != "contiguous":
-            raise ValueError(
-                f"stacked models cannot have memory_format={self.memory_format!r}: take 'contiguous', or backend 'loop'"
+            raise ConflictError(
+                "memory_format",
+                f"stacked models cannot have memory_format={self.memory_format!r}: take 'contiguous', or "
+                "backend 'loop'",
             )
 
     def as_dict(self) -> dict[str, str | int | None]:
@@ -164,7 +168,7 @@ def make_plan(
             return replace(plan, backend=kind, reason=reason, graphs=kind in GRAPHED and device.type == "cuda")
         if not auto:
             how, instead = DONE[kind], "use backend 'loop' or 'auto'"
-            raise ValueError(f"{reference.kind} cannot be {how} ({against or failure}): {instead}")
+            raise UnsupportedError("backend", f"{reference.kind} cannot be {how} ({against or failure}): {instead}")
         obstacles.append(against or f"{LACKING[kind]}: {failure}")
         plan = replace(plan, reason="; ".join(dict.fromkeys(obstacles)))
     if has_images(module, reference.flat):
@@ -189,11 +193,14 @@ def check_plan(
         against = "samples change what it makes of others in one pass with them"
     if against is not None:
         how = "divides batches of" if plan.backend == "loop" else "stacks"
-        raise ValueError(f"the plan {how} {reference.kind}, but {against}: start afresh, without the stored plan")
+        raise MismatchError(
+            "plan", f"the plan {how} {reference.kind}, but {against}: start afresh, without the stored plan"
+        )
     if PADDINGS.index(plan.padding) > PADDINGS.index(padding):
-        raise ValueError(
+        raise MismatchError(
+            "plan",
             f"the plan for {reference.kind} pads batches ({plan.padding!r}), but samples change what it makes of "
-            f"others ({padding!r} would be right): start afresh, without the stored plan"
+            f"others ({padding!r} would be right): start afresh, without the stored plan",
         )
     _require_right(plan, reference, expected)
 
@@ -211,15 +218,16 @@ def _plain(
     except (RuntimeError, IndexError) as error:
         if used_up(error):
             raise
-        raise ValueError(
-            f"{kind} cannot be trained on samples of shape {tuple(sample[0].shape[1:])}: {error}"
+        raise ContractError(
+            "model", f"{kind} cannot be trained on samples of shape {tuple(sample[0].shape[1:])}: {error}"
         ) from error
     counts = [name for name in reference.changed() if name not in reference.kept]
     if counts:
-        warnings.warn(
+        issue(
+            "contract",
+            f"attribute {counts[0]!r}",
             f"the attribute {counts[0]!r} of {kind} changes in a forward pass; nodes share it, so its value depends "
             "on the order in which they are computed: make it a buffer if the model's outputs depend on it",
-            stacklevel=4,
         )
     return reference, expected, padding
 
@@ -229,9 +237,10 @@ def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> i
     if padding == "never" or mixes_samples(reference):
         if wanted is None:
             return None
-        raise ValueError(
+        raise UnsupportedError(
+            "microbatch",
             f"batches of {reference.kind} cannot be taken in parts of {wanted} samples: a sample changes what it makes "
-            "of others in one pass with it; leave microbatch out"
+            "of others in one pass with it; leave microbatch out",
         )
     return wanted or count_at_once(reference.flat, positions_of(reference.inputs))
 
@@ -281,7 +290,8 @@ def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:
     found = _wrong(plan, reference, expected)
     if found is not None:
         how = "" if plan.memory_format == "contiguous" else f" and memory format {plan.memory_format!r}"
-        raise ValueError(
+        raise UnsupportedError(
+            "backend",
             f"{reference.kind} cannot be computed node by node with backend {plan.backend!r}{how}: {found} differ from "
-            "those of plain PyTorch"
+            "those of plain PyTorch",
         )

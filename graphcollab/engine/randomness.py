@@ -20,6 +20,7 @@ from torch._ops import OpOverload
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphcollab.errors import UnsupportedError
 from graphcollab.keyed import keyed_seed
 
 __all__ = ["keyed_layers", "own_randomness", "randomness_at_work", "randomness_by_row"]
@@ -140,10 +141,11 @@ class own_randomness(TorchDispatchMode):
         if twin is None and func.overloadpacket.__name__ in LIKE:
             return _filled(func, given, generator)
         if twin is None:
-            raise NotImplementedError(
+            raise UnsupportedError(
+                f"operation {func}",
                 f"{func} on {generator.device} draws random numbers and takes no generator, so they cannot be "
                 "repeated: compute it on a CPU, in another way (attention: torch.nn.attention.sdpa_kernel(MATH) inside "
-                "the module), or without dropout"
+                "the module), or without dropout",
             )
         return twin(**{**given, "generator": generator})
 
@@ -187,7 +189,9 @@ class randomness_by_row(own_randomness):
         values, share = given.get("input" if dropout else "self"), given.get("p", 0.5)
         known = dropout or func is torch.ops.aten.bernoulli_.float
         if not known or not isinstance(values, Tensor) or not values.dim() or len(values) % len(self.streams):
-            raise NotImplementedError(f"{func} draws random numbers that are not known to be of single samples")
+            raise UnsupportedError(
+                f"operation {func}", f"{func} draws random numbers that are not known to be of single samples"
+            )
         generators = [stream._generator(device) for stream in self.streams]
         return (_native_dropout if dropout else _draw_mask)(values, share, generators)
 
@@ -262,10 +266,11 @@ def _refuse_checkpointing(func: OpOverload) -> None:
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_code.co_filename == CHECKPOINTING:
-            raise NotImplementedError(
+            raise UnsupportedError(
+                f"operation {func}",
                 f"{func} draws random numbers under torch.utils.checkpoint, which can repeat them from the global "
                 "generator only: use graphcollab.engine.keyed_checkpoint "
-                "for activation checkpointing, or draw outside of it"
+                "for activation checkpointing, or draw outside of it",
             )
 
 

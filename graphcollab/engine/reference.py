@@ -16,6 +16,7 @@ from graphcollab.engine.modules import copy_module, embed_arguments, in_training
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Feed
+from graphcollab.errors import ContractError
 from graphcollab.param_spec import shared_tensors
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
@@ -155,9 +156,10 @@ class Reference:
             except RuntimeError as error:
                 if targets._version == 0:  # nothing was written to them
                     raise
-                raise ValueError(
+                raise ContractError(
+                    "loss",
                     "the loss changes the targets that it is given in place, and its gradient needs them: let it "
-                    f"change a copy, targets.clone() ({error})"
+                    f"change a copy, targets.clone() ({error})",
                 ) from error
         with torch.no_grad():
             now = self.spec.flatten(module)[: self.spec.num_parameters]
@@ -199,13 +201,15 @@ class Reference:
         if alike and (unsure or equal(gradient, expected[f"gradient{mode}"][1])):
             return
         if alike and not equal(loss, expected[f"loss{mode}"][1]):
-            raise ValueError(
+            raise ContractError(
+                "loss",
                 f"two calls of {self.loss!r} with the same outputs and targets differ: it keeps something from call to "
                 "call, such as a counter, which nodes would share, or draws random numbers from elsewhere than PyTorch "
-                "(NumPy, Python): let it depend on what it is given alone"
+                "(NumPy, Python): let it depend on what it is given alone",
             )
-        own = self.changed()
+        own, subject = self.changed(), "model"
         if own:
+            subject = f"attribute {own[0]!r}"
             reason = f"its attribute {own[0]!r} changes from pass to pass: make it a buffer"
         elif train:
             reason = (
@@ -215,7 +219,7 @@ class Reference:
         else:
             reason = "it draws random numbers, or keeps something: let it do so only while `self.training`"
         mode = "training" if train else "evaluation"
-        raise ValueError(f"two passes of {self.kind} over the same samples differ in {mode} mode: {reason}")
+        raise ContractError(subject, f"two passes of {self.kind} over the same samples differ in {mode} mode: {reason}")
 
     def changed(self) -> list[str]:
         """Return the plain attributes of layers that passes have changed."""
@@ -226,11 +230,12 @@ class Reference:
         own = {id(parameter) for parameter in self.module.parameters()}
         for leaf in leaves(outputs):
             if id(leaf) not in own:
-                raise ValueError(
+                raise ContractError(
+                    "model",
                     f"{self.kind} computes with a tensor of shape {tuple(leaf.shape)} that requires a gradient and is "
                     "none of its parameters, so a copy of the module would not have its own: register it "
                     "(nn.Parameter, nn.ModuleList) or detach it; where `forward` of an instance was replaced by a "
-                    "function that calls the old one, write a subclass instead"
+                    "function that calls the old one, write a subclass instead",
                 )
 
 

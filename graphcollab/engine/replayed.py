@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 import graphcollab.engine.static_steps as steps
+from graphcollab.checks import issue
 
 __all__ = ["Replayed", "Replays", "replayable"]
 
@@ -62,11 +62,11 @@ class Replayed:
             self._graph = steps.record(step, found, None)
         except RuntimeError as error:
             self._graph, self._given, self._found = False, [], []
-            warnings.warn(
+            issue(
+                "unsupported",
+                self.name,
                 f"{self.name} cannot be recorded as a CUDA graph ({str(error).splitlines()[0][:160]}): its operations "
                 "are launched one by one",
-                RuntimeWarning,
-                stacklevel=2,
             )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.device import beside, consecutive, pick, read
+from graphcollab.errors import DivergedError, MismatchError, MissingError, ShapeError
 from graphcollab.stack import ParamSpec, Stacks
 
 __all__ = [
@@ -53,11 +54,20 @@ class Rows:
 
     def __post_init__(self) -> None:
         if len(self.node) != len(self.index):
-            raise ValueError(f"{len(self.index)} rows name the data of {len(self.node)} nodes: give one node per row")
+            raise MismatchError(
+                "node", f"{len(self.index)} rows name the data of {len(self.node)} nodes: give one node per row"
+            )
         if (self.index.dim() == 2) != (self.coefficient is not None):
-            raise ValueError("combined rows need an index and coefficients, [R, m] each; plain rows an index [R] alone")
+            raise MissingError(
+                "coefficient",
+                "combined rows need an index and coefficients, [R, m] each; plain rows an index [R] alone",
+                public=True,
+            )
         if self.coefficient is not None and self.coefficient.shape != self.index.shape:
-            raise ValueError(f"index {tuple(self.index.shape)} and coefficients {tuple(self.coefficient.shape)} differ")
+            raise ShapeError(
+                "coefficient",
+                f"index {tuple(self.index.shape)} and coefficients {tuple(self.coefficient.shape)} differ",
+            )
 
     @classmethod
     def own(cls, models: Stacks, nodes: Tensor | None = None) -> Rows:
@@ -135,7 +145,11 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
     members = source.members[stack]
     local = torch.searchsorted(members, nodes.contiguous()).clamp(max=len(members) - 1)
     if bool((members[local] != nodes).any()):
-        raise ValueError("a row combines models of different architectures: only models of one shape can be combined")
+        raise MismatchError(
+            "index",
+            "a row combines models of different architectures: only models of one shape can be combined",
+            public=True,
+        )
     return local
 
 
@@ -254,5 +268,5 @@ def outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tupl
     return loss, bad
 
 
-class NonFiniteLossError(ArithmeticError):
+class NonFiniteLossError(DivergedError):
     """A node's loss is not a finite number; the message names node, round and step."""

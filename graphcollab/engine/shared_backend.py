@@ -17,6 +17,7 @@ from graphcollab.engine.randomness import own_randomness, randomness_by_row
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.engine.stacked import stacked_linear
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
+from graphcollab.errors import UnsupportedError
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
@@ -42,7 +43,7 @@ class SharedBackend(StackedBackend):
         super().__init__(module, spec, *settings, **named)
         layers = layers_of(self.module, spec)
         if isinstance(layers, str):
-            raise ValueError(layers)
+            raise UnsupportedError("backend", layers)
         self._layers = layers
 
     def _fit(
@@ -140,5 +141,7 @@ def _by_model(shape: tuple[int, int], weight: Tensor, bias: Tensor | None, value
 def _apart(values: Tensor, shape: tuple[int, int]) -> Tensor:
     """Return values [r * m, ...] as [r, m, ...]."""
     if len(values) != shape[0] * shape[1]:
-        raise ValueError(f"a layer has {len(values)} of {shape[0] * shape[1]} samples, and nobody knows whose they are")
+        raise UnsupportedError(
+            "model", f"a layer has {len(values)} of {shape[0] * shape[1]} samples, and nobody knows whose they are"
+        )
     return values.unflatten(0, shape)

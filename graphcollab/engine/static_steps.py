@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.checks import own_filter
+from graphcollab.checks import issue, own_filter
 from graphcollab.engine.backend import take_step
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
@@ -195,11 +194,11 @@ class StaticSteps:
                 self._graphs[kind] = graph = record(partial(self._step, kind), changed, self._memory)
                 self._memory = self._memory or graph.pool()  # all kinds share it: none is replayed beside another
             except RuntimeError as error:
-                warnings.warn(
+                issue(
+                    "unsupported",
+                    "graphs",
                     f"a local step cannot be recorded as a CUDA graph ({str(error).splitlines()[0][:160]}): its "
                     "operations are launched one by one",
-                    RuntimeWarning,
-                    stacklevel=2,
                 )
                 self._graphs[kind] = None
         graph = self._graphs[kind]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from graphcollab.checks import issue
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.footprint import ROOM, Counted
 from graphcollab.engine.modules import Padding, copy_module, padding_by_type, positions_of
@@ -28,6 +28,7 @@ from graphcollab.engine.reference import (
     equal,
     memory_of,
 )
+from graphcollab.errors import ContractError
 
 __all__ = ["BUFFERS", "FAILURES", "Difference", "difference", "kept_by", "mixes_samples", "padding_of"]
 
@@ -78,19 +79,21 @@ def kept_by(reference: Reference) -> list[str]:
         carried = [name for name in changed(second, both) if not _is_plain(name, second, both, before)]
         if carried or not equal(outputs, beside):
             name = (carried or changed(second, both) or names)[0]
-            raise ValueError(
+            raise ContractError(
+                f"attribute {name!r}",
                 f"{reference.kind} keeps something in its attribute {name!r}, which forward passes change, from pass "
                 "to pass, and nodes would share it: make it a buffer (register_buffer), of which every node has its "
-                "own, or leave it away"
+                "own, or leave it away",
             )
         first, _ = _after(reference, (0,), train)
         filled = set(changed(before, first)) - set(changed(first, both))
         for name in sorted(name for name in filled if not _is_plain(name, first, both, before)):
             if not train:
-                warnings.warn(
+                issue(
+                    "contract",
+                    f"attribute {name!r}",
                     f"{reference.kind} fills {name!r} in its first forward pass and keeps it, and nodes share it: that "
                     "is right only where it is the same for all nodes, which it was for the samples it was tried on",
-                    stacklevel=5,
                 )
     return [name for name in names if not _is_plain(name, before, memory_of(reference.module))]
 

@@ -14,6 +14,7 @@ from graphcollab.engine.obstacles import mostly_frozen
 from graphcollab.engine.optimizer import SGD, LocalSteps
 from graphcollab.engine.plan import BACKENDS, Plan
 from graphcollab.engine.rows import Rows
+from graphcollab.errors import ResourceError, UnsupportedError
 from graphcollab.memory import used_up
 from graphcollab.settings import Count, checked
 from graphcollab.stack import ParamSpec, Stacks
@@ -71,7 +72,7 @@ def tune(
                 continue
             try:
                 engine = Engine(tasks, modules, specs, backend=backend, autocast=autocast)
-            except ValueError:  # this architecture has no stacked form
+            except UnsupportedError:  # this architecture has no stacked form
                 continue
             chunks = sorted({min(chunk, len(members)) for chunk in (*CHUNKS, len(members))})
             chunks = chunks if backend == "vmap" else chunks[:1]  # one row at a time: the chunk hardly matters
@@ -89,7 +90,9 @@ def tune(
                     break  # larger chunks take more
                 candidates.append((seconds, engine.plans[a]))
         if not candidates:
-            raise MemoryError("memory is used up by every backend: lower batch_size, or the models' size")
+            raise ResourceError(
+                "batch_size", "memory is used up by every backend: lower batch_size, or the models' size", public=True
+            )
         seconds, plan = min(candidates, key=lambda candidate: (candidate[0], candidate[1].backend))
         reason = f"fastest of {len(candidates)}: {1000 * seconds / steps:.2f} ms a step of stack {a}"
         best.append(replace(plan, reason=reason))

@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, ContractError, MissingPackageError, RangeError, ShapeError
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real, Share
 
@@ -51,7 +52,9 @@ class Views(Piece):
             changed = self.augment(many)
         if not isinstance(changed, Tensor) or changed.shape != many.shape:
             got = tuple(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
-            raise ValueError(f"augment must keep the shape of samples, {tuple(many.shape)}, it returned {got}")
+            raise ContractError(
+                "augment", f"augment must keep the shape of samples, {tuple(many.shape)}, it returned {got}"
+            )
         return changed.to(many.dtype).unflatten(0, (self.count, -1))
 
 
@@ -71,7 +74,9 @@ class AddNoise(Piece):
     def __call__(self, samples: Tensor) -> Tensor:
         """Return noisy samples [n, ...]."""
         if not samples.is_floating_point():
-            raise ValueError(f"AddNoise adds to real numbers, samples are {samples.dtype}: give augment=None for them")
+            raise ConflictError(
+                "augment", f"AddNoise adds to real numbers, samples are {samples.dtype}: give augment=None for them"
+            )
         return samples + self.std * torch.randn_like(samples)
 
 
@@ -120,14 +125,15 @@ class ImageAugment(Piece):
         for name in ("crop", "sigma"):
             least, greatest = getattr(self, name)
             if least > greatest:
-                raise ValueError(f"{name} must be two numbers, the least first, got {(least, greatest)}")
+                raise RangeError(name, f"{name} must be two numbers, the least first, got {(least, greatest)}")
 
     def __call__(self, samples: Tensor) -> Tensor:
         """Return changed images [n, C, H, W]."""
         if samples.dim() != 4 or samples.shape[1] not in (1, 3):
-            raise ValueError(
+            raise ShapeError(
+                "augment",
                 f"ImageAugment takes images [n, C, H, W] with 1 or 3 channels, got samples of shape "
-                f"{tuple(samples.shape[1:])}: give another augmentation, such as AddNoise(), or augment=None"
+                f"{tuple(samples.shape[1:])}: give another augmentation, such as AddNoise(), or augment=None",
             )
         low, high = samples.amin((1, 2, 3), keepdim=True), samples.amax((1, 2, 3), keepdim=True)
         span = (high - low).masked_fill(high == low, 1)
@@ -143,9 +149,9 @@ def _pipeline(
     try:
         kornia = importlib.import_module("kornia.augmentation")
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
+        raise MissingPackageError(
+            "kornia",
             "ImageAugment needs kornia: pip install 'graphcollab[augment]', or give another augmentation",
-            name=error.name,
         ) from error
     s, colours = settings, channels == 3
     kernel = 2 * (min(height, width) // 20) + 3  # about a tenth of the image, as in SimCLR, and odd

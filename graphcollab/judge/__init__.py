@@ -73,7 +73,8 @@ class FineTuned(Judge):
             f"{int(tuned.bad_step[node])} of fine-tuning"
         )
         if not env.isolate:
-            raise NonFiniteLossError(f"{message}: use a smaller step size for it")
+            subject, text = f"node {env.engine.tasks.names[node]!r}", f"{message}: use a smaller step size for it"
+            raise NonFiniteLossError(subject, text, public=True)
         warnings.warn(f"{message}: judged by the model as it is", RuntimeWarning, stacklevel=2)
         return tuned.x.where(bad, models)
 

@@ -118,7 +118,9 @@ def told_error(site: str, kind: str, why: str) -> Exception:
         told = f"{site} has failed with a {kind}; what it says may quote a sample, and stays there"
         error: Exception = made(told) if made in MACHINE else RuntimeError(told)
     else:
-        error = made(why if kind in ERRORS else f"{site} has failed with a {kind}: {why}" if site else f"{kind}: {why}")
+        told = why if kind in ERRORS else f"{site} has failed with a {kind}: {why}" if site else f"{kind}: {why}"
+        subject = f"site {site!r}"
+        error = made(subject, told) if made is NonFiniteLossError else made(told)
     error.told_here = True  # type: ignore[attr-defined]
     if site and why:
         error.add_note(f"It was raised at {site}.")

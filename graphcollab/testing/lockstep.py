@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from graphcollab.errors import MismatchError, StateError
 from graphcollab.transport import SharedTransport
 
 __all__ = ["Lockstep", "Meeting", "in_lockstep", "poison"]
@@ -55,7 +56,7 @@ class Meeting:
             raise failed[0]
         verbs = {verb for verb, _ in posted}
         if len(verbs) > 1:
-            raise RuntimeError(f"processes met in different verbs: {[verb for verb, _ in posted]}")
+            raise StateError("processes", f"processes met in different verbs: {[verb for verb, _ in posted]}")
         return [value for _, value in posted]
 
     def _wait(self) -> None:
@@ -93,7 +94,10 @@ class Lockstep(SharedTransport):
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
         """Return the rows of others that owned receivers hear, [r, P]."""
         if len(rows) != len(nodes) or not bool(self.here(nodes).all()):
-            raise ValueError(f"process {self.process} owns {self.nodes.tolist()} and has rows of {nodes.tolist()}")
+            raise MismatchError(
+                f"process {self.process}",
+                f"process {self.process} owns {self.nodes.tolist()} and has rows of {nodes.tolist()}",
+            )
         wanted = self.wanted(edge_index)
         if not any(map(len, wanted)):
             return rows[:0]

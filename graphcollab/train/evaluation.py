@@ -111,5 +111,6 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
         f"after {data.round} round{'' if data.round == 1 else 's'}"
     )
     if not env.isolate:
-        raise NonFiniteLossError(f"{found}: use a smaller step size, or check the node's data{large_targets(env)}")
+        text = f"{found}: use a smaller step size, or check the node's data{large_targets(env)}"
+        raise NonFiniteLossError(f"node {env.engine.tasks.names[int(bad[0])]!r}", text, public=True)
     warn(f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes")

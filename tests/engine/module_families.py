@@ -24,8 +24,9 @@ class Family:
         make: Makes a module with 3 outputs.
         takes: "flat" [n, 4], "image" [n, 1, 6, 6], "sequence" [n, 5, 3] or "tokens" [n, 4] from 0 to 5.
         backend: What the plan must choose on a CPU; None: the module is refused.
-        says: A part of the plan's reason, or of the refusal.
+        says: A part of the plan's reason.
         padding: What the plan must say of padding; None: whatever it says.
+        refused: Code and subject of the refusal, and facts that it names.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Family:
     backend: str | None = "vmap"
     says: str = ""
     padding: str | None = None
+    refused: tuple[str, ...] = ("contract",)
 
 
 class Does(nn.Module):
@@ -412,12 +414,15 @@ FAMILIES: dict[str, Family] = {
     "noise by torch": Family(
         DROP, lambda: Noise(lambda m: torch.randn(()).double() if m.training else 0), backend="loop"
     ),
-    "noise by NumPy": Family(DROP, lambda: Noise(by_numpy), backend=None, says="NumPy"),
+    "noise by NumPy": Family(DROP, lambda: Noise(by_numpy), backend=None, refused=("contract", "model", "NumPy")),
     "noise by Python": Family(
-        DROP, lambda: Noise(lambda m: random.random() if m.training else 0), backend=None, says="Python|evaluation"
+        DROP, lambda: Noise(lambda m: random.random() if m.training else 0), backend=None, refused=("contract", "model")
     ),
     "noise in evaluation": Family(
-        DROP, lambda: Noise(lambda m: torch.randn(()).double()), backend=None, says="while `self.training`"
+        DROP,
+        lambda: Noise(lambda m: torch.randn(()).double()),
+        backend=None,
+        refused=("contract", "model", "self.training"),
     ),
     "embedding": Family(EMBED, tokens(), "tokens", padding="always"),
     "embedding, padding_idx": Family(EMBED, tokens(padding_idx=0), "tokens", "loop", "padding_idx is trained"),
@@ -509,12 +514,12 @@ FAMILIES: dict[str, Family] = {
         FORM,
         does(lambda m, x: m.head(m.hidden[0](x)), hidden=lambda: [nn.Linear(4, 4).double()], head=lin(4, 3)),
         backend=None,
-        says="none of its parameters",
+        refused=("contract", "model"),
     ),
     "running average in place": Family(STATE, lambda: BufferIn(True), padding="evaluation"),
     "running average replaced": Family(STATE, lambda: BufferIn(False), backend="loop", says="replaced in training"),
     "keeps an activation": Family(STATE, Keeps, backend="loop", says="'seen'"),
-    "remembers the last batch": Family(STATE, Remembers, backend=None, says="'last'"),
+    "remembers the last batch": Family(STATE, Remembers, backend=None, refused=("contract", "attribute 'last'")),
     "centres on the batch": Family(ACROSS, does(lambda m, x: m.head(x - x.mean(0)), head=lin(4, 3)), padding="never"),
     "batch norm by function": Family(
         ACROSS,
@@ -532,15 +537,25 @@ FAMILIES: dict[str, Family] = {
     "hook on an activation's gradient": Family(HOOK, does(clipped, body=lin(4, 5), head=lin(5, 3)), backend="loop"),
     "hook on a layer's gradient": Family(HOOK, hooked(backward_hook), backend="loop", says="one node at a time"),
     "hook on a parameter's gradient": Family(HOOK, hooked(halved), backend="loop", says="'0.weight'"),
-    "hook after accumulation": Family(HOOK, hooked(after_accumulation), backend=None, says="0.weight"),
+    "hook after accumulation": Family(
+        HOOK, hooked(after_accumulation), backend=None, refused=("unsupported", "parameter '0.weight'")
+    ),
     "patched by a function": Family(HOOK, patched(patch_function)),
     "patched by a method": Family(HOOK, patched(patch_method)),
-    "patched around the old one": Family(HOOK, patched(patch_closure), backend=None, says="subclass"),
-    "scripted": Family("number types and shapes", scripted, backend=None, says="compiled by torch.jit"),
-    "a part traced": Family(
-        "number types and shapes", part_traced, backend=None, says="the part '0' of .* by torch.jit"
+    "patched around the old one": Family(
+        HOOK, patched(patch_closure), backend=None, refused=("contract", "model", "subclass")
     ),
-    "lazy": Family("number types and shapes", lambda: nn.LazyLinear(3), backend=None, says="is lazy: 'weight'"),
-    "mixed number types": Family("number types and shapes", mixed, backend=None, says="number types"),
-    "complex parameters": Family("number types and shapes", complex_module, backend=None, says="complex"),
+    "scripted": Family(
+        "number types and shapes", scripted, backend=None, refused=("unsupported", "model", "torch.jit")
+    ),
+    "a part traced": Family(
+        "number types and shapes", part_traced, backend=None, refused=("unsupported", "model", "'0'")
+    ),
+    "lazy": Family(
+        "number types and shapes", lambda: nn.LazyLinear(3), backend=None, refused=("unsupported", "parameter 'weight'")
+    ),
+    "mixed number types": Family("number types and shapes", mixed, backend=None, refused=("mismatch", "model")),
+    "complex parameters": Family(
+        "number types and shapes", complex_module, backend=None, refused=("unsupported", "parameter 'turn'")
+    ),
 }

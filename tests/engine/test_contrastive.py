@@ -27,6 +27,7 @@ from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec
+from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 SQUARED_ERROR = as_objective("mse")
@@ -241,7 +242,7 @@ def test_first_view_says_of_itself_what_the_objective_says():
     for of in (CROSS_ENTROPY, SupervisedContrast(), PrototypeContrast(), Proximal(1.0), Loss(F.cross_entropy)):
         assert FirstView(of).reads == of.reads
         assert FirstView(of).embeds == of.embeds
-    with pytest.raises(ValueError, match="labels from 0 to 4"):
+    with raises("range", "targets"):
         FirstView(CROSS_ENTROPY).check(torch.zeros(2, 3), torch.arange(5), "MLP", "train")
 
 
@@ -357,17 +358,17 @@ def test_unknown_settings(make, message):
 
 
 @pytest.mark.parametrize(
-    ("objective", "message"),
+    ("objective", "wanted"),
     [
-        (SupervisedContrast(), "reads the projection of samples"),
-        (SupervisedContrast(of="latent"), "reads the latent of samples"),
-        (PrototypeContrast(), "reads the projection of samples"),
-        (PrototypeUniformity(), "no parameter 'prototypes'"),
-        (PrototypeUniformity(name="centres"), "no parameter 'centres'"),
+        (SupervisedContrast(), ("missing", "projection")),
+        (SupervisedContrast(of="latent"), ("missing", "latent")),
+        (PrototypeContrast(), ("missing", "projection")),
+        (PrototypeUniformity(), ("missing", "parameter 'prototypes'")),
+        (PrototypeUniformity(name="centres"), ("missing", "parameter 'centres'")),
     ],
 )
-def test_what_a_context_lacks_is_named(objective, message):
-    with pytest.raises(ValueError, match=message):
+def test_what_a_context_lacks_is_named(objective, wanted):
+    with raises(*wanted):
         objective(torch.zeros(2, 3), torch.tensor([0, 1]), Context(None, {}))
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphcollab.engine import Context, Proximal
+from tests.raising import raises
 
 
 def value(theta, anchor, mu=1.0):
@@ -37,7 +38,7 @@ def test_no_pull_where_directions_agree_and_no_nan_at_zero():
 
 def test_an_anchor_is_needed():
     theta = torch.ones(2)
-    with pytest.raises(ValueError, match="Proximal needs an anchor"):
+    with raises("missing", "anchor"):
         Proximal(1.0, distance="cosine")(theta, theta, Context(None, {"a": theta}))
-    with pytest.raises(ValueError, match="give the context a spec"):
+    with raises("missing", "spec"):
         Proximal(1.0, "head", "cosine")(theta, theta, Context(None, {"a": theta}, anchor={"a": theta}))

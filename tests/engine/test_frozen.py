@@ -16,6 +16,7 @@ from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stacked import stacked_linear, stacked_ops
 from graphcollab.tasks import make_schedule
 from graphcollab.train import Callback
+from tests.raising import raises
 
 BACKENDS = ("vmap", "loop")
 SIZES = (7, 4, 10, 5)
@@ -228,12 +229,12 @@ class Writes(Adapted):
 
 
 WRITES = {
-    "in place": (lambda m: m.base.weight.mul_(1.5), "the frozen parameter 'base.weight'"),
-    "by data": (lambda m: m.base.weight.data.mul_(1.5), "the frozen parameter 'base.weight'"),
-    "a view": (lambda m: m.base.bias[1:].zero_(), "the frozen parameter 'base.bias'"),
-    "several": (lambda m: torch._foreach_mul_([m.base.bias], 2.0), "the frozen parameter 'base.bias'"),
-    "as output": (lambda m: torch.sin(m.base.bias, out=m.base.bias), "the frozen parameter 'base.bias'"),
-    "a buffer": (lambda m: m.angles.add_(1), "the buffer 'angles', which is not persistent,"),
+    "in place": (lambda m: m.base.weight.mul_(1.5), "parameter 'base.weight'"),
+    "by data": (lambda m: m.base.weight.data.mul_(1.5), "parameter 'base.weight'"),
+    "a view": (lambda m: m.base.bias[1:].zero_(), "parameter 'base.bias'"),
+    "several": (lambda m: torch._foreach_mul_([m.base.bias], 2.0), "parameter 'base.bias'"),
+    "as output": (lambda m: torch.sin(m.base.bias, out=m.base.bias), "parameter 'base.bias'"),
+    "a buffer": (lambda m: m.angles.add_(1), "buffer 'angles'"),
 }
 
 
@@ -243,7 +244,7 @@ def test_a_forward_pass_that_writes_is_refused_before_it_does(how, mode):
     write, what = WRITES[how]
     module = Writes(write, mode)
     before = {name: one.clone() for name, one in module.state_dict().items()} | {"angles": module.angles.clone()}
-    with pytest.raises(FrozenWeightsError, match=rf"forward pass of Writes writes to {what}.* \(aten.*which all nodes"):
+    with raises("contract", what, "Writes", "(aten", kind=FrozenWeightsError):
         run(dpsgd(), drawn(), module, rounds=1)
     after = {**module.state_dict(), "angles": module.angles}
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -254,7 +255,7 @@ def test_an_embedding_that_renormalises_frozen_weights_is_refused():
     module[0].requires_grad_(False)
     tasks = Tasks.from_samples([(torch.arange(8).view(4, 2) % 3, torch.arange(4) % 2)] * 2)
     before = module[0].weight.clone()
-    with pytest.raises(FrozenWeightsError, match=r"writes to the frozen parameter '0\.weight'"):
+    with raises("contract", "parameter '0.weight'", kind=FrozenWeightsError):
         run(dpsgd(), tasks, module, rounds=1)
     assert torch.equal(module[0].weight, before)
 
@@ -266,7 +267,7 @@ def test_what_reads_views_and_writes_elsewhere_is_left_alone():
     with unwritten(module):
         module(torch.ones(1, 3)).mul_(2).add_(module.weight.T[:1].sum())
         memory[:2] = memory[4:6] = 1  # beside it
-        with pytest.raises(FrozenWeightsError, match="'bias'"):
+        with raises("contract", "parameter 'bias'", kind=FrozenWeightsError):
             memory[1:3] = 2
     assert memory[:6].tolist() == [1, 1, 0, 0, 1, 1]
 
@@ -285,7 +286,7 @@ class WritesLater(Callback):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_whoever_writes_between_rounds_is_found(backend):
     module = Adapted()
-    with pytest.raises(FrozenWeightsError, match=r"frozen parameter 'base\.bias' of Adapted was written to during the"):
+    with raises("contract", "parameter 'base.bias'", kind=FrozenWeightsError):
         run(dpsgd(), drawn(), module, rounds=3, backend=backend, callbacks=[WritesLater(module)])
 
 
@@ -303,7 +304,7 @@ def test_whatever_is_computed_looks(make_engine, backend, compute):
     acts[compute]()
     with torch.no_grad():
         module.angles.add_(1)
-    with pytest.raises(FrozenWeightsError, match="the buffer 'angles', which is not persistent, of Adapted was"):
+    with raises("contract", "buffer 'angles'", kind=FrozenWeightsError):
         acts[compute]()
 
 

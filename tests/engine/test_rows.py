@@ -7,6 +7,7 @@ from torch import nn
 from graphcollab.engine import Rows
 from graphcollab.models import MLP
 from graphcollab.stack import ParamSpec, Stacks
+from tests.raising import raises
 
 
 @pytest.fixture
@@ -52,22 +53,22 @@ def test_models_of_other_shapes_cannot_be_combined():
     tensors = tuple(torch.zeros(1, spec.num_columns) for spec in specs)
     models = Stacks(specs, tensors, (torch.tensor([0]), torch.tensor([1])))
     rows = Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), torch.ones(1, 2))
-    with pytest.raises(ValueError, match="models of different architectures"):
+    with raises("mismatch", "index"):
         rows.parameters(0, torch.tensor([0]))
 
 
 @pytest.mark.parametrize(
-    ("node", "index", "coefficient", "message"),
+    ("node", "index", "coefficient", "wanted"),
     [
-        ([0], [0, 1], None, "2 rows name the data of 1 nodes"),
-        ([0], [[0, 1]], None, "plain rows an index"),
-        ([0], [0], [1.0], "combined rows need an index"),
-        ([0], [[0, 1]], [[1.0]], r"index \(1, 2\) and coefficients \(1, 1\) differ"),
+        ([0], [0, 1], None, ("mismatch", "node")),
+        ([0], [[0, 1]], None, ("missing", "coefficient")),
+        ([0], [0], [1.0], ("missing", "coefficient")),
+        ([0], [[0, 1]], [[1.0]], ("shape", "coefficient")),
     ],
 )
-def test_rows_refuse(models, node, index, coefficient, message):
+def test_rows_refuse(models, node, index, coefficient, wanted):
     weights = None if coefficient is None else torch.tensor(coefficient)
-    with pytest.raises(ValueError, match=message):
+    with raises(*wanted):
         Rows(models, torch.tensor(node), torch.tensor(index), weights)
 
 
@@ -77,7 +78,7 @@ def test_a_part_is_combined_across_architectures_and_the_rest_is_the_first_model
         torch.arange(float(spec.num_columns))[None] * scale for spec, scale in zip(specs, (1, 10), strict=True)
     )
     models = Stacks(specs, tensors, (torch.tensor([0]), torch.tensor([1])))
-    with pytest.raises(ValueError, match="different shapes"):
+    with raises("mismatch", "part 'all'"):
         Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), torch.ones(1, 2), "all").parameters(
             0, torch.tensor([0])
         )

@@ -27,6 +27,7 @@ from graphcollab.method import Method
 from graphcollab.models import SplitModel
 from graphcollab.tasks import make_schedule
 from graphcollab.testing import Scene
+from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 
@@ -106,22 +107,22 @@ def test_without_augmentation_views_are_the_samples(count):
 
 
 @pytest.mark.parametrize(
-    ("augment", "got"),
+    ("augment", "wanted"),
     [
-        (lambda many: many[:, :1], r"\(4, 3\), it returned \(4, 1\)"),
-        (lambda many: many[:2], r"\(4, 3\), it returned \(2, 3\)"),
-        (lambda many: many[None], r"\(4, 3\), it returned \(1, 4, 3\)"),
-        (lambda many: many.tolist(), r"\(4, 3\), it returned list"),
+        (lambda many: many[:, :1], ("contract", "augment")),
+        (lambda many: many[:2], ("contract", "augment")),
+        (lambda many: many[None], ("contract", "augment")),
+        (lambda many: many.tolist(), ("contract", "augment")),
     ],
 )
-def test_a_changed_shape_is_refused(augment, got):
-    with pytest.raises(ValueError, match=f"augment must keep the shape of samples, {got}"):
+def test_a_changed_shape_is_refused(augment, wanted):
+    with raises(*wanted):
         Views(augment)(torch.zeros(2, 3))
 
 
 def test_a_changed_shape_is_refused_before_the_first_round():
     method = Method("mine", local=Fit(views=Views(lambda many: many[:, :2])))
-    with pytest.raises(ValueError, match=r"keep the shape of samples, \(4, 4\), it returned \(4, 2\)"):
+    with raises("contract", "augment"):
         Scene.small().begin(method)
 
 

@@ -16,6 +16,7 @@ from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
+from tests.raising import raises
 
 SETTINGS = {"epochs": 2, "batch_size": 4, "optimizer": SGD(lr=0.1)}
 
@@ -150,5 +151,5 @@ def test_bad_input(scene, message):
 
 
 def test_latents_are_needed_even_if_the_objective_reads_none():
-    with pytest.raises(ValueError, match="Linear, has no latents"):
+    with raises("missing", "node 'node 0'"):
         Scene(tasks([[0, 1]]), [nn.Linear(3, 2)]).begin(Method("m", Fit(), exchange=PrototypeAverage()))
