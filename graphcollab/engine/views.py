@@ -106,7 +106,7 @@ class ImageAugment(Piece):
     Raises:
         ValueError: If the least is greater than the greatest; when called, if samples are not images with 1 or 3
             channels.
-        ModuleNotFoundError: When called, if kornia is not installed.
+        MissingPackageError: When called, if kornia is not installed.
     """
 
     crop: tuple[Share, Share] = (0.2, 1.0)

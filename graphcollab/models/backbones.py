@@ -184,7 +184,7 @@ def torchvision_backbones(in_channels: Count = 3) -> dict[str, nn.Module]:
         in_channels: Channels of the images.
 
     Raises:
-        ModuleNotFoundError: torchvision is not installed.
+        MissingPackageError: torchvision is not installed.
     """
     return {name: torchvision_backbone(name, in_channels) for name in _LARGE}
 
