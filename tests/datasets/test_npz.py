@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from graphcollab.datasets import arrays, from_arrays, from_npz
-from graphcollab_command.ending import on_purpose
+from graphcollab.errors import GraphcollabError
 from tests.raising import raises
 
 LABELS = np.array([0, 2])
@@ -226,7 +227,7 @@ def test_npz_whose_arrays_together_would_fill_the_memory(tmp_path: Path, monkeyp
 
 
 def test_npz_with_changed_bytes(tmp_path: Path) -> None:
-    """Whatever is changed, it is read, or a ValueError or TypeError of the package says why not."""
+    """Whatever is changed, it is read, or an error of the package says why not."""
     draw = np.random.default_rng(0)
     path, file = tmp_path / "a.npz", io.BytesIO()
     np.savez_compressed(file, x_train=np.ones((2, 3)), y_train=LABELS, x_test=np.ones((2, 3)), y_test=LABELS)
@@ -235,10 +236,8 @@ def test_npz_with_changed_bytes(tmp_path: Path) -> None:
         for place in draw.integers(len(content), size=draw.integers(1, 5)).tolist():
             content[place] = int(draw.integers(256))
         path.write_bytes(content)
-        try:
+        with contextlib.suppress(GraphcollabError):
             from_npz(path)
-        except (ValueError, TypeError) as error:
-            assert on_purpose(error), repr(error)  # noqa: PT017
 
 
 def test_npz_that_is_a_single_array(tmp_path: Path) -> None:
