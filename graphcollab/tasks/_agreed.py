@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphcollab.errors import DuplicateError, EmptyError, InvalidValueError, MismatchError, VersionError
 from graphcollab.naming import few
 from graphcollab.tasks._csv import without
 from graphcollab.tasks._kinds import NOTHING
@@ -36,32 +37,39 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
     then names, settings, sites that failed, and what kind of samples they have.
     """
     if not all(isinstance(one, Mapping) for one in told):
-        raise ValueError("a site tells something that is no description of its samples")
+        raise MismatchError("sites", "a site tells something that is no description of its samples")
     if which := _differing(told, [one.get("version") for one in told]):
-        raise ValueError(f"sites have different versions of graphcollab, {which}: install the same one at all of them")
+        raise VersionError(
+            "graphcollab", f"sites have different versions of graphcollab, {which}: install the same one at all of them"
+        )
     for one in told:
         if any(type(one.get(part)) not in kinds for part, kinds in _KINDS.items()):
-            raise ValueError(f"site {one.get('site')!r} tells something that is no description of its samples")
+            raise MismatchError(
+                f"site {one.get('site')!r}",
+                f"site {one.get('site')!r} tells something that is no description of its samples",
+            )
     names = [str(one["site"]) for one in told]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"two sites are called {twice!r}: names tell sites apart and must differ")
+        raise DuplicateError(
+            f"site {twice!r}", f"two sites are called {twice!r}: names tell sites apart and must differ"
+        )
     if which := _differing(told, [one["of"] for one in told]):
-        raise ValueError(f"sites give different kinds of data, {which}: give the same kind at all of them")
+        raise MismatchError("data", f"sites give different kinds of data, {which}: give the same kind at all of them")
     _require_same_settings(told)
     require_done(told, names)
     require_parts(names, told, {"facts": {}})
     require_facts(names, [one["facts"] for one in told], own)
     empty = [one["site"] for one in told if not one["facts"]["rows"]]
     if empty:
-        raise ValueError(f"{_sites(empty)} no rows: leave such sites out")
+        raise EmptyError(f"site {empty[0]!r}", f"{_sites(empty)} no rows: leave such sites out")
     facts: list[Mapping[str, Any]] = [one["facts"] for one in told]
     if "columns" in facts[0]:
         _require_columns(told)
         column_kinds(told)
     for name, words in _ALIKE.items():
         if which := _differing(told, [one.get(name) for one in facts]):
-            raise ValueError(f"sites have {words.format(which)}")
+            raise MismatchError(name, f"sites have {words.format(which)}")
 
 
 def require_done(told: Readers, names: Sequence[str]) -> None:
@@ -69,7 +77,7 @@ def require_done(told: Readers, names: Sequence[str]) -> None:
     for name, one in zip(names, told, strict=True):
         if one["failed"] is not None:
             why = one["failed"] or "its samples cannot be used; why is said there only, since that may quote them"
-            raise ValueError(f"site {name!r}: {why}")
+            raise InvalidValueError(f"site {name!r}", f"site {name!r}: {why}")
 
 
 def column_kinds(told: Readers) -> dict[str, str]:
@@ -82,9 +90,10 @@ def column_kinds(told: Readers) -> dict[str, str]:
         kinds = [one["facts"]["columns"][name] for one in told]
         some = [(one, kind) for one, kind in zip(told, kinds, strict=True) if kind != NOTHING]
         if which := _differing(*zip(*some, strict=True)) if some else "":
-            raise ValueError(
+            raise MismatchError(
+                f"column {name!r}",
                 f"column {name!r} holds values of different kinds, {which}: write it alike at all sites, name it in "
-                f"categorical=[{name!r}] at all of them, or {without(name)}"
+                f"categorical=[{name!r}] at all of them, or {without(name)}",
             )
         found[name] = some[0][1] if some else NOTHING
     return found
@@ -102,7 +111,7 @@ def require_alike(kinds: Mapping[str, Mapping[str, str]], target: str) -> None:
         if name != target:
             column_kinds(told)
         elif which := _differing(told, [*by_site.values()]):
-            raise ValueError(f"sites have {_ALIKE['target'].format(which)}")
+            raise MismatchError(f"column {name!r}", f"sites have {_ALIKE['target'].format(which)}")
 
 
 def _require_same_settings(told: Readers) -> None:
@@ -114,7 +123,7 @@ def _require_same_settings(told: Readers) -> None:
     }
     said = [f"{name}= is {which}" for name, which in differing.items() if which]
     if said:
-        raise ValueError(f"sites have different settings: {few(said)}. Give the same at all of them")
+        raise MismatchError("settings", f"sites have different settings: {few(said)}. Give the same at all of them")
 
 
 def _require_columns(told: Readers) -> None:
@@ -129,9 +138,10 @@ def _require_columns(told: Readers) -> None:
         lack = [site for site in columns if site not in have]
         instead = [repr(other) for other, where in partly.items() if sorted(where) == sorted(lack)]
         renamed = f", where there is {few(instead)} instead: if they are the same, rename one; else" if instead else ":"
-        raise ValueError(
+        raise MismatchError(
+            f"column {name!r}",
             f"column {name!r} is at {few([*map(repr, have)])} and not at {few([*map(repr, lack)])}{renamed} add it "
-            f"there, with missing values where nothing is known, or {without(name)} where it is"
+            f"there, with missing values where nothing is known, or {without(name)} where it is",
         )
 
 

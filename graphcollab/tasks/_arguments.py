@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphcollab.errors import ConflictError, EmptyError, FormatError, MissingError, UnknownError
 from graphcollab.naming import few
 from graphcollab.tasks._columns import Table
 from graphcollab.tasks._no_column import no_column, wrong_separator
@@ -35,12 +36,14 @@ def require_same(
         has["categorical"], given["categorical"] = named, list(categorical)
     for argument, value in given.items():
         if value not in (has[argument], DEFAULTS.get(argument)):
-            raise ValueError(
-                f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
+            raise ConflictError(
+                argument, f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
             )
     needed = [one.name for one in known.columns if one.name in leave_out]
     if needed:
-        raise ValueError(f"leave_out=[...] names {needed[0]!r}, {TAKEN}: tasks need all the columns of a preparation")
+        raise ConflictError(
+            "leave_out", f"leave_out=[...] names {needed[0]!r}, {TAKEN}: tasks need all the columns of a preparation"
+        )
 
 
 def require_said(table: Table, node: str, target: str) -> None:
@@ -48,11 +51,12 @@ def require_said(table: Table, node: str, target: str) -> None:
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
         if name == DEFAULTS[argument] and name not in (*table.names, *table.index):
             if misread := wrong_separator(table.names):
-                raise ValueError(f"there is no column {name!r}: {misread}")
+                raise FormatError("table", f"there is no column {name!r}: {misread}")
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
-            raise ValueError(
+            raise MissingError(
+                argument,
                 f"there is no column {name!r}: say by {argument}= which column {what}{''.join(alike[:1])}. The columns "
-                f"are {few([*map(repr, table.given)])}"
+                f"are {few([*map(repr, table.given)])}",
             )
 
 
@@ -65,14 +69,17 @@ def choose(
 ) -> list[str]:
     """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
     if columns is not None and leave_out:
-        raise ValueError("columns= says what to predict from, and leave_out= what not: give only one of them")
+        raise ConflictError(
+            "columns", "columns= says what to predict from, and leave_out= what not: give only one of them"
+        )
     given = {"columns=[...]": columns or (), "leave_out=[...]": leave_out, "categorical=[...]": categorical}
     _require_columns(table, free, given)
     chosen = [name for name in free if name not in leave_out] if columns is None else list(columns)
     if not chosen:
-        raise ValueError(
+        raise EmptyError(
+            "columns",
             f"there is no column to predict from: the columns are {', '.join(map(repr, table.given))}, of which one "
-            "names the sites, and one holds the targets"
+            "names the sites, and one holds the targets",
         )
     return chosen
 
@@ -88,9 +95,10 @@ def _require_columns(table: Table, free: Iterable[str], given: Mapping[str, Sequ
     for argument, names in given.items():
         for name in names:
             if name not in table.names:
-                raise ValueError(no_column(name, table.given, argument))
+                raise UnknownError(f"column {name!r}", no_column(name, table.given, argument))
             if name not in free:
-                raise ValueError(
+                raise ConflictError(
+                    f"column {name!r}",
                     f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
-                    "so nothing to predict from: do not name it there"
+                    "so nothing to predict from: do not name it there",
                 )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack, 
 
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, MismatchError
 from graphcollab.settings import Fraction, Known, Real, Seed, checked
 from graphcollab.tasks._fit import Fit, declared_columns
 from graphcollab.tasks._frames import tasks_of_table
@@ -152,8 +153,9 @@ class Builders:
             sites = find_sites(others.name_of(node, len(x)))
             rows = len(sites.owner)
             if not len(x) == len(y) == rows:
-                raise ValueError(
-                    f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row"
+                raise MismatchError(
+                    "inputs",
+                    f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row",
                 )
             hint = "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
             sites.refuse_not_finite("inputs", x, hint)
@@ -254,7 +256,9 @@ class Builders:
         """
         drawn, declared = Draw(split, val_fraction, test_fraction, stratify, seed), declared_columns(categories or {})
         if declared and preparation is not None:
-            raise ValueError("categories= and preparation= both say what categories there are: give only one of them")
+            raise ConflictError(
+                "categories", "categories= and preparation= both say what categories there are: give only one of them"
+            )
         how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation, declared)
         if preparation is not None and not refit:
             how = replace(preparation, floats_per_site=0)  # these sites tell nothing

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.naming import few
 from graphcollab.tasks._csv import is_number
 
@@ -40,10 +40,11 @@ def warn_of_codes(columns: Mapping[str, tuple[np.ndarray, np.ndarray]], sites: S
         if (which := _zeros(values, owner, sites))
     ]
     if found:
-        warn(
+        issue(
+            "quality",
+            "columns",
             f"{few(found)}, far from all other values there, as where a number says that nothing is known: leave such "
             "cells empty if so",
-            UserWarning,
         )
 
 
@@ -55,18 +56,20 @@ def warn_of_target(target: str, values: np.ndarray, read: Mapping[str, np.ndarra
         numbers = np.array([place[one] for one in values.tolist()], np.float64)
     found = _nines(numbers, codes)
     if found:
-        warn(
+        issue(
+            "quality",
+            f"column {target!r}",
             f"the target {target!r} has {few(found)}, far from all other values, as where a number says that nothing "
             "is known: drop such rows if so",
-            UserWarning,
         )
     until = next((name for name, column in read.items() if _UNTIL.fullmatch(name) and column.dtype.kind in "if"), None)
     if _EVENT.fullmatch(target) and until is not None and len(np.unique(values.astype(str))) == 2:
-        warn(
+        issue(
+            "quality",
+            f"column {target!r}",
             f"the target {target!r} seems to say whether an event was seen until {until!r}: rows that were censored "
             f"before it count as a class like any other, and {until!r} is used as an input. Survival times are not "
             "modelled here: predict what is known of all rows, such as who had it within a year",
-            UserWarning,
         )
 
 

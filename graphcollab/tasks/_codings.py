@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.naming import few
 from graphcollab.tasks._csv import is_number
 
@@ -35,10 +35,11 @@ def warn_of_codings(
         if (differing := _differing(sites, rows, by_site, 0.5 * (name == target)))
     ]
     if found:
-        warn(
+        issue(
+            "quality",
+            "columns",
             f"{few(found, '; ')}, and no site has the values of both: if they mean the same, write them alike at all "
             "sites",
-            UserWarning,
         )
 
 

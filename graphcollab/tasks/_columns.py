@@ -20,6 +20,23 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from graphcollab.errors import (
+    AmbiguousError,
+    ConflictError,
+    DuplicateError,
+    EmptyError,
+    FormatError,
+    GraphcollabError,
+    InvalidTypeError,
+    InvalidValueError,
+    MismatchError,
+    MissingFileError,
+    MissingPackageError,
+    RangeError,
+    ShapeError,
+    UnknownError,
+    UnsupportedError,
+)
 from graphcollab.naming import few
 from graphcollab.tasks._csv import LARGEST, MISSING, TRUTHS, is_number, objects, read_csv, text, truths, without
 from graphcollab.tasks._kinds import kind_of
@@ -72,13 +89,15 @@ class Table:
         if name in self.names and not given:
             return self.read(name)
         if name in self.index:
-            raise ValueError(f"{name!r} is the index of the frame and no column: give frame.reset_index()")
+            raise UnknownError(
+                f"column {name!r}", f"{name!r} is the index of the frame and no column: give frame.reset_index()"
+            )
         if name not in self.names:
-            raise ValueError(no_column(name, self.given, given))
+            raise UnknownError(f"column {name!r}", no_column(name, self.given, given))
         try:
             return self.read(name)
-        except ValueError as error:  # what is needed cannot be left out
-            raise ValueError(str(error).removesuffix(f", or {without(name)}")) from error
+        except GraphcollabError as error:  # what is needed cannot be left out
+            raise type(error)(error.subject, str(error).removesuffix(f", or {without(name)}")) from error
 
 
 def open_table(frame: Any, node: str | None = None) -> Table:
@@ -86,8 +105,8 @@ def open_table(frame: Any, node: str | None = None) -> Table:
     if isinstance(frame, Mapping) and frame and all(map(_is_table, frame.values())):
         tables = {str(name).strip(): _open(one) for name, one in frame.items()}
         if len(tables) < len(frame):
-            raise ValueError(
-                f"names of sites must differ by more than spaces around them, got {few([*map(repr, frame)])}"
+            raise DuplicateError(
+                "sites", f"names of sites must differ by more than spaces around them, got {few([*map(repr, frame)])}"
             )
         return _joined(tables, node)
     return _open(frame)
@@ -128,15 +147,16 @@ def _open(frame: Any) -> Table:
         columns = {str(name): values for name, values in frame.items()}
         single = [name for name, values in columns.items() if isinstance(values, str) or not hasattr(values, "__len__")]
         if single:
-            raise ValueError(
+            raise ShapeError(
+                f"column {single[0]!r}",
                 f"column {single[0]!r} must have a value per row, got {columns[single[0]]!r}; for a single "
-                "row give a list of it, [row]"
+                "row give a list of it, [row]",
             )
         sizes = {name: len(values) for name, values in columns.items()}
         if not sizes:
-            raise ValueError("the table has no columns")
+            raise EmptyError("table", "the table has no columns")
         if len(set(sizes.values())) != 1:
-            raise ValueError(f"columns must have one length, got the lengths {sizes}")
+            raise ShapeError("table", f"columns must have one length, got the lengths {sizes}")
         return Table(tuple(columns), next(iter(sizes.values())), lambda name: _from_array(name, columns[name]))
     if isinstance(frame, str | os.PathLike):
         path = _existing(Path(frame))
@@ -152,12 +172,15 @@ def _open(frame: Any) -> Table:
 def _existing(path: Path) -> Path:
     """Return the path of a file that may be a table."""
     if path.is_dir():
-        raise ValueError(f"{path} is a folder: give the path of a CSV or Parquet file, or {{site: path}} for several")
+        raise InvalidValueError(
+            f"file {path}", f"{path} is a folder: give the path of a CSV or Parquet file, or {{site: path}} for several"
+        )
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}: give the path of a CSV or Parquet file")
+        raise MissingFileError(f"file {path}", f"there is no file {path}: give the path of a CSV or Parquet file")
     if path.suffix.lower() in _SPREADSHEETS:
-        raise ValueError(
-            f"{path} is a spreadsheet: save it as CSV in UTF-8, or give what pandas.read_excel({path.name!r}) reads"
+        raise FormatError(
+            f"file {path}",
+            f"{path} is a spreadsheet: save it as CSV in UTF-8, or give what pandas.read_excel({path.name!r}) reads",
         )
     return path
 
@@ -172,13 +195,14 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             return text(one for site, table in tables.items() for one in [site] * table.rows)
         lacking = [site for site, table in tables.items() if name not in table.names]
         if lacking:
-            raise ValueError(
+            raise MismatchError(
+                f"column {name!r}",
                 f"site {lacking[0]!r} has no column {name!r}, which other sites have: add it, with missing values "
-                f"where nothing is known, or {without(name)}"
+                f"where nothing is known, or {without(name)}",
             )
         parts = [_of_site(site, table, name) for site, table in tables.items()]
         if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in zip(tables, parts, strict=True)):
-            raise ValueError(f"column {name!r} names the site of every row: give node={name!r}")
+            raise ConflictError(f"column {name!r}", f"column {name!r} names the site of every row: give node={name!r}")
         kinds[name] = {site: kind_of(part) for site, part in zip(tables, parts, strict=True)}
         if any(part.dtype.kind == "O" for part in parts):
             _refuse_mixed_truths(name, dict(zip(tables, parts, strict=True)))
@@ -187,7 +211,9 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
 
     for site, table in tables.items():
         if node in table.names and set(factorised(table.read(str(node)))[0]) - {site}:
-            raise ValueError(f"the frame of site {site!r} has rows of other sites in its column {node!r}")
+            raise ConflictError(
+                f"site {site!r}", f"the frame of site {site!r} has rows of other sites in its column {node!r}"
+            )
     sizes = {site: table.rows for site, table in tables.items()}
     declared = frozenset().union(*(table.declared for table in tables.values()))
     return Table(
@@ -202,24 +228,27 @@ def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
     mixed = ((site, set(part.tolist()) & TRUTHS.keys()) for site, part in parts.items() if site not in numbers)
     site, words = next(((site, words) for site, words in mixed if words), ("", set()))
     if words and other is not None:
-        raise ValueError(
+        raise MismatchError(
+            f"column {name!r}",
             f"column {name!r} holds nothing but true and false at site {other!r}, and other words beside "
-            f"{min(words)!r} at site {site!r}: leave it empty where it is neither, or {without(name)}"
+            f"{min(words)!r} at site {site!r}: leave it empty where it is neither, or {without(name)}",
         )
 
 
 def _of_site(site: str, table: Table, name: str) -> np.ndarray:
     try:
         return table.read(name)
-    except ValueError as error:
-        raise ValueError(f"site {site!r}: {error}") from error
+    except GraphcollabError as error:
+        raise type(error)(error.subject, f"site {site!r}: {error}") from error
 
 
 def _from_array(name: str, values: Any) -> np.ndarray:
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     array = np.asarray(array if hasattr(array, "dtype") else objects(array))
     if array.ndim != 1:
-        raise ValueError(f"column {name!r} must be one value per row, [N], got an array {list(array.shape)}")
+        raise ShapeError(
+            f"column {name!r}", f"column {name!r} must be one value per row, [N], got an array {list(array.shape)}"
+        )
     if array.dtype.kind == "b":
         return array
     if array.dtype.kind in "iu":
@@ -229,8 +258,10 @@ def _from_array(name: str, values: Any) -> np.ndarray:
     if array.dtype.kind in "UTO":
         return _from_objects(name, array.tolist())
     if array.dtype.kind in "mM":
-        raise ValueError(dates(name, str(array.dtype), *[""] * (array.dtype.kind == "m")))
-    raise ValueError(f"column {name!r} holds {array.dtype}: make it numbers or text, or {without(name)}")
+        raise UnsupportedError(f"column {name!r}", dates(name, str(array.dtype), *[""] * (array.dtype.kind == "m")))
+    raise UnsupportedError(
+        f"column {name!r}", f"column {name!r} holds {array.dtype}: make it numbers or text, or {without(name)}"
+    )
 
 
 def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
@@ -256,21 +287,25 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
             return np.array(filled, np.int64 if whole else np.float64)
         except OverflowError as error:
             row = next(k for k, one in enumerate(filled) if abs(one) > sys.float_info.max)
-            raise ValueError(
+            raise RangeError(
+                f"column {name!r}",
                 f"row {row} of column {name!r} holds a number that is too large to compute with: correct it, or "
-                f"{without(name)}"
+                f"{without(name)}",
             ) from error
     day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
     if day is not None:
-        raise ValueError(dates(name, f"such as {day}", *[""] * isinstance(day, datetime.timedelta)))
+        raise UnsupportedError(
+            f"column {name!r}", dates(name, f"such as {day}", *[""] * isinstance(day, datetime.timedelta))
+        )
     if any(isinstance(one, Real) for one in known) and any(isinstance(one, str) and is_number(one) for one in known):
-        raise ValueError(partly_text(name, values))
+        raise AmbiguousError(f"column {name!r}", partly_text(name, values))
     fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
     odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
     others = f", and other rows hold such as {known[0]!r}" if fits else ""
-    raise ValueError(
+    raise MismatchError(
+        f"column {name!r}",
         f"row {odd} of column {name!r} holds {values[odd]!r}{others}: make the column numbers or text, or "
-        f"{without(name)}"
+        f"{without(name)}",
     )
 
 
@@ -288,14 +323,14 @@ def _from_frame(frame: Any) -> Table:
         known = nw.from_native(frame, eager_only=True)
         places = {str(name): place for place, name in enumerate(known.columns)}
     except nw.exceptions.DuplicateError as error:
-        raise ValueError(f"columns must have different names: {error}") from error
+        raise DuplicateError("table", f"columns must have different names: {error}") from error
     except TypeError as error:
         hint = ": call its collect() first" if hasattr(frame, "collect") else ""
         if type(frame).__name__ == "Series":
             hint = "; a single row of a frame is frame.iloc[[k]] in pandas and frame[[k]] in polars"
         if isinstance(frame, Sequence) and frame and all(hasattr(one, "columns") for one in frame):
             hint = f" of a {type(frame[0]).__name__} each: name the sites, {{'north': frames[0], 'south': frames[1]}}"
-        raise TypeError(f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
+        raise InvalidTypeError("table", f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
 
     names = tuple(name for name in places if not _INDEX.fullmatch(name))  # it numbers rows, and says nothing of them
 
@@ -314,8 +349,10 @@ def _from_frame(frame: Any) -> Table:
             values = series.to_list()  # a cast to text would make text of missing values
             return _from_objects(name, [*map(_plain, values)] if name in declared else values)
         if dtype.is_temporal():
-            raise ValueError(dates(name, str(dtype), *[""] * (dtype == nw.Duration)))
-        raise ValueError(f"column {name!r} holds {dtype}: make it numbers or text, or {without(name)}")
+            raise UnsupportedError(f"column {name!r}", dates(name, str(dtype), *[""] * (dtype == nw.Duration)))
+        raise UnsupportedError(
+            f"column {name!r}", f"column {name!r} holds {dtype}: make it numbers or text, or {without(name)}"
+        )
 
     index = tuple(map(str, getattr(getattr(frame, "index", None), "names", ())))  # of pandas
     return Table(names, len(known), read, declared=declared, index=index)
@@ -333,7 +370,9 @@ def _read_parquet(path: Path) -> Any:
             return getattr(__import__(library, fromlist=[read]), read)(path)
         except ImportError:
             continue
-    raise ImportError(f"to read {path} one of polars, pyarrow and pandas is needed: pip install pyarrow")
+    raise MissingPackageError(
+        "pyarrow", f"to read {path} one of polars, pyarrow and pandas is needed: pip install pyarrow"
+    )
 
 
 def by_size(text: str) -> tuple[bool, float, str]:

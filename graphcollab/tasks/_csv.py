@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcollab.errors import AmbiguousError, DuplicateError, EmptyError, FormatError
 from graphcollab.tasks._tellable import TellableError
 
 __all__ = ["LARGEST", "MISSING", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths", "without"]
@@ -48,28 +49,35 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             head, *rows = [row for row in reader if row] or [[]]
     except csv.Error as error:
         line = reader.line_num + (said is not None)
-        raise ValueError(
-            f"{path}: line {line} cannot be read ({error}): see whether a quotation mark that opens there is closed"
+        raise FormatError(
+            f"file {path}",
+            f"{path}: line {line} cannot be read ({error}): see whether a quotation mark that opens there is closed",
         ) from error
     except UnicodeDecodeError as error:
         if path.suffix.lower() in _COMPRESSED:
-            raise ValueError(f"{path} is compressed: unpack it, or read it into a frame and give that") from error
-        raise ValueError(
-            f"{path} is no text in UTF-8: save it as such, or read it into a frame and give that"
+            raise FormatError(
+                f"file {path}", f"{path} is compressed: unpack it, or read it into a frame and give that"
+            ) from error
+        raise FormatError(
+            f"file {path}", f"{path} is no text in UTF-8: save it as such, or read it into a frame and give that"
         ) from error
     names = [name.strip() for name in head]
     if "" in names and rows:
-        raise ValueError(
+        raise FormatError(
+            f"file {path}",
             f"{path}: column {names.index('')} has no name, as where pandas has written its index: name it, or write "
-            "the file with index=False"
+            "the file with index=False",
         )
     if not names:
-        raise ValueError(f"{path} is empty: it must have a line with the names of columns, and then rows")
+        raise EmptyError(
+            f"file {path}", f"{path} is empty: it must have a line with the names of columns, and then rows"
+        )
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
-        raise ValueError(
+        raise DuplicateError(
+            f"file {path}",
             f"{path}: {names.count(double)} columns have the name {double!r}: names of columns must differ"
-            + _headless(names)
+            + _headless(names),
         )
     if not rows:
         raise TellableError(
@@ -77,13 +85,14 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
         )
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(names)), None)
     if wrong is not None:
-        raise ValueError(
+        raise FormatError(
+            f"file {path}",
             f"{path}: row {wrong} has {len(rows[wrong])} values, and there are {len(names)} columns"
             + _commas(separator, len(rows[wrong]), len(names))
-            + _headless(names, remark=len(names) == 1)
+            + _headless(names, remark=len(names) == 1),
         )
     if all(map(is_number, names)):
-        raise ValueError(f"{path}: all columns are named by numbers{_headless(names)}")
+        raise FormatError(f"file {path}", f"{path}: all columns are named by numbers{_headless(names)}")
     place = {name: k for k, name in enumerate(names)}
 
     def read(name: str) -> np.ndarray:
@@ -94,10 +103,11 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             reason = (
                 "numbers without one are all below a thousand" if only else "others of the file have decimal commas"
             )
-            raise ValueError(
+            raise AmbiguousError(
+                f"column {name!r}",
                 f"{path}: row {odd} has {cells[odd]!r} in column {name!r}, whose point may separate thousands or "
                 f"decimals, as {reason}: write numbers without separators of "
-                f"thousands and all decimals alike, or {without(name)}"
+                f"thousands and all decimals alike, or {without(name)}",
             )
         return _parsed(cells)
 
@@ -130,11 +140,12 @@ def _refuse_commas(path: Path, name: str, cells: list[str], separator: str) -> N
     known = [cell for cell in cells if cell not in MISSING]
     odd = next((k for k, cell in enumerate(cells) if "," in cell), None)
     if odd is not None and all(map(_WITH_COMMAS.fullmatch, known)):
-        raise ValueError(
+        raise AmbiguousError(
+            f"column {name!r}",
             f"{path}: row {odd} has {cells[odd]!r} in column {name!r}, whose comma may separate thousands or decimals: "
             "write numbers without commas for thousands and with a point for decimals (decimal commas are read where "
             f"values are separated by semicolons or tabs, and here they are by {separator!r}), or "
-            f"{without(name)}"
+            f"{without(name)}",
         )
 
 

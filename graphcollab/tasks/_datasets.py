@@ -21,7 +21,8 @@ from torch.utils.data import (
     default_collate,
 )
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import EmptyError, ShapeError, UnsupportedError
 
 __all__ = ["read_dataset", "rows_of_loader"]
 
@@ -34,24 +35,28 @@ def read_dataset(samples: Dataset[Any], who: str) -> Any:
     Every sample is read once, so what a dataset draws is warned of: it would stay the same in all rounds.
     """
     if isinstance(samples, IterableDataset):
-        raise ValueError(f"{who} has an IterableDataset, whose samples cannot be numbered: give a list of its samples")
+        raise UnsupportedError(
+            who, f"{who} has an IterableDataset, whose samples cannot be numbered: give a list of its samples"
+        )
     size = len(cast(Sized, samples))
     if size == 0:
-        raise ValueError(f"{who} has an empty dataset: every node needs training samples")
+        raise EmptyError(who, f"{who} has an empty dataset: every node needs training samples")
     before = _states()
     pair = _collated(samples, range(size), who)
     few = range(min(size, _TWICE))
     if _states() != before or not _same(_collated(samples, few, who), _collated(samples, few, who)):
-        warn(
+        issue(
+            "quality",
+            who,
             f"{who}: the dataset draws random numbers when a sample is read, and samples are read once: augmented ones "
             "stay as they were drawn, in all rounds and for validation, too. Take the random transform out of it",
-            UserWarning,
         )
     if not isinstance(pair, Mapping) and (not isinstance(pair, list | tuple) or len(pair) != 2):
         count = f"{len(pair)} values" if isinstance(pair, list | tuple) else f"a {type(pair).__name__}"
-        raise ValueError(
+        raise ShapeError(
+            who,
             f"{who}: a dataset must yield pairs (input, target), got {count}; to give weights, let it yield dicts "
-            "with an entry 'weight'"
+            "with an entry 'weight'",
         )
     return pair
 
@@ -68,14 +73,16 @@ def rows_of_loader(loader: DataLoader[Any], who: str) -> Dataset[Any]:
     elif kind is SequentialSampler or (kind is RandomSampler and not sampler.replacement):
         index = range(len(sampler.data_source))
     if index is None or len(index) != len(sampler) or loader.collate_fn is not default_collate:
-        raise ValueError(
+        raise UnsupportedError(
+            who,
             f"{who} has a DataLoader with a {type(sampler or batches).__name__} or a collate_fn of its own, so it "
-            "cannot be told what its samples are: give its dataset, or a torch.utils.data.Subset"
+            "cannot be told what its samples are: give its dataset, or a torch.utils.data.Subset",
         )
     if batches.drop_last and len(index) % batches.batch_size:
-        raise ValueError(
+        raise UnsupportedError(
+            who,
             f"{who} has a DataLoader that leaves out {len(index) % batches.batch_size} of {len(index)} samples: give "
-            "its dataset, or drop_last=False"
+            "its dataset, or drop_last=False",
         )
     return loader.dataset if index == range(len(cast(Sized, loader.dataset))) else Subset(loader.dataset, index)
 
@@ -90,7 +97,7 @@ def _collated(samples: Dataset[Any], index: range, who: str) -> Any:
         if isinstance(error, TypeError):
             kinds = dict.fromkeys(type(one).__name__ for one in (rows[0] if isinstance(rows[0], tuple) else rows))
             cure = f"a sample holds {', '.join(kinds)}, and may hold numbers, arrays or tensors"
-        raise ValueError(f"{who}: {cure}") from error
+        raise ShapeError(who, f"{who}: {cure}") from error
 
 
 def _tensors(row: Any) -> list[Any]:

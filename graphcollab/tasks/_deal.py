@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.documentation import checked_with
+from graphcollab.errors import EmptyError, MismatchError, ShapeError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.tasks.samples import Pool, Split
 from graphcollab.tasks.tasks import Tasks
@@ -58,7 +59,10 @@ def num_classes(source: Labelled) -> int:
     largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
     stated = getattr(source, "num_classes", largest)
     if stated < largest:
-        raise ValueError(f"a source says it has {stated} classes, and has the label {largest - 1}: correct one of them")
+        raise MismatchError(
+            "num_classes",
+            f"a source says it has {stated} classes, and has the label {largest - 1}: correct one of them",
+        )
     return int(stated)
 
 
@@ -66,16 +70,20 @@ def label_starts(sources: Sequence[Labelled]) -> list[int]:
     """Return by how much to shift up every dataset's labels: by the classes of those before it."""
     shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
     if len(shapes) > 1:
-        raise ValueError(f"sources' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
+        raise ShapeError(
+            "inputs", f"sources' inputs have different shapes {sorted(shapes)}: bring them to one shape first"
+        )
     return list(accumulate(map(num_classes, sources), initial=0))[:-1]
 
 
 def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
     """Check that there are as many numbers of nodes as clusters, for each of which there is one of ``what``."""
     if not nodes:
-        raise ValueError("there must be at least one cluster of nodes, got nodes=()")
+        raise EmptyError("nodes", "there must be at least one cluster of nodes, got nodes=()")
     if len(nodes) != clusters:
-        raise ValueError(f"each cluster needs one of the {what} and a number of nodes, got {clusters} and {len(nodes)}")
+        raise MismatchError(
+            "nodes", f"each cluster needs one of the {what} and a number of nodes, got {clusters} and {len(nodes)}"
+        )
 
 
 def clusters_of(nodes: Sequence[int]) -> Tensor:
@@ -92,9 +100,10 @@ def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who:
     fewest = 1 if train is None else train
     need = nodes * (fewest + val)
     if len(index) < need:
-        raise ValueError(
+        raise TooFewError(
+            who,
             f"{who} has {len(index)} training samples; {nodes} nodes with {'at least ' * (train is None)}{fewest} for "
-            f"training and {val} for validation need {need}: use fewer nodes or samples"
+            f"training and {val} for validation need {need}: use fewer nodes or samples",
         )
     order = index[keyed_order(seed, _DEAL_STREAM, *keys, index)]
     shares = order.tensor_split(nodes) if train is None else order[:need].tensor_split(nodes)
@@ -108,7 +117,7 @@ def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: 
     """
     if test != 0 and len(index) < (test or 1):
         asked = "" if test is None else f", {test} per node are asked for"
-        raise ValueError(f"{who} has {len(index)} test samples{asked}: use data with more, or test=0")
+        raise TooFewError(who, f"{who} has {len(index)} test samples{asked}: use data with more, or test=0")
     if test is None:
         return [index] * nodes
     order = keyed_order(seed, _TEST_STREAM, cluster, torch.arange(nodes)[:, None], index)  # [nodes, n]
@@ -124,16 +133,19 @@ def deal_counts(
         index, wanted = (data.train_targets == c).nonzero().flatten(), (train + val)[:, c]
         need = int(wanted.sum())
         if len(index) < need:
-            raise ValueError(
+            raise TooFewError(
+                f"class {c}",
                 f"class {c} has {len(index)} training samples; the {int((wanted > 0).sum())} nodes with it need {need} "
-                "for training and validation: use fewer nodes, or fewer samples for each"
+                "for training and validation: use fewer nodes, or fewer samples for each",
             )
         sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
         dealt.append(index[keyed_order(seed, _DEAL_STREAM, index)][:need].split(sizes))
     for c in range(test.shape[1]):
         index, most = (data.test_targets == c).nonzero().flatten(), int(test[:, c].max())
         if len(index) < most:
-            raise ValueError(f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples")
+            raise TooFewError(
+                f"class {c}", f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples"
+            )
         many = enumerate(test[:, c].tolist())
         drawn.append([index[keyed_order(seed, _TEST_STREAM, k, index)[:n]] for k, n in many])
     own, held = ([torch.cat([pieces[2 * k + i] for pieces in dealt]) for k in range(len(train))] for i in (0, 1))

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import AmbiguousError, UnsupportedError
 from graphcollab.tasks._columns import dates
 from graphcollab.tasks._csv import is_number, without
 
@@ -51,23 +52,26 @@ def refuse_no_categories(
         first = _first(values, days)
         told = dates(name, f"{at(first)} has {values[first]!r}")
         told = told if lacking == LACKING else told.removesuffix(f", or {without(name)}")
-        raise ValueError(f"{told}; {cure}")
+        raise UnsupportedError(f"column {name!r}", f"{told}; {cure}")
     odd = None if declared else looks_like_numbers(values)
     if odd is not None:
         if is_number(values[odd]):  # so are all
-            raise ValueError(
+            raise AmbiguousError(
+                f"column {name!r}",
                 f"column {name!r} holds numbers as text, such as {values[odd]!r} ({at(odd)}): make it numbers (in "
-                f"pandas by pandas.to_numeric, in a CSV file without leading zeros); {cure}"
+                f"pandas by pandas.to_numeric, in a CSV file without leading zeros); {cure}",
             )
-        raise ValueError(
+        raise AmbiguousError(
+            f"column {name!r}",
             f"{at(odd)} has {values[odd]!r} in column {name!r}, which otherwise looks like numbers: "
-            f"{_correct(values[odd])}, or {lacking}; {cure}"
+            f"{_correct(values[odd])}, or {lacking}; {cure}",
         )
     if len(rows) > _FEW and 2 * len(rows) > known:
         lone = f"{without(name)}, or " if lacking == LACKING else ""
-        raise ValueError(
+        raise AmbiguousError(
+            f"column {name!r}",
             f"column {name!r} has {len(rows)} different values in {known} rows, such as {next(iter(rows))!r}, as "
-            f"where it names single rows: {lone}group its values first; {cure}"
+            f"where it names single rows: {lone}group its values first; {cure}",
         )
 
 
@@ -110,10 +114,11 @@ def warn_of_spellings(what: str, names: Iterable[str]) -> None:
     several = [" and ".join(visibly(same)) for same in alike.values() if len(same) > 1]
     if several:
         more = f", … ({len(several)} in all)" if len(several) > _SHOWN else ""
-        warn(
+        issue(
+            "quality",
+            what,
             f"{what} has both {', '.join(several[:_SHOWN])}{more}, which are told apart: if they are the same, write "
             "them alike",
-            UserWarning,
         )
 
 

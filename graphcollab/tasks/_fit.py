@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import InvalidValueError, TooManyError
 from graphcollab.tasks._columns import by_size, factorised, open_table
 from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
@@ -195,7 +196,7 @@ class Seen:
             return column
         rows, known = int(told.rows.sum()), int(told.known[name].sum())
         if draft.numbers is not None and not known:
-            warn(f"column {name!r} has no value in any training row: {without(name)}", UserWarning)
+            issue("quality", f"column {name!r}", f"column {name!r} has no value in any training row: {without(name)}")
         return replace(column, indicator=(rows - known) / rows > self.fit.indicator_above)
 
     def _spread(self, draft: Draft, column: Column, told: Counts) -> Column:
@@ -236,7 +237,9 @@ def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Colum
         values = open_table({name: given}).column(name)
         names, codes = factorised(values)
         if not len(codes) or codes.min() < 0 or len(names) < len(codes):
-            raise ValueError(f"categories= must name different values for column {name!r}, got {[*given]}")
+            raise InvalidValueError(
+                f"column {name!r}", f"categories= must name different values for column {name!r}, got {[*given]}"
+            )
         kind = values.dtype.kind
         chosen = tuple(names[k] for k in codes.tolist())
         declared[name] = Column(name, categories=chosen, numbers=kind != "O", truths=kind == "b")
@@ -251,4 +254,7 @@ def if_categories(name: str) -> str:
 def _few_enough(name: str, names: Sized) -> None:
     """Refuse more categories than anybody means."""
     if len(names) > _MOST_CATEGORIES:
-        raise ValueError(f"column {name!r} has {len(names)} different values: {without(name)}, or group them first")
+        raise TooManyError(
+            f"column {name!r}",
+            f"column {name!r} has {len(names)} different values: {without(name)}, or group them first",
+        )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import ConflictError, TooFewError
 from graphcollab.naming import few
 from graphcollab.tasks._codings import warn_of_codings
 from graphcollab.tasks._columns import factorised
@@ -58,9 +59,10 @@ def tasks_of_table(
     different = 0 if real else max(one["facts"]["different"] for one in told)
     refuse_many(rows.target, different)
     if isinstance(how, Fit) and how.standardise_target and not real and known is None:
-        raise ValueError(
+        raise ConflictError(
+            "standardise_target",
             f"standardise_target=True is for amounts, and the targets in column {rows.target!r} are classes: leave it "
-            "out, or give loss='mse' if they are amounts"
+            "out, or give loss='mse' if they are amounts",
         )
     sites, values = rows.sites, rows.values
     with others.telling():
@@ -99,10 +101,11 @@ def tasks_of_table(
     if len(how.classes) == 1:
         if not others.rehearsed:
             _refuse_one_class(rows.target, how.classes[0])
-        warn(
+        issue(
+            "quality",
+            f"column {rows.target!r}",
             f"all rows have the target {how.classes[0]!r} in column {rows.target!r}: nothing can be learned unless "
             "other sites have another class",
-            UserWarning,
         )
     elif metric == "auc":
         warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
@@ -148,9 +151,10 @@ def _readable(column: Column, rows: Rows) -> np.ndarray:
 
 def _refuse_one_class(target: str, one: Any) -> None:
     """Refuse targets that are all the same, which all sites know: with one output there is nothing to choose from."""
-    raise ValueError(
+    raise TooFewError(
+        f"column {target!r}",
         f"column {target!r} has one class only, {str(one)!r}, so there is nothing to learn: add rows of another class, "
-        "or name another column by target="
+        "or name another column by target=",
     )
 
 
@@ -159,9 +163,10 @@ def _require_fit(target: Column, loss: Any, metric: Any) -> None:
     if target.categories is None or len(target.categories) == 1:
         return
     if loss == "bce" and len(target.categories) != 2:
-        raise ValueError(
+        raise ConflictError(
+            "loss",
             f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}, "
-            f"{few(target.categories)}: use loss='cross_entropy', with a model of an output for each"
+            f"{few(target.categories)}: use loss='cross_entropy', with a model of an output for each",
         )
     if isinstance(metric, str):
         has = f"column {target.name!r} has {len(target.categories)}, {few(target.categories)}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphcollab.errors import ConflictError, DamagedError, MismatchError
 from graphcollab.files import write_whole
 from graphcollab.naming import few
 
@@ -52,7 +53,7 @@ class Ledger:
             told[name] = {part: same.get(part, value) for part, value in own.items()}
             columns[name] = [*(one for one in before if one is not same), {**own, **same}]
         if changed:
-            raise ValueError(self._refusal(changed, counts["rows"]))
+            raise ConflictError(f"column {next(iter(changed))!r}", self._refusal(changed, counts["rows"]))
         if self.writes:
             about = {"version": _VERSION, "site": self.site, "columns": columns}
             write_whole(self.path, json.dumps(about).encode())
@@ -79,11 +80,14 @@ class Ledger:
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{self.path} is no ledger of what a site has told: restore it, or name another"
+            raise DamagedError(
+                f"file {self.path}", f"{self.path} is no ledger of what a site has told: restore it, or name another"
             ) from error
         if site != self.site:
-            raise ValueError(f"{self.path} is the ledger of site {site!r}, and not of {self.site!r}: name another")
+            raise MismatchError(
+                f"file {self.path}",
+                f"{self.path} is the ledger of site {site!r}, and not of {self.site!r}: name another",
+            )
         return columns
 
 

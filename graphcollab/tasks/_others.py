@@ -15,7 +15,8 @@ from torch import Tensor
 from torch_geometric.utils import cumsum
 
 from graphcollab._version import __version__
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import MismatchError, TooFewError, UnsupportedError
 from graphcollab.naming import few as few_names
 from graphcollab.tasks._agreed import require_agreed, require_done
 from graphcollab.tasks._csv import without
@@ -185,9 +186,10 @@ class Party(Together):
         counted = {name: np.where(known[name] < FEW, 0, known[name]) for name in own.sums}
         for name, many in counted.items():
             if known[name].any() and not many.any() and not self.rehearsed:
-                raise ValueError(
+                raise TooFewError(
+                    f"column {name!r}",
                     f"no site has {FEW} values of column {name!r}, and of fewer no sums are told, as these would say "
-                    f"what they are: {without(name)}, or give pooled='per_site'"
+                    f"what they are: {without(name)}, or give pooled='per_site'",
                 )
             told.warn_of_scale(name, many, sums[name], squares[name], self._names.index(str(self)))
         return Counts(rows, known, sums, squares, {name: told.words(name) for name in own.names}, counted)
@@ -206,7 +208,7 @@ class Party(Together):
 
     def joined(self, own: Tasks) -> Tasks:
         if own.cluster is not None:
-            raise ValueError("cluster= cannot be given where sites keep their samples: leave it out")
+            raise UnsupportedError("cluster", "cluster= cannot be given where sites keep their samples: leave it out")
         place, splits = self._names.index(str(self)), {}
         for name, split in own.splits.items():
             ptr = cumsum(self._sizes[name])
@@ -219,10 +221,11 @@ class Party(Together):
         """Warn of columns of which the site has too few values to tell their sums."""
         if names:
             have = f"columns {few_names([*map(repr, names)])} have" if len(names) > 1 else f"column {names[0]!r} has"
-            warn(
+            issue(
+                "quality",
+                "columns",
                 f"{have} fewer than {FEW} values at site {str(self)!r}, whose sums would say what they are, so none "
                 "are told: they are standardised by the sums of other sites alone",
-                UserWarning,
             )
 
     def _meet(self, about: str, value: Mapping[str, Any], failed: str | None = None) -> Told:
@@ -231,7 +234,9 @@ class Party(Together):
         if self._first:
             for known, one in zip(getattr(self.meeting, "names", ()), told, strict=False):
                 if not isinstance(one, Mapping) or str(one.get("site")) != known:
-                    raise ValueError(f"site {known!r} does not tell its own name first, but something else")
+                    raise MismatchError(
+                        f"site {known!r}", f"site {known!r} does not tell its own name first, but something else"
+                    )
             require_agreed(told, value.get("facts", {}))
             self._order = in_order([one["site"] for one in told])
             self._names = tuple(str(told[k]["site"]) for k in self._order)
@@ -240,7 +245,10 @@ class Party(Together):
         told = [told[k] for k in self._order]
         require_done(told, self._names)
         if odd := [name for name, one in zip(self._names, told, strict=True) if one["about"] != about]:
-            raise ValueError(f"site {odd[0]!r} tells other things than {str(self)!r}: all must make the same tasks")
+            raise MismatchError(
+                f"site {odd[0]!r}",
+                f"site {odd[0]!r} tells other things than {str(self)!r}: all must make the same tasks",
+            )
         require_parts(self._names, told, value)
         return Told(self._names, told, self._rows)
 

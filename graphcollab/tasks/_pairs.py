@@ -10,6 +10,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from graphcollab.errors import (
+    AmbiguousError,
+    ConflictError,
+    EmptyError,
+    InvalidValueError,
+    MismatchError,
+    NotFiniteError,
+    RangeError,
+    ShapeError,
+)
 from graphcollab.settings import SettingError
 from graphcollab.tasks._datasets import read_dataset, rows_of_loader
 from graphcollab.tasks._repeats import warn_of_repeated_samples
@@ -41,14 +51,14 @@ def gathered(
 ) -> tuple[dict[str, Pool], dict[str, Split], dict[str, Any]]:
     """Return the pools and splits of all nodes' samples, and what is given ``about`` nodes in the same order."""
     if not len(train):
-        raise ValueError("tasks need at least one node, got none")
+        raise EmptyError("train", "tasks need at least one node, got none")
     given: dict[str, Any] = {"train": train, "val": val, "test": test}
     given = {split: samples for split, samples in given.items() if samples is not None}
     about = dict(about)
     if isinstance(train, Mapping):
         said = [name for name in ("names", "node_id") if about.get(name) is not None]
         if said:
-            raise ValueError(f"the keys of a dict of samples are its nodes' names: leave out {said[0]}=")
+            raise ConflictError(said[0], f"the keys of a dict of samples are its nodes' names: leave out {said[0]}=")
         keys = list(train)
         order = in_order(keys)
         given = {split: _by_name(split, samples, [keys[k] for k in order]) for split, samples in given.items()}
@@ -58,24 +68,26 @@ def gathered(
     elif about.get("names") is not None:
         about["names"] = tuple(map(str, about["names"]))
         if len(about["names"]) != len(train):
-            raise ValueError(f"{len(train)} nodes have {len(about['names'])} names: one each is needed")
+            raise MismatchError("names", f"{len(train)} nodes have {len(about['names'])} names: one each is needed")
         if about.get("node_id") is None:
             about["node_id"] = name_ids(about["names"])
     names = about.get("names") or [f"node {k}" for k in range(len(train))]
     pools, splits = {}, {}
     for split, samples in given.items():
         if len(samples) != len(train):
-            raise ValueError(f"{split!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
+            raise MismatchError(split, f"{split!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
         pools[split], splits[split] = _stacked(split, samples, names)
     kind = pools["train"].inputs.dtype
     other = next((s for s, pool in pools.items() if pool.inputs.is_floating_point() != kind.is_floating_point), None)
     if other is not None:
-        raise ValueError(
-            f"'train' has inputs of type {kind}, and {other!r} of {pools[other].inputs.dtype}: give one type"
+        raise MismatchError(
+            other, f"'train' has inputs of type {kind}, and {other!r} of {pools[other].inputs.dtype}: give one type"
         )
     lacking = [split for split, pool in pools.items() if pool.weight is None]
     if lacking and len(lacking) < len(pools):
-        raise ValueError(f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some")
+        raise MismatchError(
+            lacking[0], f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some"
+        )
     warn_of_repeated_samples(pools, splits, names)
     warn_of_scales(pools, splits, names)
     return pools, splits, about
@@ -84,12 +96,14 @@ def gathered(
 def _by_name(split: str, samples: Every, names: Sequence[Any]) -> list[Samples]:
     """Return the samples that a dict has for every node, in the order of the names."""
     if not isinstance(samples, Mapping):
-        raise ValueError(f"{split!r} must be a dict by the nodes' names as 'train' is, got a {type(samples).__name__}")
+        raise InvalidValueError(
+            split, f"{split!r} must be a dict by the nodes' names as 'train' is, got a {type(samples).__name__}"
+        )
     lacking = [name for name in names if name not in samples]
     unknown = [name for name in samples if name not in set(names)]
     if lacking or unknown:
         who = f"lacks {lacking[0]!r}" if lacking else f"has {unknown[0]!r}, which 'train' lacks"
-        raise ValueError(f"{split!r} {who}: give samples of the same nodes in every split")
+        raise MismatchError(split, f"{split!r} {who}: give samples of the same nodes in every split")
     return [samples[name] for name in names]
 
 
@@ -99,13 +113,16 @@ def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tu
     for what, kinds in (("inputs", [x.dtype for x, *_ in triples]), ("targets", [y.dtype for _, y, _ in triples])):
         other = next((k for k, kind in enumerate(kinds) if kind.is_floating_point != kinds[0].is_floating_point), None)
         if other is not None:
-            raise ValueError(
+            raise MismatchError(
+                names[other],
                 f"{split!r}: {names[0]} has {what} of type {kinds[0]}, and {names[other]} of type {kinds[other]}: give "
-                "all nodes the same type, in the same units"
+                "all nodes the same type, in the same units",
             )
     shapes = {tuple(x.shape[1:]) for x, *_ in triples}
     if len(shapes) > 1:
-        raise ValueError(f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first")
+        raise ShapeError(
+            "inputs", f"nodes' inputs have different shapes {sorted(shapes)}: bring them to one shape first"
+        )
     bounds = torch.tensor([0, *(len(x) for x, *_ in triples)]).cumsum(0)
     inputs, targets = torch.cat([x for x, *_ in triples]), torch.cat([y for _, y, _ in triples])
     for what, values in (("an input", inputs), ("a target", targets)):
@@ -113,9 +130,10 @@ def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tu
         if len(bad):
             node = int(torch.searchsorted(bounds, bad[:1], right=True)) - 1
             place = bad[bad < bounds[node + 1]] - bounds[node]
-            raise ValueError(
+            raise NotFiniteError(
+                f"{names[node]} ({split})",
                 f"{names[node]} ({split}): {len(place)} of {len(triples[node][0])} samples have {what} that is NaN or "
-                f"infinite, first at index {int(place[0])}: clean or drop them before training"
+                f"infinite, first at index {int(place[0])}: clean or drop them before training",
             )
     weight = _weights(split, [w for *_, w in triples], names)
     return Pool(inputs, targets, weight), Split(split, torch.arange(int(bounds[-1])), bounds)
@@ -128,14 +146,16 @@ def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str])
         return None
     for weight, name in zip(weights, names, strict=True):
         if weight is None:
-            raise ValueError(
-                f"{name} ({split}) has no weights, and other nodes have some: give it weights, such as ones"
+            raise MismatchError(
+                f"{name} ({split})",
+                f"{name} ({split}) has no weights, and other nodes have some: give it weights, such as ones",
             )
         bad = bad_weights(weight)
         if len(bad):
-            raise ValueError(
+            raise RangeError(
+                f"{name} ({split})",
                 f"{name} ({split}): the sample at index {int(bad[0])} has the weight {float(weight[bad[0]]):g}: "
-                "weights must be finite and not negative; 0 leaves a sample out"
+                "weights must be finite and not negative; 0 leaves a sample out",
             )
     return torch.cat(known)
 
@@ -155,17 +175,19 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
         weight = _tensor("weight", *weights).double() if weights else None
         sizes = len(inputs), len(targets)
     except _NoNumbers as error:
-        raise ValueError(f"{who}: {error}") from error
+        raise ShapeError(who, f"{who}: {error}") from error
     except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
         if isinstance(error, SettingError) and all(
             hasattr(one, "dtype") or isinstance(one, list | tuple) for one in pair
         ):  # says which, and why
-            raise ValueError(f"{who}: {error}") from error
+            raise InvalidValueError(who, f"{who}: {error}") from error
         raise SettingError(who, _OF_A_NODE, samples) from error
     if sizes[0] != sizes[1]:
-        raise ValueError(f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
+        raise MismatchError(who, f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
     if weight is not None and weight.shape != sizes[:1]:
-        raise ValueError(f"{who} has {sizes[0]} inputs and weights {list(weight.shape)}: each input needs one weight")
+        raise MismatchError(
+            who, f"{who} has {sizes[0]} inputs and weights {list(weight.shape)}: each input needs one weight"
+        )
     return inputs, targets, weight
 
 
@@ -174,9 +196,10 @@ def _is_of_samples(given: object, who: str) -> bool:
     if not isinstance(given, list) or not given:
         return False
     if len(given) == 2 and all(isinstance(one, tuple) and len(one) == 2 for one in given):
-        raise ValueError(
+        raise AmbiguousError(
+            who,
             f"{who} has a list of two pairs, which may be two samples or the inputs and targets of two: give a tuple "
-            "(inputs, targets) of arrays"
+            "(inputs, targets) of arrays",
         )
     return all(isinstance(one, Mapping) or (isinstance(one, tuple) and len(one) == 2) for one in given)
 
@@ -186,9 +209,10 @@ def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:
     targets, weights = ([name for name in given if name in known] for known in (_TARGETS, _WEIGHTS))
     inputs = [name for name in given if name not in targets + weights]
     if len(inputs) != 1 or len(targets) != 1 or len(weights) > 1:
-        raise ValueError(
+        raise ShapeError(
+            who,
             f"{who} has samples with the entries {list(given)}: expected the inputs and, called one of "
-            f"{', '.join(_TARGETS)}, the targets; weights are called one of {', '.join(_WEIGHTS)}"
+            f"{', '.join(_TARGETS)}, the targets; weights are called one of {', '.join(_WEIGHTS)}",
         )
     return given[inputs[0]], given[targets[0]], [given[name] for name in weights]
 
@@ -198,7 +222,9 @@ def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     x, y = _tensor("inputs", inputs), _tensor("targets", targets)
     if x.dtype == torch.uint8:
         raise _NoNumbers(
-            "inputs are of type uint8: divide images by 255, or make the numbers floating point to use them as they are"
+            "inputs",
+            "inputs are of type uint8: divide images by 255, or make the numbers floating point to use them as they "
+            "are",
         )
     return x.float() if x.is_floating_point() else x, y.float() if y.is_floating_point() else y.long()
 
@@ -211,19 +237,20 @@ def to_weights(weight: Any, count: int) -> Tensor:
     return found.double()
 
 
-class _NoNumbers(ValueError):
+class _NoNumbers(ShapeError):
     """Samples that are no dense array of numbers, with what to do."""
 
 
 def _tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
         if values.layout != torch.strided or values.is_nested:
-            raise _NoNumbers(f"{name} are a sparse or nested tensor: make it dense, by .to_dense() or by padding")
+            raise _NoNumbers(name, f"{name} are a sparse or nested tensor: make it dense, by .to_dense() or by padding")
         return values
     if isinstance(values, Mapping) or (isinstance(values, tuple) and any(np.ndim(one) for one in values)):
         raise _NoNumbers(
+            name,
             f"{name} are a {type(values).__name__} of {len(values)}: a sample has one tensor as its input; put several "
-            "side by side, and let the model divide them"
+            "side by side, and let the model divide them",
         )
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.keyed import keyed_bits
 from graphcollab.naming import few
 from graphcollab.tasks.samples import Pool, Split
@@ -63,10 +63,11 @@ def warn_of_repeats(
     twice = counts[place] > 1
     by_node = owner[twice].bincount(minlength=len(names))
     where = few([f"{names[k]!r} {int(by_node[k])}" for k in by_node.nonzero().flatten().tolist()])
-    warn(
+    issue(
+        "quality",
+        "splits",
         f"{int(twice.sum())} of {len(place)} rows have the inputs and the target of another one ({what} {where}), and "
         f"rows for {_USE[held]} are there for training, too, so models are tested on what they know: {cure}",
-        UserWarning,
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import ConflictError, EmptyError, MissingError
 from graphcollab.tasks._agreed import column_kinds, require_alike
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
 from graphcollab.tasks._columns import Table, as_text, open_table
@@ -76,7 +77,9 @@ def read_rows(
         require_same(known, node, target, columns, leave_out, categorical)
         node, target = known.node, known.target.name
     if node == target:
-        raise ValueError(f"node= and target= both name {node!r}: one is the column of sites, the other what to predict")
+        raise ConflictError(
+            "node", f"node= and target= both name {node!r}: one is the column of sites, the other what to predict"
+        )
     table = open_table(frame, node)
     if known is None:
         require_said(table, node, target)
@@ -179,7 +182,7 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
         return sites
     empty = [name for name, size in table.sizes.items() if not size]
     if empty:
-        raise ValueError(f"site {empty[0]!r} has no rows: leave it out")
+        raise EmptyError(f"site {empty[0]!r}", f"site {empty[0]!r} has no rows: leave it out")
     first = dict(zip(table.sizes, np.cumsum([0, *table.sizes.values()]).tolist(), strict=False))
     return replace(sites, first=tuple(first[name] for name in sites.names))  # rows are counted site by site
 
@@ -188,10 +191,11 @@ def _remembered(known: Preparation, table: Table) -> str | None:
     """Return the column of groups that a preparation names; a warning says where the table lacks it."""
     if known.group is None or known.group in table.names:
         return known.group
-    warn(
+    issue(
+        "quality",
+        f"column {known.group!r}",
         f"the table has no column {known.group!r}, by which rows that belong together were kept together in the tasks "
         "of the preparation: if some do here, too, give group=, the column or a name for every row",
-        UserWarning,
     )
     return None
 
@@ -204,7 +208,9 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
     if where:
         weight = numbers_of(weight, table.column(weight, f"weight={weight!r}"), sites.at, "give 0 to leave the row out")
         if np.isnan(weight).any():
-            raise ValueError(f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one")
+            raise MissingError(
+                "weight", f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one"
+            )
     weights = to_weights(weight, table.rows)
     sites.refuse_bad_weights(weights, where)
     return weights

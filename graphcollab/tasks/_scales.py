@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.naming import few
 from graphcollab.tasks.samples import Pool, Split
 
@@ -31,10 +31,11 @@ def warn_of_scales(pools: Mapping[str, Pool], splits: Mapping[str, Split], names
     if bool(odd.any()):
         kinds = [*splits]
         where = few([f"{names[k]!r} ({kinds[s]}) {means[s, k]:.3g}" for s, k in odd.nonzero().tolist()])
-        warn(
+        issue(
+            "quality",
+            "inputs",
             f"inputs are of other sizes at some nodes: in the mean of |x|, {where}, where {usual:.3g} is usual. Give "
             "all the same units, such as images of 0 to 1",
-            UserWarning,
         )
 
 

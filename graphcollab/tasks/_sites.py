@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum
 
+from graphcollab.errors import ConflictError, InvalidValueError, MissingError, NotFiniteError, RangeError, ShapeError
 from graphcollab.naming import few as few_names
 from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
@@ -57,15 +58,16 @@ class Sites:
         bad = not_finite(values)
         if len(bad):
             more = f", as in {len(bad) - 1} more rows" if len(bad) > 1 else ""
-            raise ValueError(f"{self.at(int(bad[0]))} has NaN or infinity in its {what}{more}: {hint}")
+            raise NotFiniteError(what, f"{self.at(int(bad[0]))} has NaN or infinity in its {what}{more}: {hint}")
 
     def refuse_bad_weights(self, weight: Tensor, where: str = "") -> None:
         """Raise a ValueError that names the first row whose weight is negative or not finite, if there is one."""
         bad = bad_weights(weight)
         if len(bad):
-            raise ValueError(
+            raise RangeError(
+                "weight",
                 f"{self.at(int(bad[0]))} has the weight {float(weight[bad[0]]):g}{where}: weights must be finite and "
-                "not negative; 0 leaves a row out"
+                "not negative; 0 leaves a row out",
             )
 
 
@@ -169,26 +171,31 @@ def _column(node: Any, where: str) -> np.ndarray:
         given = np.fromiter(given, object, len(given))  # as they are: NumPy would make text of numbers among text
     column = np.asarray(given)
     if column.ndim != 1:
-        raise ValueError(f"node must be a column with a name for each row, [N], got an array {list(column.shape)}")
+        raise ShapeError(
+            "node", f"node must be a column with a name for each row, [N], got an array {list(column.shape)}"
+        )
     if column.dtype.kind == "O":
         column = _unwrapped(column, where)
     if column.dtype.kind == "f" and bool((column == np.round(column)).all()):
         if bool((np.abs(column) > _EXACT).any()):
             row = int((np.abs(column) > _EXACT).argmax())
-            raise ValueError(
+            raise RangeError(
+                "node",
                 f"row {row} has {column[row]:g} as the name of its site{where}, too large a number to tell sites "
-                "apart: give names as text"
+                "apart: give names as text",
             )
         return column.astype(np.int64)
     if column.dtype.kind == "f" and bool(np.isnan(column).any()):
-        raise ValueError(
-            f"row {int(np.isnan(column).argmax())} has no name of its site{where}: name it or drop the row"
+        raise MissingError(
+            "node", f"row {int(np.isnan(column).argmax())} has no name of its site{where}: name it or drop the row"
         )
     if column.dtype.kind not in "iuUT":
-        raise ValueError(f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}")
+        raise InvalidValueError(
+            "node", f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}"
+        )
     if column.dtype.kind in "UT" and bool((column == "").any()):
-        raise ValueError(
-            f"row {int((column == '').argmax())} has an empty name of its site{where}: name it or drop the row"
+        raise MissingError(
+            "node", f"row {int((column == '').argmax())} has an empty name of its site{where}: name it or drop the row"
         )
     return column
 
@@ -205,13 +212,15 @@ def _unwrapped(column: np.ndarray, where: str) -> np.ndarray:
     fits = (lambda one: isinstance(one, str)) if text else (lambda one: _is_whole(type(one)))
     row = next(k for k, one in enumerate(listed) if not fits(one))
     if listed[row] is None:
-        raise ValueError(
+        raise MissingError(
+            "node",
             f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, is "
-            "found: name it or drop the row"
+            "found: name it or drop the row",
         )
-    raise ValueError(
+    raise InvalidValueError(
+        "node",
         f"row {row} has {listed[row]!r} as the name of its site{where}, and names must all be strings or all "
-        "be whole numbers: name it or drop the row"
+        "be whole numbers: name it or drop the row",
     )
 
 
@@ -230,13 +239,16 @@ def _by_word(sites: Sites, words: Any, elsewhere: Collection[str] = ()) -> dict[
     """
     column = _words(words)
     if column.shape != (len(sites.owner),):
-        raise ValueError(f"split must have a word for each of the {len(sites.owner)} rows, got {list(column.shape)}")
+        raise ShapeError(
+            "split", f"split must have a word for each of the {len(sites.owner)} rows, got {list(column.shape)}"
+        )
     masks = {word: torch.from_numpy(np.asarray(column == word, bool)) for word in WORDS}
     unknown = ~torch.stack(list(masks.values())).any(0)
     if bool(unknown.any()):
         row = int(unknown.nonzero()[0])
-        raise ValueError(
-            f"{sites.at(row)} has the split {column[row : row + 1].tolist()[0]!r}: it must be 'train', 'val' or 'test'"
+        raise InvalidValueError(
+            "split",
+            f"{sites.at(row)} has the split {column[row : row + 1].tolist()[0]!r}: it must be 'train', 'val' or 'test'",
         )
     out = {}
     for word, mask in masks.items():
@@ -253,9 +265,10 @@ def _refuse_divided(sites: Sites, splits: Mapping[str, Split], group: Tensor) ->
         before = seen[group[split.index]]
         if bool((before >= 0).any()):
             at = int((before >= 0).nonzero()[0])
-            raise ValueError(
+            raise ConflictError(
+                "group",
                 f"{sites.at(int(split.index[at]))} is for {name!r}, and others of its group for "
-                f"{list(splits)[int(before[at])]!r}: give all rows of a group the same split"
+                f"{list(splits)[int(before[at])]!r}: give all rows of a group the same split",
             )
         seen[group[split.index]] = place
 

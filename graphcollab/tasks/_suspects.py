@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.naming import few
 from graphcollab.tasks._coded import warn_of_codes, warn_of_target
 from graphcollab.tasks._csv import without
@@ -64,10 +64,11 @@ def warn_of_columns(
     whole = {name: column[known] for name, (column, known) in numbers.items() if _whole(column, known)}
     days = [name for name, column in whole.items() if _are_days(column)]
     if days:
-        warn(
+        issue(
+            "quality",
+            f"column {days[0]!r}",
             f"{_columns(days)} to hold dates that are written as numbers, such as {whole[days[0]][0]:.0f}: make them "
             f"days since the first, or {_leave(days)}",
-            UserWarning,
         )
     names = [
         name
@@ -76,11 +77,12 @@ def warn_of_columns(
     ]
     if names:
         first, second = whole[names[0]][:2]
-        warn(
+        issue(
+            "quality",
+            f"column {names[0]!r}",
             f"{_columns(names)} to number the rows, such as {first:.0f} and {second:.0f}, and "
             f"{'are used as inputs' if len(names) > 1 else 'is used as an input'}: {_leave(names)} if "
             f"{'they say' if len(names) > 1 else 'it says'} nothing",
-            UserWarning,
         )
     warn_of_codes({name: (column[known], owner[known]) for name, (column, known) in numbers.items()}, sites.names)
     warn_of_target(target, values, read)
@@ -125,11 +127,12 @@ def _warn_of_persons(read: Mapping[str, np.ndarray], owner: np.ndarray) -> None:
             continue
         most = column[known][first[counts.argmax()]]
         shown = repr(most) if isinstance(most, str) else f"{most:.0f}"
-        warn(
+        issue(
+            "quality",
+            f"column {name!r}",
             f"column {name!r} is used as an input, and has {shown} in {counts.max()} rows of a site, as where rows are "
             f"of one person: group={name!r} keeps such rows together, so that nobody is both trained on and tested on, "
             "and makes no input of the column",
-            UserWarning,
         )
         return
 
@@ -155,11 +158,12 @@ def _warn_of_tellers(
     if found:
         belong = "" if group is not None else "; or give group= if rows belong together, such as visits of a patient"
         many = len(found) > 1
-        warn(
+        issue(
+            "quality",
+            f"column {found[0]!r}",
             f"{'each of the columns' if many else 'column'} {few([*map(repr, found)])} tells the target {target!r} of "
             f"all rows exactly: {_leave(found)} if {'they are' if many else 'it is'} the target in other words, or "
             f"known only after it{belong}",
-            UserWarning,
         )
     orderly = [
         name
@@ -167,11 +171,12 @@ def _warn_of_tellers(
         if name not in found and all(_sorts(column[those], values[those], ordered) for those in (some, rows))
     ]
     if orderly:
-        warn(
+        issue(
+            "quality",
+            f"column {orderly[0]!r}",
             f"{'each of the columns' if len(orderly) > 1 else 'column'} {few([*map(repr, orderly)])} tells the target "
             f"{target!r} by its order alone, without an error in any row, as by thresholds: {_leave(orderly)} if "
             f"{'they are' if len(orderly) > 1 else 'it is'} known only after it",
-            UserWarning,
         )
     return [*found, *orderly]
 

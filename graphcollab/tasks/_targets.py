@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import AmbiguousError, ConflictError, MissingError, UnknownError
 from graphcollab.naming import few
 from graphcollab.tasks._csv import is_number
 from graphcollab.tasks._doubts import looks_like_numbers, refuse_no_categories
@@ -32,8 +33,9 @@ def refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
         more = (
             f", and {others} more of the {len(values)} rows {'has' if others == 1 else 'have'} none" if others else ""
         )
-        raise ValueError(
-            f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}{more}: drop rows without a target"
+        raise MissingError(
+            f"column {target!r}",
+            f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}{more}: drop rows without a target",
         )
 
 
@@ -60,28 +62,31 @@ def _refuse_fractions(sites: Sites, values: np.ndarray, target: str, loss: str) 
         return
     if len(fractions := (values != np.round(values)).nonzero()[0]):
         row = int(fractions[0])
-        raise ValueError(
+        raise ConflictError(
+            "loss",
             f"targets in column {target!r} are amounts, such as {values[row]:g} in {sites.at(row)}, and loss={loss!r} "
-            "is for classes: leave it out, or give loss='mse'"
+            "is for classes: leave it out, or give loss='mse'",
         )
 
 
 def refuse_many(target: str, different: int) -> None:
     """Refuse targets of so many different whole numbers that nobody knows whether they are classes."""
     if different > _MOST_CLASSES:
-        raise ValueError(
+        raise AmbiguousError(
+            f"column {target!r}",
             f"column {target!r} has {different} different whole numbers: say whether they are amounts, loss='mse', or "
-            "classes, loss='cross_entropy'"
+            "classes, loss='cross_entropy'",
         )
 
 
 def warn_of_many(target: str, different: int, above: int = _MANY_CLASSES) -> None:
     """Warn of targets of so many different whole numbers that they may be no classes."""
     if different > above:
-        warn(
+        issue(
+            "quality",
+            f"column {target!r}",
             f"column {target!r} has {different} different whole numbers, which are taken for classes: give loss='mse' "
             "if they are amounts, and loss='cross_entropy' if they are classes",
-            UserWarning,
         )
 
 
@@ -94,9 +99,10 @@ def _refuse_words(sites: Sites, values: np.ndarray, target: str) -> None:
         if is_number(values[odd]):
             numbers_of(target, values, sites.at, DROP)  # refuses numbers in quotes
         refuse_no_categories(target, values, sites.at, cure, DROP)
-    raise ValueError(
+    raise ConflictError(
+        "loss",
         f"targets in column {target!r} are words, such as {values[0]!r} in {sites.at(0)}, and loss='mse' is for "
-        "amounts: leave it out to predict classes, or make them numbers"
+        "amounts: leave it out to predict classes, or make them numbers",
     )
 
 
@@ -109,9 +115,10 @@ def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarr
     if codes.min() < 0:
         row = int(codes.argmin())
         amounts = "; if they are amounts, give loss='mse'" if target.numbers else ""
-        raise ValueError(
+        raise UnknownError(
+            f"column {target.name!r}",
             f"{sites.at(row)} has {values.tolist()[row]!r} in column {target.name!r}, and the classes that were "
-            f"trained on are {few(target.categories)}: drop such rows, or train on some{amounts}"
+            f"trained on are {few(target.categories)}: drop such rows, or train on some{amounts}",
         )
     return torch.from_numpy(codes)
 
@@ -120,8 +127,9 @@ def warn_of_one_class(lone: Sequence[str]) -> None:
     """Warn of sites whose rows are all of one class, if there are any, where models are to be judged by AUC."""
     if lone:
         which = f"{'site' if len(lone) == 1 else 'sites'} {few([*map(repr, lone)])}"
-        warn(
+        issue(
+            "quality",
+            "metric",
             f"all rows of {which} are of one class, so metric='auc' is not defined there: leave "
             "such sites out, or use metric='log_loss' or metric='brier'",
-            UserWarning,
         )

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import InvalidValueError, MismatchError, TooManyError
 from graphcollab.tasks.column import LARGEST
 
 __all__ = ["FEW", "Told", "require_facts", "require_parts"]
@@ -58,12 +59,16 @@ class Told:
         """Return the different words that every site has in a column, [K] lists."""
         for site, words, rows in zip(self.sites, self._values("names", name), self.rows, strict=True):
             if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-                raise ValueError(f"site {site!r} does not tell the names of categories of {name!r} as a list of words")
+                raise MismatchError(
+                    f"site {site!r}",
+                    f"site {site!r} does not tell the names of categories of {name!r} as a list of words",
+                )
             most = min(rows, _MOST_NAMES)
             if len(words) > most or max(map(len, words), default=0) > _LONGEST:
-                raise ValueError(
+                raise TooManyError(
+                    f"site {site!r}",
                     f"site {site!r} tells {len(words)} names of categories of {name!r}, the longest of "
-                    f"{max(map(len, words))} letters: at most {most} are due, of up to {_LONGEST} letters"
+                    f"{max(map(len, words))} letters: at most {most} are due, of up to {_LONGEST} letters",
                 )
         return self._values("names", name)
 
@@ -74,7 +79,9 @@ class Told:
         for site, known, many in zip(self.sites, every, labels.tolist(), strict=True):
             whole = isinstance(known, list) and all(type(one) is int for one in known)
             if not whole or known != sorted({*known}) or (known and not 0 <= known[0] <= known[-1] < many):
-                raise ValueError(f"site {site!r} tells {_short(known)} as its classes, which cannot be")
+                raise InvalidValueError(
+                    f"site {site!r}", f"site {site!r} tells {_short(known)} as its classes, which cannot be"
+                )
         out = torch.zeros(len(self.sites), int(labels.max()), dtype=torch.bool)
         for k, known in enumerate(every):
             out[k, torch.tensor(known, dtype=torch.int64)] = True
@@ -103,11 +110,12 @@ class Told:
         far = (np.maximum(np.abs(mean - middle), spread) > _FAR * width) & (width > 0)
         small = (size > 0) & (_FAR * size < np.median(size[usual]))
         for k in (far | small).nonzero()[0].tolist():
-            warn(
+            issue(
+                "quality",
+                f"column {name!r}",
                 f"column {name!r} of site {self.sites[where[k]]!r} has mean {mean[k]:g} and deviation {spread[k]:g}, "
                 f"where mean {middle:g} and deviation {width:g} are usual: its unit differs, or what it tells is "
                 "false, and all sites' values are standardised by it; ask that site, or leave the column out",
-                UserWarning,
             )
 
     def _values(self, part: str, name: str) -> list[Any]:
@@ -135,7 +143,9 @@ def require_parts(sites: Sequence[str], told: Sequence[Mapping[str, Any]], own: 
 
 def _refuse(site: str, value: Any, part: str, name: str, why: str) -> NoReturn:
     of = f" of {name!r}" if name else ""
-    raise ValueError(f"site {site!r} tells {_short(value)} as {part}{of}, which cannot be: {why}")
+    raise InvalidValueError(
+        f"site {site!r}", f"site {site!r} tells {_short(value)} as {part}{of}, which cannot be: {why}"
+    )
 
 
 def _short(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Unpack
 
 import torch
 
+from graphcollab.errors import ConflictError, MismatchError, RangeError, TooFewError
 from graphcollab.keyed import keyed_uniform
 from graphcollab.settings import Count, Fraction, Natural, Seed, SettingError, checked
 from graphcollab.tasks._deal import Labelled, builder, clusters_of, deal_counts
@@ -44,11 +45,11 @@ def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, cla
     """
     chosen = sorted(set(majority))
     if not chosen or len(chosen) < len(majority) or not 0 <= chosen[0] <= chosen[-1] < classes:
-        raise ValueError(
-            f"a majority must be one or more different classes of 0 .. {classes - 1}, got {list(majority)}"
+        raise RangeError(
+            "majority", f"a majority must be one or more different classes of 0 .. {classes - 1}, got {list(majority)}"
         )
     if len(chosen) == classes and p != 1:
-        raise ValueError(f"p must be 1 where all {classes} classes are in the majority, got {p}")
+        raise ConflictError("p", f"p must be 1 where all {classes} classes are in the majority, got {p}")
     out = [0] * classes
     many = math.floor(size * p + 0.5)
     for group, total in ((chosen, many), ([c for c in range(classes) if c not in chosen], size - many)):
@@ -85,7 +86,9 @@ def majority_tasks(
     nodes = len(majorities)
     sizes = [train] * nodes if isinstance(train, int) else list(train)
     if not nodes or len(sizes) != nodes:
-        raise ValueError(f"each node needs majority classes and a number of samples, got {nodes} and {len(sizes)}")
+        raise MismatchError(
+            "majority", f"each node needs majority classes and a number of samples, got {nodes} and {len(sizes)}"
+        )
     classes = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
     counts = {
         name: torch.tensor([majority_counts(n, m, p, classes) for n, m in zip(many, majorities, strict=True)])
@@ -109,9 +112,10 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
         ([range(0, 7), range(3, 10)], [range(0, 4), range(4, 7), range(7, 10)])
     """
     if classes - overlap < clusters:
-        raise ValueError(
+        raise TooFewError(
+            "clusters",
             f"{clusters} clusters that share {overlap} classes with their neighbours need at least "
-            f"{clusters + overlap} classes, there are {classes}: use fewer clusters or a smaller overlap"
+            f"{clusters + overlap} classes, there are {classes}: use fewer clusters or a smaller overlap",
         )
     pieces = torch.arange(classes - overlap).tensor_split(clusters)
     return [range(int(piece[0]), int(piece[-1]) + 1 + overlap) for piece in pieces]
@@ -158,14 +162,15 @@ def class_clusters(
         test: Test samples of a node for each of its classes.
     """
     if nodes < clusters:
-        raise ValueError(f"nodes must be at least clusters={clusters}, got {nodes}")
+        raise RangeError("nodes", f"nodes must be at least clusters={clusters}, got {nodes}")
     low, high = (per_class, per_class + 1) if isinstance(per_class, int) else per_class
     if low >= high:
         raise SettingError("per_class", PER_CLASS, per_class)
     if val >= low:
-        raise ValueError(
+        raise TooFewError(
+            "val",
             f"a node may have no more than {low} samples of a class, and val={val} leaves none for training: use a "
-            "smaller val or a larger per_class"
+            "smaller val or a larger per_class",
         )
     labels = data.train_targets.unique()
     windows = class_windows(len(labels), clusters, overlap)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import AmbiguousError, InvalidValueError, RangeError
 from graphcollab.naming import close, few
 from graphcollab.settings import check_settings
 from graphcollab.tasks._columns import factorised
@@ -49,7 +50,9 @@ class Column:
         check_settings(self)
         odd = [one for one in self.categories or () if self.numbers and not _is_finite(one)]
         if odd:
-            raise ValueError(f"column {self.name!r} has categories that are numbers, and {odd[0]!r} is none")
+            raise InvalidValueError(
+                f"column {self.name!r}", f"column {self.name!r} has categories that are numbers, and {odd[0]!r} is none"
+            )
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -92,10 +95,11 @@ class Column:
         known = np.array([one is not None for one in values]) if values.dtype.kind == "O" else ~np.isnan(values)
         if len(values) and not known.any() and not self.indicator:
             counts = "as its mean in training" if self.categories is None else "as no category"
-            warn(
+            issue(
+                "quality",
+                f"column {self.name!r}",
                 f"column {self.name!r} has no value in any row, and so counts {counts}: models have no input that says "
                 "where it is missing, as it hardly ever was in training",
-                UserWarning,
             )
         if self.categories is None:
             apart = np.abs(np.nan_to_num(self.standardised(values, site)))
@@ -103,11 +107,12 @@ class Column:
             most = middle > (_ALL_FAR if known.sum() >= _FEW else _FEW_FAR)
             if most or apart.max(initial=0) > _FAR:
                 row = int(apart.argmax())
-                warn(
+                issue(
+                    "quality",
+                    f"column {self.name!r}",
                     f"row {row} has {values[row]:g} in column {self.name!r}, {apart[row]:.0f} standard deviations from "
                     f"the mean of training, {self.mean[site[row]]:g}, as where units differ"
                     + ("; most rows are far from it" if most and len(apart) > 1 else ""),
-                    UserWarning,
                 )
             return
         spelled = {plain(one): one for one in self.categories}
@@ -115,9 +120,10 @@ class Column:
         near = [(one, spelled[plain(one)]) for one in names if plain(one) in spelled and one not in self.categories]
         if near:
             pairs = few(["{} (known is {})".format(*visibly(pair)) for pair in near])
-            warn(
+            issue(
+                "quality",
+                f"column {self.name!r}",
                 f"column {self.name!r} has {pairs}, which counts as unknown: if they are the same, write them alike",
-                UserWarning,
             )
 
     def _warn_of_unknown(self, values: np.ndarray) -> None:
@@ -125,11 +131,12 @@ class Column:
         names, _ = factorised(values)
         if names and not {*map(plain, names)} & {*map(plain, self.categories or ())}:
             near = close(names[0], self.categories or ())
-            warn(
+            issue(
+                "quality",
+                f"column {self.name!r}",
                 f"column {self.name!r} has no value that is a known category: it has {few([*map(repr, names)])}, known "
                 f"are {few([*map(repr, self.categories or ())]) or 'none'}. All of them count as unknown{near and '; '}"
                 f"{near}".strip(),
-                UserWarning,
             )
 
 
@@ -153,13 +160,14 @@ def numbers_of(
     if values.dtype.kind == "O":
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
         if known:
-            raise ValueError(
+            raise AmbiguousError(
+                f"column {name!r}",
                 f"{at(known[0])} has the text {values[known[0]]!r} in column {name!r}, where numbers are needed: "
                 + (
                     "make the column numbers, without quotes"
                     if is_number(values[known[0]])
                     else f"correct it, or {lacking}"
-                )
+                ),
             )
         return np.full(len(values), np.nan)
     out = values.astype(np.float64)
@@ -167,7 +175,9 @@ def numbers_of(
     if len(bad):
         value = float(out[bad[0]])
         said = "infinity" if np.isinf(value) else f"{value:g}, which is too large to compute with,"
-        raise ValueError(f"{at(int(bad[0]))} has {said} in column {name!r}: correct it, or {lacking}")
+        raise RangeError(
+            f"column {name!r}", f"{at(int(bad[0]))} has {said} in column {name!r}: correct it, or {lacking}"
+        )
     return out
 
 

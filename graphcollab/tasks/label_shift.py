@@ -12,6 +12,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from graphcollab.errors import DuplicateError, EmptyError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Seed
 from graphcollab.tasks._deal import Labelled, builder, check_clusters, clusters_of, deal, draw_tests, stored_once
@@ -106,10 +107,13 @@ def label_shift(
     seen: dict[int, int] = {}
     for c, group in enumerate(groups):
         if not len(group):
-            raise ValueError(f"cluster {c} has no classes: name at least one")
+            raise EmptyError(f"cluster {c}", f"cluster {c} has no classes: name at least one")
         for label in group:
             if label in seen:
-                raise ValueError(f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only")
+                raise DuplicateError(
+                    f"class {label}",
+                    f"class {label} is in clusters {seen[label]} and {c}: each class can be in one only",
+                )
             seen[label] = c
     own: list[Tensor] = []
     held: list[Tensor] = []
@@ -119,8 +123,9 @@ def label_shift(
         classes = torch.tensor(list(group))
         lacking = classes[~torch.isin(classes, data.train_targets)].tolist()
         if lacking:
-            raise ValueError(
-                f"class {lacking[0]} of cluster {c} has no training samples: leave it out, or use data that has it"
+            raise EmptyError(
+                f"class {lacking[0]}",
+                f"class {lacking[0]} of cluster {c} has no training samples: leave it out, or use data that has it",
             )
         there, judged = (torch.isin(t, classes).nonzero().flatten() for t in (data.train_targets, data.test_targets))
         shares = deal(there, many, train, val, seed, who)
@@ -157,9 +162,10 @@ def disjoint_classes(
     each = len(classes) // max(len(nodes), 1) if classes_per_cluster is None else classes_per_cluster
     if each < 1 or each * len(nodes) > len(classes):
         asked = "at least one" if classes_per_cluster is None else f"{classes_per_cluster}"
-        raise ValueError(
+        raise TooFewError(
+            "classes",
             f"{len(nodes)} clusters with {asked} of {len(classes)} classes each are not possible: use fewer clusters "
-            "or classes, or join datasets by graphcollab.datasets.join_datasets"
+            "or classes, or join datasets by graphcollab.datasets.join_datasets",
         )
     drawn = classes[keyed_order(seed, _CLASS_STREAM, classes)][: each * len(nodes)].view(len(nodes), each)
     groups = drawn.sort(1).values.tolist()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError
 from graphcollab.tasks.samples import ELSEWHERE, Split
 
 __all__ = ["METRICS", "of_one_class", "refuse_misfit"]
@@ -30,33 +31,39 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
     if (refuse := getattr(loss, "refuse_metric", None)) is not None:
         refuse(metric)
     if of_classes is False and loss in ("cross_entropy", "bce"):
-        raise ValueError(
+        raise ConflictError(
+            "metric",
             f"metric={metric!r} is of predicted amounts, and with loss={loss!r} classes are predicted: use "
-            f"{_or(of_classes=True)}, or loss='mse' if targets are amounts"
+            f"{_or(of_classes=True)}, or loss='mse' if targets are amounts",
         )
     if of_classes and (targets.is_floating_point() or loss == "mse"):
         odd = targets[(targets != 0) & (targets != 1)]
         if len(odd) and loss in ("cross_entropy", "bce"):
-            raise ValueError(
+            raise ConflictError(
+                "loss",
                 f"targets are amounts, such as {odd[0].item():g}, and loss={loss!r} and metric={metric!r} are of "
-                f"classes: give loss='mse', and as metric {_or(of_classes=False)}"
+                f"classes: give loss='mse', and as metric {_or(of_classes=False)}",
             )
         if len(odd):
-            raise ValueError(
+            raise ConflictError(
+                "metric",
                 f"metric={metric!r} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
-                f"{_or(of_classes=False)}"
+                f"{_or(of_classes=False)}",
             )
         if loss == "mse" and metric != "auc":  # which asks only for an order
-            raise ValueError(
+            raise ConflictError(
+                "metric",
                 f"metric={metric!r} reads outputs as scores of classes, and loss='mse' makes them amounts: use "
                 f"loss='cross_entropy' with an output per class, loss='bce' with one output for targets of 0 and 1, or "
-                f"metric='auc' or one of amounts, {_or(of_classes=False)}"
+                f"metric='auc' or one of amounts, {_or(of_classes=False)}",
             )
     if metric == "auc":
         known = targets[targets != getattr(loss, "ignore_index", -100)]
         if known.numel() and int(known.max()) > 1:
             has = has or f"targets go to {int(known.max())}"
-            raise ValueError(f"metric='auc' is of two classes, and {has}: use {_or(of_classes=True, but='auc')}")
+            raise ConflictError(
+                "metric", f"metric='auc' is of two classes, and {has}: use {_or(of_classes=True, but='auc')}"
+            )
 
 
 def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -> list[str]:

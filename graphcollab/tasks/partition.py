@@ -8,6 +8,7 @@ from typing import Annotated, Any, Unpack
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, DuplicateError, EmptyError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Real, Seed, checked
 from graphcollab.tasks._deal import Labelled, builder, pools_of
@@ -33,17 +34,20 @@ def class_shards(
         size: Samples of a shard. Default: all samples of the class are used.
     """
     if len(set(classes)) < len(classes):
-        raise ValueError(f"each class can be named once, got {list(classes)}")
+        raise DuplicateError("classes", f"each class can be named once, got {list(classes)}")
     out = []
     for c in classes:
         index = (targets == c).nonzero().flatten()
         need = shards * (size or 1)
         if len(index) == 0:
-            raise ValueError(f"class {c} has no samples: leave it out of `classes` or use data that has it")
+            raise EmptyError(
+                f"class {c}", f"class {c} has no samples: leave it out of `classes` or use data that has it"
+            )
         if len(index) < need:
-            raise ValueError(
+            raise TooFewError(
+                f"class {c}",
                 f"class {c} has {len(index)} samples, which cannot fill {shards} shards of "
-                f"{size or 'at least one'}: use fewer shards{' or smaller ones' if size else ''}"
+                f"{size or 'at least one'}: use fewer shards{' or smaller ones' if size else ''}",
             )
         index = index[keyed_order(seed, _SHARD_STREAM, c, torch.arange(len(index)))]
         out.append(list(index[:need].split(size)) if size else list(index.tensor_split(shards)))
@@ -83,9 +87,10 @@ def shard_tasks(
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     many = len(classes)
     if many % classes_per_node:
-        raise ValueError(
+        raise ConflictError(
+            "classes_per_node",
             f"{many} classes cannot be dealt {classes_per_node} to a node without giving a node one class twice: "
-            f"choose a divisor of {many}"
+            f"choose a divisor of {many}",
         )
     cut = class_shards(data.train_targets, classes, shards, seed, shard_size)
     row, place = torch.arange(many)[:, None], torch.arange(shards)[None]
@@ -126,7 +131,7 @@ def grouped_tasks(
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     if len(classes) % groups:
-        raise ValueError(f"{len(classes)} classes cannot be split evenly into {groups} groups")
+        raise ConflictError("groups", f"{len(classes)} classes cannot be split evenly into {groups} groups")
     cut = class_shards(data.train_targets, classes, nodes_per_group, seed, shard_size)
     order = keyed_order(seed, _GROUP_STREAM, torch.arange(len(classes)), 2)
     members = [chunk.tolist() for chunk in order.view(groups, -1)]
@@ -143,7 +148,9 @@ def _with_tests(
     of_class = {c: (data.test_targets == c).nonzero().flatten() for group in labels for c in group}
     lacking = sorted(c for c, where in of_class.items() if not len(where))
     if lacking:
-        raise ValueError(f"classes {lacking} have no test samples: models of their nodes could not be judged")
+        raise TooFewError(
+            "classes", f"classes {lacking} have no test samples: models of their nodes could not be judged"
+        )
     tests = [torch.cat([of_class[c] for c in sorted(group)]) for group in labels]
     splits = {"train": Split.from_lists("train", index), "test": Split.from_lists("test", tests)}
     return Tasks(pools_of(data), splits, **kwargs).hold_out(*held)

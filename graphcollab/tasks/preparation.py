@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, FormatError, MissingError, ShapeError, UnknownError, VersionError
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
 from graphcollab.tasks._columns import Table, factorised, open_table
@@ -65,7 +66,10 @@ class Preparation:
         count = max(len(self.sites), 1)
         for column in (*self.columns, self.target):
             if len(column.mean) != count or len(column.deviation) != count:
-                raise ValueError(f"column {column.name!r} needs {count} means and deviations, got {len(column.mean)}")
+                raise ShapeError(
+                    f"column {column.name!r}",
+                    f"column {column.name!r} needs {count} means and deviations, got {len(column.mean)}",
+                )
         object.__setattr__(self, "_place", {name: k for k, name in enumerate(self.sites)})
 
     @property
@@ -106,8 +110,9 @@ class Preparation:
         lacking = [column.name for column in self.columns if column.name not in table.names]
         if lacking:
             needed = ", ".join(repr(one.name) for one in self.columns)
-            raise ValueError(
-                f"{no_column(lacking[0], table.given)}; {needed} are needed, and only values may be missing"
+            raise UnknownError(
+                f"column {lacking[0]!r}",
+                f"{no_column(lacking[0], table.given)}; {needed} are needed, and only values may be missing",
             )
         rows = self._sites_of(table, site)
         read = [(column, self._values(column, table)) for column in self.columns]
@@ -172,13 +177,15 @@ class Preparation:
                 "a preparation", "the dict that `to_json` returned; json.load reads it of a file", stored
             )
         if stored.get("version") != _VERSION:
-            raise ValueError(f"this is version {stored.get('version')!r} of a preparation; {_VERSION} is read")
+            raise VersionError(
+                "preparation", f"this is version {stored.get('version')!r} of a preparation; {_VERSION} is read"
+            )
         try:
             about = {key: value for key, value in stored.items() if key != "version"}
             about["columns"] = tuple(_column(one) for one in about["columns"])
             return cls(**{**about, "target": _column(about["target"]), "sites": tuple(about["sites"])})
         except (KeyError, TypeError) as error:
-            raise ValueError(f"this is no preparation that `to_json` returned: {error}") from error
+            raise FormatError("preparation", f"this is no preparation that `to_json` returned: {error}") from error
 
     def __repr__(self) -> str:
         kind = f"{len(self.classes)} classes" if self.classes else "real targets"
@@ -193,9 +200,10 @@ class Preparation:
             others = [name for name in names if name != str(site)]
             if others:
                 row = int((codes == names.index(others[0])).argmax())
-                raise ValueError(
+                raise ConflictError(
+                    "site",
                     f"row {row} is of site {others[0]!r} by column {self.node!r}, and site={site!r} was asked for: "
-                    f"give the rows of one site, or drop the column if they are all to be taken for rows of {site!r}"
+                    f"give the rows of one site, or drop the column if they are all to be taken for rows of {site!r}",
                 )
         return table
 
@@ -213,17 +221,22 @@ class Preparation:
             return np.full(table.rows, self._known(site))
         names, codes = factorised(table.column(self.node))
         if len(codes) and codes.min() < 0:
-            raise ValueError(f"row {int(codes.argmin())} does not say in column {self.node!r} whose it is")
+            raise MissingError(
+                f"column {self.node!r}", f"row {int(codes.argmin())} does not say in column {self.node!r} whose it is"
+            )
         return self.places(names)[codes]
 
     def _known(self, site: str | None) -> int:
         if site is None:
-            raise ValueError(f"every site has means of its own here: give site=NAME, or the column {self.node!r}")
+            raise MissingError(
+                "site", f"every site has means of its own here: give site=NAME, or the column {self.node!r}"
+            )
         if str(site) not in self._place:
-            raise ValueError(
+            raise UnknownError(
+                "site",
                 f"unknown site {str(site)!r}; {close(str(site), self.sites)}Known: {few(self.sites)}. Every site "
                 "has means of its own here, and a new one has none: fit them by Tasks.from_frame(..., "
-                "preparation=preparation, refit=True, pooled='per_site')"
+                "preparation=preparation, refit=True, pooled='per_site')",
             )
         return self._place[str(site)]
 
@@ -247,7 +260,10 @@ def _complete(known: np.ndarray, out: np.ndarray, values: np.ndarray, target: Co
     if not known.all():
         row = int((~known).argmax())
         classes = "" if target.categories is None else f": the classes are {', '.join(target.categories)}"
-        raise ValueError(f"row {row} has the target {values.tolist()[row]!r} in column {target.name!r}{classes}")
+        raise UnknownError(
+            f"column {target.name!r}",
+            f"row {row} has the target {values.tolist()[row]!r} in column {target.name!r}{classes}",
+        )
     return out
 
 

@@ -8,6 +8,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError
 from graphcollab.keyed import keyed_normal, keyed_uniform
 from graphcollab.settings import Count, Finite, Natural, NonNegative, Seed, checked
 from graphcollab.tasks._deal import assemble, builder, check_clusters, clusters_of
@@ -69,7 +70,7 @@ def linear_regression_tasks(
     """
     check_clusters(nodes, len(nodes), "nodes")
     if low > high:
-        raise ValueError(f"low must be at most high, got low={low} and high={high}")
+        raise ConflictError("low", f"low must be at most high, got low={low} and high={high}")
     truth = linear_regression_truth(len(nodes), dim, low, high, seed)
     cluster = clusters_of(nodes)
     place = torch.cat([torch.arange(many) for many in nodes])

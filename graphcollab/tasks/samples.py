@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum, lexsort
 
+from graphcollab.errors import MismatchError, NotFiniteError, RangeError, ShapeError, UnknownError
 from graphcollab.keyed import keyed_bits
 
 __all__ = [
@@ -55,30 +56,37 @@ class Pool:
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):
-            raise ValueError(f"{len(self.inputs)} inputs have {len(self.targets)} targets: each input needs one target")
+            raise MismatchError(
+                "inputs", f"{len(self.inputs)} inputs have {len(self.targets)} targets: each input needs one target"
+            )
         for kind, values in (("an input", self.inputs), ("a target", self.targets)):
             bad = not_finite(values)
             if len(bad):
-                raise ValueError(
+                raise NotFiniteError(
+                    kind,
                     f"{len(bad)} of {len(values)} samples have {kind} that is NaN or infinite, first at index "
-                    f"{int(bad[0])}: clean or drop them before training"
+                    f"{int(bad[0])}: clean or drop them before training",
                 )
         if self.weight is not None:
             self._check_weight(self.weight)
         if self.group is not None and (self.group.shape != (len(self),) or self.group.is_floating_point()):
-            raise ValueError(f"{len(self)} samples need a whole number each as group, got {list(self.group.shape)}")
+            raise ShapeError(
+                "group", f"{len(self)} samples need a whole number each as group, got {list(self.group.shape)}"
+            )
 
     def _check_weight(self, weight: Tensor) -> None:
         if weight.shape != (len(self),) or not weight.is_floating_point():
-            raise ValueError(
+            raise ShapeError(
+                "weight",
                 f"{len(self)} samples have weights of shape {list(weight.shape)} and type {weight.dtype}: each sample "
-                "needs one floating-point number"
+                "needs one floating-point number",
             )
         bad = bad_weights(weight)
         if len(bad):
-            raise ValueError(
+            raise RangeError(
+                "weight",
                 f"the sample at index {int(bad[0])} has the weight {float(weight[bad[0]]):g}: weights must be finite "
-                "and not negative; 0 leaves a sample out"
+                "and not negative; 0 leaves a sample out",
             )
 
     def __len__(self) -> int:
@@ -203,16 +211,21 @@ def check_splits(splits: Mapping[str, Split], pools: Mapping[str, Pool]) -> None
     count = splits["train"].num_nodes
     for name, split in splits.items():
         if split.num_nodes != count:
-            raise ValueError(f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}")
+            raise MismatchError(
+                f"split {name!r}", f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}"
+            )
         if split.pool not in pools:
-            raise ValueError(f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(pools)}")
+            raise UnknownError(
+                f"split {name!r}", f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(pools)}"
+            )
         size = len(pools[split.pool])
         if bool(split.elsewhere.any()):
             split = split.select((~split.elsewhere).nonzero().flatten())
         if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
-            raise ValueError(
+            raise RangeError(
+                f"split {name!r}",
                 f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
-                f"its pool {split.pool!r} holds 0 to {size - 1}"
+                f"its pool {split.pool!r} holds 0 to {size - 1}",
             )
 
 

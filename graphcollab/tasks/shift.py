@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphcollab.errors import ContractError, InvalidValueError, ShapeError, TooManyError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
 from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_starts, num_classes, stored_apart
@@ -39,16 +40,18 @@ def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor
         fill: Value outside of the images, a number or one per channel as [C, 1, 1].
     """
     if images.dim() != 4:
-        raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
+        raise ShapeError("inputs", f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
     if not images.is_floating_point():
-        raise ValueError(
-            f"rotation needs images as floating-point numbers, got {images.dtype}: convert them by .float()"
+        raise ShapeError(
+            "inputs", f"rotation needs images as floating-point numbers, got {images.dtype}: convert them by .float()"
         )
     height, width = images.shape[2:]
     turns, rest = divmod(angle % 360, 90)
     if rest == 0:
         if turns % 2 and height != width:
-            raise ValueError(f"rotating by {angle} degrees needs square images, got {height} x {width} pixels")
+            raise ShapeError(
+                "inputs", f"rotating by {angle} degrees needs square images, got {height} x {width} pixels"
+            )
         return images.rot90(int(turns), (2, 3))
     # theta [1, 2, 3] maps an output's place to the input's; places run from -1 to 1 in both directions, y points down
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
@@ -86,9 +89,10 @@ def covariate_shift(
     def change(cluster: int, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         new = transforms[cluster](inputs) if len(inputs) else inputs
         if new.shape != inputs.shape:
-            raise ValueError(
+            raise ContractError(
+                f"cluster {cluster}",
                 f"the transform of cluster {cluster} turned inputs {tuple(inputs.shape)} into {tuple(new.shape)}: "
-                "it must keep their number and shape"
+                "it must keep their number and shape",
             )
         return new, targets
 
@@ -120,7 +124,9 @@ def rotation_shift(
             images, which is black also where images have been standardised (0 would be grey there).
     """
     if data.train_inputs.dim() != 4:
-        raise ValueError(f"rotation needs images [N, C, H, W], got inputs of shape {tuple(data.train_inputs.shape)}")
+        raise ShapeError(
+            "inputs", f"rotation needs images [N, C, H, W], got inputs of shape {tuple(data.train_inputs.shape)}"
+        )
     black = data.train_inputs.amin((0, 2, 3))[:, None, None] if fill is None else fill
     turns = [partial(rotate, angle=angle, fill=black) for angle in angles]
     return covariate_shift(data, turns, nodes, train, val, test, seed, **kwargs)
@@ -181,9 +187,10 @@ def label_permutations(classes: Count, clusters: Count, distinct: bool = True, s
     if not distinct:
         return keyed_order(seed, _LABEL_STREAM, 3, torch.arange(clusters)[:, None], label)
     if clusters > classes:
-        raise ValueError(
+        raise TooManyError(
+            "clusters",
             f"{clusters} clusters cannot give each of {classes} classes different labels: use at most {classes} "
-            "clusters, or label_permutations(…, distinct=False)"
+            "clusters, or label_permutations(…, distinct=False)",
         )
     sigma, tau, shift = (keyed_order(seed, _LABEL_STREAM, kind, label) for kind in range(3))
     return tau[(sigma + shift[:clusters, None]) % classes]  # [M, C]
@@ -222,9 +229,10 @@ def permuted_labels(
     classes = num_classes(data)
     labels = label_permutations(classes, max(len(nodes), 1), seed=seed) if permutations is None else permutations
     if labels.dim() != 2 or not torch.equal(labels.sort(1).values, torch.arange(classes).expand(len(labels), -1)):
-        raise ValueError(
+        raise InvalidValueError(
+            "permutations",
             f"permutations must be [clusters, classes], with each of the labels 0 .. {classes - 1} once in every row, "
-            f"got {labels.tolist() if labels.numel() <= 100 else f'shape {tuple(labels.shape)}'}"
+            f"got {labels.tolist() if labels.numel() <= 100 else f'shape {tuple(labels.shape)}'}",
         )
     check_clusters(nodes, len(labels), "label permutations")
     used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))

@@ -10,6 +10,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ContractError, DuplicateError, EmptyError, MismatchError, MissingError
 from graphcollab.naming import Node, few, find_nodes
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
@@ -72,20 +73,21 @@ class Tasks(Builders):
         check_settings(self)
         if callable(self.metric) and getattr(self.metric, "higher_is_better", None) is None:
             name = getattr(self.metric, "__name__", type(self.metric).__name__)
-            raise ValueError(
+            raise ContractError(
+                "metric",
                 f"metric {name} is a function that does not say whether larger values are better ones: give "
                 f"graphcollab.metrics.Metric.per_node({name!r}, higher_is_better, function), or set the function's "
-                "attribute higher_is_better to True or False"
+                "attribute higher_is_better to True or False",
             )
         if isinstance(self.loss, type):
             raise SettingError(
                 "loss", f"a name, or a function of outputs and targets such as {self.loss.__name__}()", self.loss
             )
         if "train" not in self.splits:
-            raise ValueError(f"tasks need a split 'train', got {sorted(self.splits)}")
+            raise MissingError("splits", f"tasks need a split 'train', got {sorted(self.splits)}")
         count = self.splits["train"].num_nodes
         if count == 0:
-            raise ValueError("tasks need at least one node, got none")
+            raise EmptyError("splits", "tasks need at least one node, got none")
         if not self.names:
             object.__setattr__(self, "names", tuple(f"node {k}" for k in range(count)))
         if self.node_id is None:
@@ -94,24 +96,32 @@ class Tasks(Builders):
             if value is not None and (value.shape != (count,) or value.is_floating_point()):
                 raise SettingError(name, f"a whole number for each of the {count} nodes, [{count}]", value)
         if len(self.names) != count or len(self.ids) != count:
-            raise ValueError(f"{count} nodes have {len(self.names)} names and {len(self.ids)} ids: one each is needed")
+            raise MismatchError(
+                "names", f"{count} nodes have {len(self.names)} names and {len(self.ids)} ids: one each is needed"
+            )
         if len(set(self.names)) != count:
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise ValueError(f"two nodes have the name {twice!r}: names tell nodes apart and must differ")
+            raise DuplicateError("names", f"two nodes have the name {twice!r}: names tell nodes apart and must differ")
         if len(self.ids.unique()) != count:
-            raise ValueError("two nodes have the same node_id: it is a node's identity and must be unique")
+            raise DuplicateError(
+                "node_id", "two nodes have the same node_id: it is a node's identity and must be unique"
+            )
         check_splits(self.splits, self.pools)
         if isinstance(self.metric, str):
             refuse_misfit(self.metric, self.loss, self.pools[self.splits["train"].pool].targets)
         empty = (self.sizes("train") == 0).nonzero().flatten().tolist()
         if empty:
-            raise ValueError(f"{self._who(empty)} without training samples: leave such nodes out or give them data")
+            raise EmptyError(
+                f"node {self.names[empty[0]]!r}",
+                f"{self._who(empty)} without training samples: leave such nodes out or give them data",
+            )
         for name, mean in self.mean_weight.items():
             nothing = (mean == 0).nonzero().flatten().tolist()
             if nothing:
-                raise ValueError(
+                raise EmptyError(
+                    f"node {self.names[nothing[0]]!r}",
                     f"{self._who(nothing)} without {name!r} samples whose weight is above 0: drop samples of weight 0, "
-                    "and leave such nodes out or give them others"
+                    "and leave such nodes out or give them others",
                 )
 
     def __repr__(self) -> str:
@@ -175,9 +185,10 @@ class Tasks(Builders):
     def require_cluster(self) -> Tensor:
         """Return every node's true cluster, [K], numbered from 0; a ValueError where they are not known."""
         if self.cluster is None:
-            raise ValueError(
+            raise MissingError(
+                "cluster",
                 "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...), "
-                "which is not possible between sites"
+                "which is not possible between sites",
             )
         return self.cluster.unique(return_inverse=True)[1]
 
@@ -214,7 +225,7 @@ class Tasks(Builders):
             if len(missing) == self.num_nodes and split in ("val", "test"):
                 held = "tasks.hold_out()" if split == "val" else 'tasks.hold_out(into="test")'
                 cure = f": {held if self.preparation is None else f'a {split}_fraction= above 0'} sets some aside"
-            raise ValueError(f"{self._who(missing)} without {split!r} samples, which {why}{cure}")
+            raise EmptyError(f"split {split!r}", f"{self._who(missing)} without {split!r} samples, which {why}{cure}")
 
     def _who(self, nodes: Sequence[int]) -> str:
         what = "node" if self.preparation is None else "site"  # as tables call them
@@ -244,7 +255,7 @@ class Tasks(Builders):
     def require_here(self, nodes: Tensor, why: str = "") -> None:
         """Check that all samples of nodes, [k], are in this process; else a ValueError names them, and says why."""
         if lacking := [repr(self.names[k]) for k in nodes[self.elsewhere[nodes]].tolist()]:
-            raise ValueError(f"samples of {few(lacking)} are not in this process{why}")
+            raise MissingError("tasks", f"samples of {few(lacking)} are not in this process{why}")
 
     def share(self, nodes: Tensor, device: torch.device | str = "cpu") -> Tasks:
         """Return the tasks with the samples of some nodes only, [k], on a device.

@@ -22,7 +22,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from torch_geometric.data import Data
 
 from graphcollab.bars import bar
-from graphcollab.checks import own_filter, warn
+from graphcollab.checks import issue, own_filter, warn
 from graphcollab.distributed import ProcessLostError, launched
 from graphcollab.threads import threads_here
 from graphcollab.train.callbacks import Callback
@@ -78,8 +78,8 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
     told = pool(joblib.delayed(_work)(function, item, threads, number_type) for item in items)
     try:
         for made, heard in told:
-            for text, category in heard:
-                warn(text, category)
+            for text, category, code, subject in heard:
+                issue(code, subject, text) if code else warn(text, category)
             yield made
     except TerminatedWorkerError as error:
         raise ProcessLostError(
@@ -92,15 +92,17 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
 
 def _work(
     function: Callable[[T], R], item: T, threads: int, number_type: torch.dtype
-) -> tuple[R, list[tuple[str, type[Warning]]]]:
+) -> tuple[R, list[tuple[str, type[Warning], str, str]]]:
     """Apply a function in this process; return what it makes and what was warned of."""
     torch.set_num_threads(threads)
     torch.set_default_dtype(number_type)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         made = function(item)
-    told = dict.fromkeys((str(one.message), one.category) for one in heard if not issubclass(one.category, QUIET))
-    return made, list(told)
+    told = [one for one in heard if not issubclass(one.category, QUIET)]
+    about = [(getattr(one.message, "code", ""), getattr(one.message, "subject", "")) for one in told]
+    texts = [(str(one.message), one.category, *codes) for one, codes in zip(told, about, strict=True)]
+    return made, list(dict.fromkeys(texts))
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def test_a_site_of_ten_rows_takes_part_and_one_of_five_tells_no_sums():
         with connected(connection):
             return site(connection.name, table, target="ill").tasks()
 
-    with pytest.warns(UserWarning, match="column 'age' has fewer than 6 values at site 'c'"):
+    with pytest.warns(RuntimeWarning, match="column 'age' has fewer than 6 values at site 'c'"):
         found = Hall(tuple(ages), poll=0.3).play(play)
     both = np.array(AGES + AGES[:10], float)
     (age,) = found["c"].preparation.columns
@@ -198,7 +198,7 @@ def test_no_site_has_enough_values():
             except ValueError as error:
                 return error
 
-    with pytest.warns(UserWarning, match="'rare' has fewer than 6 values"):
+    with pytest.warns(RuntimeWarning, match="'rare' has fewer than 6 values"):
         found = Hall(("a", "b"), poll=0.3).play(play)
     assert str(found["a"]) == str(found["b"])
     assert str(found["a"]).startswith("no site has 6 values of column 'rare', and of fewer no sums are told")

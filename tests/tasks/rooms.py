@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphcollab import Tasks
+from graphcollab.errors import GraphcollabError
 from graphcollab.tasks._columns import open_table
 
 
@@ -68,12 +69,11 @@ def made(found: Sequence[Any]) -> list[Any]:
 
 
 def refusal(found: Sequence[Any]) -> str:
-    """Return the error that all sites raise, which must be the same."""
-    texts = {f"{type(one).__name__}: {one}" for one in found}
+    """Return the text of the error that all sites raise, which must be the same."""
+    assert all(isinstance(one, GraphcollabError) for one in found), found
+    texts = {(one.code, one.subject, str(one)) for one in found}
     assert len(texts) == 1, texts
-    kind, _, text = texts.pop().partition(": ")
-    assert kind == "ValueError", text
-    return text
+    return texts.pop()[2]
 
 
 def prepared(tables: Any, **settings: Any) -> Tasks:

@@ -14,6 +14,7 @@ from graphcollab import Tasks, benefit, l2c, run
 from graphcollab.gains import resplit
 from graphcollab.gains.resplit import HALVES, halve_tests
 from graphcollab.tasks import Pool, Preparation
+from tests.raising import raises, warns
 
 VISITS = 6
 PATIENTS = {"a": 10, "b": 15}  # both sites call them 0, 1, 2, ...
@@ -139,9 +140,7 @@ def test_a_site_of_one_patient_is_left_out_as_advised():
     kept = frame.groupby("site").filter(lambda rows: rows["patient"].nunique() >= 3)
     assert Tasks.from_frame(kept, group="patient").names == ("a",)
     none = Tasks.from_frame(frame, group="patient", val_fraction=0, test_fraction=0)
-    with pytest.raises(
-        ValueError, match=r"which l2c needs to find weights by: a val_fraction= above 0 sets some aside$"
-    ):
+    with raises("empty", "split 'val'", "0"):
         run(l2c(), none, nn.Linear(1, 2), rounds=1)
 
 
@@ -155,7 +154,7 @@ def test_newcomers_of_a_run_with_groups_have_some_too(refit):
     for name, split in new.splits.items():
         assert torch.equal(split.index, same.splits[name].index)
     others = {name: column for name, column in table().items() if name != "patient"}
-    with pytest.warns(UserWarning, match="no column 'patient', by which rows that belong together were kept together"):
+    with warns("quality", "column 'patient'"):
         alone = Tasks.from_frame(others, preparation=old.preparation, refit=refit)
     assert alone.pools["samples"].group is None
     assert alone.preparation.group is None

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from graphcollab import Tasks
+from tests.raising import warns
 
 DRAW = torch.Generator().manual_seed(0)
 IMAGES = [torch.rand(30, 1, 4, 4, generator=DRAW) for _ in range(3)]
@@ -18,18 +19,18 @@ def samples(*factors):
 
 def test_images_of_one_node_that_end_at_255():
     size = 255 * IMAGES[1].double().mean()
-    with pytest.warns(UserWarning, match=rf"in the mean of \|x\|, 'b' \(train\) {size:.3g}, where 0\.\d+ is usual"):
+    with pytest.warns(RuntimeWarning, match=rf"in the mean of \|x\|, 'b' \(train\) {size:.3g}, where 0\.\d+ is usual"):
         Tasks.from_samples(samples(1, 255, 1), names=["a", "b", "c"], val_fraction=0)
 
 
 def test_images_for_testing_that_end_at_255():
-    with pytest.warns(UserWarning, match=r"'node 0' \(test\) 1\d\d, 'node 1' \(test\) 1\d\d, 'node 2' \(test\) 1"):
+    with warns("quality", "inputs", "'node 0'", "'node 1'", "'node 2'", "1"):
         Tasks.from_samples(samples(1, 1, 1), test=samples(255, 255, 255))
 
 
 def test_arrays_are_compared_by_node_too():
     x = torch.cat([image * factor for image, factor in zip(IMAGES, (255, 255, 1), strict=True)])
-    with pytest.warns(UserWarning, match=r"inputs are of other sizes .* 'c' \(train\) 0\.\d+, 'c' \(test\) 0\.\d+, wh"):
+    with warns("quality", "inputs", "'c'"):
         Tasks.from_arrays(x, CLASS.repeat(3), [*("a" * 30 + "b" * 30 + "c" * 30)], val_fraction=0)
 
 

@@ -74,7 +74,7 @@ ODD = (
 
 
 @pytest.mark.filterwarnings("ignore:row 0 has 50 in column 'age'")
-@pytest.mark.filterwarnings("ignore:column 'age' has no value that is a known category:UserWarning")
+@pytest.mark.filterwarnings("ignore:column 'age' has no value that is a known category:RuntimeWarning")
 def test_whatever_a_manifest_says_the_error_is_the_packages_own(folder):
     draw, whole, taken = random.Random(0), content_of(folder), 0
     paths = [*places(whole)]

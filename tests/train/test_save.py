@@ -527,10 +527,10 @@ def test_a_site_must_be_named_and_only_one(ask, tmp_path):
 
 
 def test_values_that_training_did_not_know_are_warned_of(hospital):
-    with pytest.warns(UserWarning, match=r"'sex' has no value that is a known category: it has 'female', known are"):
+    with pytest.warns(RuntimeWarning, match=r"'sex' has no value that is a known category: it has 'female', known are"):
         hospital.predict("a", {"age": [3], "sex": ["female"]})
     for sex in (["F"], ["F", "m"]):
-        with pytest.warns(UserWarning, match=r"'sex' has 'F' \(known is 'f'\), which counts as unknown") as told:
+        with pytest.warns(RuntimeWarning, match=r"'sex' has 'F' \(known is 'f'\), which counts as unknown") as told:
             hospital.predict("a", {"age": [3, 4][: len(sex)], "sex": sex})
         assert len(told) == 1
     hospital.predict("a", {"age": [3, 4], "sex": ["x", "m"]})  # one that is not known counts as missing

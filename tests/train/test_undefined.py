@@ -59,7 +59,7 @@ def test_a_comparison_names_a_node_once(tasks, who, jobs) -> None:
 
 
 def test_other_metrics_and_other_nodes_are_named_all_the_same() -> None:
-    with pytest.warns(UserWarning, match="all rows of site 'a' are of one class"):
+    with pytest.warns(RuntimeWarning, match="all rows of site 'a' are of one class"):
         tasks = of_table(0)
     result = run(local(), tasks, model, rounds=1)
     with pytest.warns(RuntimeWarning, match=r"auc is not defined for 1 of 3 nodes \(a; split train\)"):
@@ -67,7 +67,7 @@ def test_other_metrics_and_other_nodes_are_named_all_the_same() -> None:
     words = [["train", "test"][k >= 30] for k in range(60)]
     y = [k // 3 % 2 * (k % 3 > 0) * (k < 30 or k % 3 == 1) for k in range(60)]  # in testing c has one class, too
     table = {**TABLE, "y": y, "part": words}
-    with pytest.warns(UserWarning, match="all rows of site 'a' are of one class"):
+    with pytest.warns(RuntimeWarning, match="all rows of site 'a' are of one class"):
         tasks = Tasks.from_frame(table, metric="auc", split="part", val_fraction=0)
     with pytest.warns(RuntimeWarning, match=r"auc is not defined for 2 of 3 nodes \(a, c; split test\)"):
         run(local(), tasks, model, rounds=1)
