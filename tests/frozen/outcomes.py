@@ -29,10 +29,15 @@ def outcome(make: Callable[[Path], Any], of: Callable[[Any], dict[str, Any]], fo
         try:
             found = of(make(folder))
         except Exception as error:  # whatever a user would see
-            found = {"error": type(error).__name__, "text": str(error).replace(str(folder), "FOLDER")}
-    found["warnings"] = dict(sorted(Counter(one.category.__name__ for one in caught).items()))
+            found = {"error": builtin(type(error)), "text": str(error).replace(str(folder), "FOLDER")}
+    found["warnings"] = dict(sorted(Counter(builtin(one.category) for one in caught).items()))
     found["warning texts"] = sorted(str(one.message).replace(str(folder), "FOLDER") for one in caught)
     return found
+
+
+def builtin(kind: type) -> str:
+    """Return by which class of Python's own an error or a warning can be caught."""
+    return next(one.__name__ for one in kind.__mro__ if one.__module__ == "builtins")
 
 
 def tasks(made: Tasks) -> dict[str, Any]:
