@@ -256,7 +256,7 @@ class VersionError(GraphcollabError, ValueError):
     code = "version"
 
 
-class GraphcollabWarning(RuntimeWarning):
+class GraphcollabWarning(UserWarning, RuntimeWarning):
     """A warning of the package, issued by `graphcollab.checks.issue`.
 
     Args:
