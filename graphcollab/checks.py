@@ -17,6 +17,7 @@ from graphcollab_command.wording import printable
 __all__ = ["issue", "own_filter", "unlogged", "warn"]
 
 _FILTERS = threading.Lock()
+_BY_CODE = threading.local()  # a thread's filters of the package's own warnings, the innermost last
 _INSIDE = (str(Path(__file__).parent), contextlib.__file__)  # the package, and what decorates its functions
 
 
@@ -33,7 +34,13 @@ def issue(code: str, subject: str, message: str) -> None:
         subject: What it is about: an argument, or an element such as ``"node 'b'"``.
         message: What was found, and what to do.
     """
-    _issue(GraphcollabWarning(code, subject, printable(message)))
+    warning = GraphcollabWarning(code, subject, printable(message))
+    for action, known, about in reversed(getattr(_BY_CODE, "filters", [])):
+        if known == code and about in ("", subject):
+            if action == "error":
+                raise warning
+            return
+    _issue(warning)
 
 
 def _issue(warning: Warning) -> None:
@@ -53,12 +60,36 @@ class _OfThread(type):
 
 
 @contextlib.contextmanager
-def own_filter(action: Literal["ignore", "error"], message: str = "") -> Iterator[None]:
-    """Filter the warnings of this thread that begin with a message; by default all of them.
+def own_filter(
+    action: Literal["ignore", "error"], message: str = "", *, code: str = "", subject: str = ""
+) -> Iterator[None]:
+    """Filter the warnings of this thread; by default all of them.
 
-    Python's filters belong to the process, so this one looks at who warns. Only it is added and taken away again, since
-    ``warnings.catch_warnings`` in two threads leaves the wrong filters behind. The message is a regular expression, and
-    ``"error"`` raises the warning.
+    Args:
+        action: ``"error"`` raises the warning.
+        message: Only those that begin with this regular expression, for warnings of other libraries.
+        code: Only those of the package that have this code.
+        subject: Of these, only those of this subject; by default all.
+    """
+    with _by_code(action, code, subject) if code else _by_message(action, message):
+        yield
+
+
+@contextlib.contextmanager
+def _by_code(action: str, code: str, subject: str) -> Iterator[None]:
+    before = getattr(_BY_CODE, "filters", [])
+    _BY_CODE.filters = [*before, (action, code, subject)]
+    try:
+        yield
+    finally:
+        _BY_CODE.filters = before
+
+
+@contextlib.contextmanager
+def _by_message(action: Literal["ignore", "error"], message: str) -> Iterator[None]:
+    """Filter by Python's filters, which belong to the process, with one that looks at the thread that warns.
+
+    Only it is added and taken away again, since ``warnings.catch_warnings`` in two threads leaves the wrong filters.
     """
     own: Any = _OfThread("own", (Warning,), {"thread": threading.get_ident()})
     with _FILTERS:

@@ -10,6 +10,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpac
 
 from graphcollab.documentation import documented, entries
 from graphcollab.engine import RowOptimizer, as_row_optimizer
+from graphcollab.errors import ConflictError, InvalidTypeError
 from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge
 from graphcollab.local import Fit
@@ -90,7 +91,7 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
         TypeError: If an argument is documented nowhere or lacks a default, or defaults are epochs and steps.
     """
     if defaults.get("epochs") and defaults.get("steps"):
-        raise TypeError(f"a method has epochs or steps by default, got both: {defaults}")
+        raise InvalidTypeError("steps", f"a method has epochs or steps by default, got both: {defaults}")
     if "steps" in defaults:
         defaults.setdefault("epochs", None)
     kinds, known = get_type_hints(Training, include_extras=True), {**USUAL, **defaults}
@@ -108,7 +109,9 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
         training: dict[str, Any] = {}
         if last.kind is last.VAR_KEYWORD:
             if lacking := [name for name in kinds if name not in (*known, *left_out)]:
-                raise TypeError(f"{function.__name__} takes **{last.name}: give @method a default of {few(lacking)}")
+                raise InvalidTypeError(
+                    "defaults", f"{function.__name__} takes **{last.name}: give @method a default of {few(lacking)}"
+                )
             training = {name: known[name] for name in kinds if name not in left_out}
             first = [
                 last.replace(name=name, kind=last.KEYWORD_ONLY, default=default, annotation=said[name])
@@ -123,12 +126,15 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             optimizer, given = kwargs.get("optimizer"), [name for name in OF_OPTIMIZER if name in kwargs]
             if given and isinstance(optimizer, RowOptimizer):
-                raise ValueError(
+                raise ConflictError(
+                    "optimizer",
                     f"the optimiser brings its own {' and '.join(given)}: give them to it, or name it by a string, got "
-                    f"optimizer={optimizer!r} and {', '.join(f'{name}={kwargs[name]!r}' for name in given)}"
+                    f"optimizer={optimizer!r} and {', '.join(f'{name}={kwargs[name]!r}' for name in given)}",
                 )
             if "momentum" in given and isinstance(optimizer, str) and optimizer != "sgd" and kwargs["momentum"]:
-                raise ValueError(f"momentum is a setting of SGD: leave it out, got it with optimizer={optimizer!r}")
+                raise ConflictError(
+                    "momentum", f"momentum is a setting of SGD: leave it out, got it with optimizer={optimizer!r}"
+                )
             if kwargs.get("epochs") is not None and "steps" in training:
                 kwargs.setdefault("steps", None)  # instead of a default in steps
             for name, default in training.items():

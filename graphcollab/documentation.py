@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
+from graphcollab.errors import InvalidTypeError
 from graphcollab.settings import checked
 
 __all__ = ["checked_with", "documented", "entries"]
@@ -34,7 +35,9 @@ def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str |
     known, listed = {**shared, **entries(function)}, ["Args:"]
     for name in inspect.signature(function).parameters:
         if name not in known:
-            raise TypeError(f"{function.__name__} does not say what its argument {name} means: add it to Args")
+            raise InvalidTypeError(
+                name, f"{function.__name__} does not say what its argument {name} means: add it to Args"
+            )
         listed.append(f"    {name}: " + known[name].replace("\n", "\n        "))
     return "\n\n".join([about, "\n".join(listed), *(one for one in sections if not one.startswith("Args:"))]) + "\n"
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine import Engine
+from graphcollab.errors import ConflictError, DuplicateError, UnknownError
 from graphcollab.keyed import keyed_uniform
 from graphcollab.naming import Node, find_node, numbered
 from graphcollab.plane import Plane
@@ -89,22 +90,25 @@ class Attendance:
             object.__setattr__(self, what, dict(ordered))
         for node in self.joins.keys() & self.leaves.keys():
             if self.leaves[node] <= self.joins[node]:
-                raise ValueError(
+                raise ConflictError(
+                    f"node {node!r}",
                     f"node {node!r} joins in round {self.joins[node]} and would leave before it has played one, in "
-                    f"round {self.leaves[node]}: a node joins first, once, and leaves later"
+                    f"round {self.leaves[node]}: a node joins first, once, and leaves later",
                 )
 
     def by_id(self, names: Sequence[str], ids: Tensor) -> Attendance:
-        """Return the same with nodes by ``node_id`` [K] that were given by name; a KeyError has the names most like it.
+        """Return the same with nodes by ``node_id`` [K] that were given by name; an `UnknownError` names the nearest.
 
-        It is a ValueError if a node is given twice, by its name and by its ``node_id``.
+        It is a `DuplicateError` if a node is given twice, by its name and by its ``node_id``.
         """
 
         def known(what: str, rounds: Rounds) -> Rounds:
             named = numbered(names)
             found = [int(ids[find_node(node, names)]) if isinstance(node, str) or named else node for node in rounds]
             if len(set(found)) < len(found):
-                raise ValueError(f"a node is given twice in {what}, by its name and its node_id: {list(rounds)}")
+                raise DuplicateError(
+                    what, f"a node is given twice in {what}, by its name and its node_id: {list(rounds)}"
+                )
             return dict(zip(found, rounds.values(), strict=True))
 
         return replace(self, joins=known("joins", self.joins), leaves=known("leaves", self.leaves))
@@ -113,8 +117,8 @@ class Attendance:
         """Check that the nodes exist that are said to join or leave."""
         unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()), key=str)
         if unknown:
-            raise ValueError(
-                f"nodes {unknown[:5]}, said to join or leave, do not exist: say by name or node_id who does"
+            raise UnknownError(
+                "attend", f"nodes {unknown[:5]}, said to join or leave, do not exist: say by name or node_id who does"
             )
 
     def members(self, data: Data, round_: int) -> Tensor:

@@ -172,7 +172,7 @@ class MissingFileError(GraphcollabError, FileNotFoundError):
     code = "missing-file"
 
 
-class MissingPackageError(GraphcollabError, ImportError):
+class MissingPackageError(GraphcollabError, ModuleNotFoundError):
     """An optional package is not installed."""
 
     code = "missing-package"

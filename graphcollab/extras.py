@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from graphcollab.errors import MissingPackageError
+
 __all__ = ["import_extra"]
 
 
@@ -17,7 +19,7 @@ def import_extra(name: str, who: str, extra: str) -> Any:
         extra: What is installed to have it.
 
     Raises:
-        ModuleNotFoundError: If it is not installed; the message says how to get it.
+        MissingPackageError: If it is not installed; the message says how to get it.
     """
     try:
         return importlib.import_module(name)
@@ -25,4 +27,4 @@ def import_extra(name: str, who: str, extra: str) -> Any:
         if error.name != name:
             raise
         text = f"{who} need {name}, which is not installed: pip install 'graphcollab[{extra}]'"
-        raise ModuleNotFoundError(text, name=name) from error
+        raise MissingPackageError(name, text) from error

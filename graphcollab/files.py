@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from graphcollab.errors import FormatError, PathError
+
 __all__ = [
     "as_cell",
     "csv_text",
@@ -49,7 +51,9 @@ def write_whole(path: str | Path, content: bytes) -> Path:
     if not _WRITES:
         return path
     if path.is_dir() and not path.is_symlink():
-        raise IsADirectoryError(f"{path} is a folder: give the path of a file, such as one in it, {path / 'NAME'}")
+        raise PathError(
+            f"file {path}", f"{path} is a folder: give the path of a file, such as one in it, {path / 'NAME'}"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     part = own_name(path)
     try:
@@ -63,11 +67,12 @@ def write_whole(path: str | Path, content: bytes) -> Path:
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
-    """Write a table as text with commas, whole or not at all; a ValueError refuses the name of a workbook."""
+    """Write a table as text with commas, whole or not at all; a FormatError refuses the name of a workbook."""
     if Path(path).suffix.lower() in (".xlsx", ".xls", ".ods"):
-        raise ValueError(
+        raise FormatError(
+            f"file {path}",
             f"a file of text with commas is written, and {Path(path).name!r} is the name of a workbook: give a name "
-            "that ends in .csv, which spreadsheets open, too"
+            "that ends in .csv, which spreadsheets open, too",
         )
     return write_whole(path, csv_text(header, rows).encode())
 

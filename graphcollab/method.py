@@ -19,18 +19,12 @@ from torch_geometric.transforms import BaseTransform
 from graphcollab.control import attend, dismiss
 from graphcollab.control.allowed import allowed_only
 from graphcollab.control.at_work import count_messages
-from graphcollab.control.guard import (
-    screen,
-    settle,
-    settle_validation,
-    sift,
-    unless_ruined,
-    without_refused,
-)
+from graphcollab.control.guard import screen, settle, settle_validation, sift, unless_ruined, without_refused
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError, MismatchError, MissingError, TooFewError, UnknownError, UnsupportedError
 from graphcollab.exchange import Exchange, Layer, NoExchange
 from graphcollab.piece import Field, Piece
 from graphcollab.relation import Relation
@@ -250,14 +244,16 @@ class Method(Playable):
     def _check_stop(self) -> None:
         """Check that nodes that stop keep their models, and are judged by them."""
         if self.stops and "x_local" in self.judge.reads:
-            raise ValueError(
+            raise ConflictError(
+                "stop",
                 f"{self.name} judges nodes by their models before mixing, and a node that stops takes its best model "
-                "back, which may be a mixture: use judge=Judge(field='best_x') with EarlyStopping"
+                "back, which may be a mixture: use judge=Judge(field='best_x') with EarlyStopping",
             )
         if self.stops and self.exchange.serves_rest:
-            raise ValueError(
+            raise ConflictError(
+                "stop",
                 f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
-                "the whole run by run(patience=...) instead, or between sites after fewer rounds"
+                "the whole run by run(patience=...) instead, or between sites after fewer rounds",
             )
 
     def _check_agreement(self) -> None:
@@ -267,9 +263,10 @@ class Method(Playable):
             for setting, value in piece.agrees.items():
                 if setting in wanted and value != wanted[setting]:
                     what = "exchanges the part" if setting == "part" else f"exchanges with {setting}"
-                    raise ValueError(
+                    raise MismatchError(
+                        setting,
                         f"{self.name} {what} {wanted[setting]!r}, and its {type(piece).__name__} says {value!r}: give "
-                        f"both the same {setting}"
+                        f"both the same {setting}",
                     )
 
     def _check_judge(self) -> None:
@@ -278,9 +275,10 @@ class Method(Playable):
         for read in self.judge.reads:
             if read not in models:
                 known = ", ".join(map(repr, sorted(models)))
-                raise ValueError(
+                raise UnknownError(
+                    "judge",
                     f"{self.name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a "
-                    f"piece that does, or judge them by one of {known}"
+                    f"piece that does, or judge them by one of {known}",
                 )
 
     def _check_learning(self) -> None:
@@ -288,14 +286,16 @@ class Method(Playable):
         kind = type(self.exchange)
         mixes = isinstance(self.exchange, Exchange | Layer) and self.exchange.along_edges
         if isinstance(self.weigh, NoWeights) and mixes:
-            raise ValueError(
+            raise MissingError(
+                "weigh",
                 f"{self.name} has no weights, and its {kind.__name__} mixes models by them along edges: give weigh=, "
-                "such as Uniform()"
+                "such as Uniform()",
             )
         if self.weigh.learns and (not self.exchange.along_edges or kind.weight_gradient is Exchanger.weight_gradient):
-            raise ValueError(
+            raise UnsupportedError(
+                "exchange",
                 f"{self.name} learns weights by {type(self.weigh).__name__}, and its {kind.__name__} gives them no "
-                "gradient: use Exchange along edges, Layer(module), or an exchange with weight_gradient"
+                "gradient: use Exchange along edges, Layer(module), or an exchange with weight_gradient",
             )
 
     def _check_at_work(self, data: Data, env: Env) -> None:
@@ -306,9 +306,11 @@ class Method(Playable):
         if not env.plane.complete or not bool(data.present.all()) or int(there.sum()) < 2:
             return
         if int(data.trains.sum()) == 1 and self.along_edges and not self.exchange.serves_rest:
-            raise ValueError(
+            raise TooFewError(
+                "fraction",
                 f"{self.name}: one of {int(there.sum())} nodes is at work in a round, so no node ever receives the "
-                "model of another one: let two work or more, by a larger fraction, or train by the method local"
+                "model of another one: let two work or more, by a larger fraction, or train by the method local",
+                public=True,
             )
 
     def _slots(self) -> tuple[Piece, ...]:

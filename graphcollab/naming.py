@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
+from graphcollab.errors import AmbiguousError, InvalidTypeError, RangeError, UnknownError
+
 T = TypeVar("T")
 
 __all__ = ["ByName", "Node", "close", "few", "find_node", "find_nodes", "numbered"]
@@ -37,23 +39,23 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
     Where all names are whole numbers, a number is a name and never a position (`Node`).
 
     Raises:
-        KeyError: If there is no node of that name; the message has the names most like it.
-        IndexError: If the position is not from 0 to K - 1.
-        ValueError: If a number is a node's name and another one's position, where not all names are numbers.
-        TypeError: If it is neither a name nor a position.
+        UnknownError: If there is no node of that name; the message has the names most like it.
+        RangeError: If the position is not from 0 to K - 1.
+        AmbiguousError: If a number is a node's name and another one's position, where not all names are numbers.
+        InvalidTypeError: If it is neither a name nor a position.
 
     Example:
         >>> find_node("south", ["north", "south"]), find_node(1, ["north", "south"]), find_node(8, ["7", "8"])
         (1, 1, 1)
         >>> find_node("sout", ["north", "south"])
         Traceback (most recent call last):
-        KeyError: "there is no node 'sout'; did you mean 'south'? The nodes are north, south"
+        graphcollab.errors.UnknownError: there is no node 'sout'; did you mean 'south'? The nodes are north, south
     """
     if isinstance(node, str):
         if node in names:
             return names.index(node)
         hint = f"{near}The" if (near := close(node, names)) else "the"
-        raise KeyError(f"there is no {what} {node!r}; {hint} {what}s are {_listed(names)}")
+        raise UnknownError(what, f"there is no {what} {node!r}; {hint} {what}s are {_listed(names)}")
     try:
         position = operator.index(node)
     except TypeError:
@@ -61,22 +63,26 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
     if position is None or isinstance(node, bool):
         shown = repr(node)
         shown = shown if len(shown) <= LONG and "\n" not in shown else f"{shown.splitlines()[0][:LONG]}…"
-        raise TypeError(f"a {what} is given by its name or its position, got {shown} (a {type(node).__name__})")
+        raise InvalidTypeError(
+            what, f"a {what} is given by its name or its position, got {shown} (a {type(node).__name__})"
+        )
     if numbered(names):
         if str(position) in names:
             return names.index(str(position))
-        raise KeyError(
+        raise UnknownError(
+            what,
             f"there is no {what} {position}; the {what}s are {_listed(names)} (where names are numbers, a number is a "
-            "name and no position)"
+            "name and no position)",
         )
     if str(position) in names and names.index(str(position)) != position:
-        raise ValueError(
+        raise AmbiguousError(
+            what,
             f"{position} may be the name of a {what} or a position: give the name as text, {str(position)!r}"
-            + (f", or for the {what} at that position {names[position]!r}" if 0 <= position < len(names) else "")
+            + (f", or for the {what} at that position {names[position]!r}" if 0 <= position < len(names) else ""),
         )
     if not 0 <= position < len(names):
-        raise IndexError(
-            f"there is no {what} {position}; the {len(names)} {what}s are counted from 0: {_listed(names)}"
+        raise RangeError(
+            what, f"there is no {what} {position}; the {len(names)} {what}s are counted from 0: {_listed(names)}"
         )
     return position
 
@@ -130,16 +136,16 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class ByName(dict[str, T]):
-    """Things by name; an unknown name is a KeyError that says which it is most like, and which there are.
+    """Things by name; an unknown name is an `UnknownError` that says which it is most like, and which there are.
 
     Example:
         >>> ByName(ditto=1)["dito"]
         Traceback (most recent call last):
-        KeyError: "there is no 'dito'; did you mean 'ditto'? There are ditto"
+        graphcollab.errors.UnknownError: there is no 'dito'; did you mean 'ditto'? There are ditto
     """
 
     def __missing__(self, name: str) -> T:
-        raise KeyError(f"there is no {name!r}; {close(str(name), self)}There are {few([*self]) or 'none'}")
+        raise UnknownError("name", f"there is no {name!r}; {close(str(name), self)}There are {few([*self]) or 'none'}")
 
 
 def few(names: Sequence[str], between: str = ", ") -> str:

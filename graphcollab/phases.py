@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from graphcollab.checks import own_filter
 from graphcollab.control.state import end_phase
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError
 from graphcollab.method import Method, Playable, in_step
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, check_settings
@@ -43,9 +44,10 @@ class Phases(Playable):
     def __post_init__(self) -> None:
         check_settings(self)
         if isinstance(self.next, Phases) and self.next.until <= self.until:
-            raise ValueError(
+            raise ConflictError(
+                "until",
                 f"{self.next.method.name} begins in round {self.until} and would end before round {self.next.until}: "
-                "phases must end one after the other, at rounds counted from the run's start"
+                "phases must end one after the other, at rounds counted from the run's start",
             )
 
     @property

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ShapeError
+
 __all__ = ["Relation"]
 
 
@@ -29,9 +31,9 @@ class Relation:
 
     def __post_init__(self) -> None:
         if self.edge_index.dim() != 2 or self.edge_index.shape[0] != 2:
-            raise ValueError(f"edge_index must have shape [2, E], got {tuple(self.edge_index.shape)}")
+            raise ShapeError("edge_index", f"edge_index must have shape [2, E], got {tuple(self.edge_index.shape)}")
         if self.values.shape[:1] != self.edge_index.shape[1:]:
-            raise ValueError(f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
+            raise ShapeError("values", f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
 
     def select(self, which: Tensor | slice) -> Relation:
         """Return the relation with some of its edges, by a mask [E'], by position, or those that follow each other."""

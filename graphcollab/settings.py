@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import contextlib
+import copyreg
 import dataclasses
 import functools
 import inspect
@@ -18,6 +19,7 @@ import numpy as np
 
 from graphcollab._ranges import MOST, Known, Real, bounds_of, is_in, literals_of
 from graphcollab._wording import describe
+from graphcollab.errors import InvalidTypeError, InvalidValueError, UnknownError
 from graphcollab.naming import close
 
 __all__ = [
@@ -47,14 +49,23 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SettingError(ValueError):
-    """A setting, by its name, that is not what it must be."""
+class SettingError(InvalidValueError):
+    """A setting that is not what it must be.
 
-    def __init__(self, name: str, what: str, value: object, hint: str = "") -> None:
+    Args:
+        subject: Its name.
+        what: What it must be.
+        value: What it is.
+        hint: What else helps.
+    """
+
+    def __init__(self, subject: str, what: str, value: object, hint: str = "") -> None:
         shown = repr(value)
         shown = shown if len(shown) <= 80 else f"{shown[:60]}… (a {type(value).__name__})"
-        super().__init__(f"{name} must be {what}, got {shown}" + f"; {hint}".rstrip() * bool(hint))
-        self.name = name
+        super().__init__(subject, f"{subject} must be {what}, got {shown}" + f"; {hint}".rstrip() * bool(hint))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), str(self)), vars(self)  # type: ignore[attr-defined]
 
 
 Count: TypeAlias = Annotated[int, range(1, MOST)]  #: A whole number of at least 1.
@@ -75,8 +86,8 @@ Incomplete: TypeAlias = Literal["refuse", "average"]
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function check its arguments against their annotations before it does anything.
 
-    A `SettingError` names the argument that is not what its annotation says, and a TypeError, where there is no such
-    argument, the nearest.
+    A `SettingError` names the argument that is not what its annotation says, and an `InvalidTypeError`, where there is
+    no such argument, the nearest.
 
     Example:
         >>> @checked
@@ -97,11 +108,14 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         takes = [name for name in {**known, **hints} if name not in (*several, "self", "cls", "return")]
         anything = further and typing.get_origin(hints.get(further)) is not typing.Unpack
         for name in () if anything else [name for name in kwargs if name not in takes]:
-            raise TypeError(unknown_argument(function.__name__, name, takes))
+            raise InvalidTypeError(name, unknown_argument(function.__name__, name, takes))
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{function.__name__}(): {error}; give its arguments by name: {', '.join(takes)}") from None
+            raise InvalidTypeError(
+                f"{function.__name__}()",
+                f"{function.__name__}(): {error}; give its arguments by name: {', '.join(takes)}",
+            ) from None
         for given in (bound.arguments, bound.arguments.get(further, {})):
             for name, value in given.items():
                 if name in hints and name not in several:
@@ -171,10 +185,10 @@ def _plain(value: Any) -> Any:
 
 
 def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
-    """Return what is known by a name; else a ValueError says which is like it, all that are known, and ``also``."""
+    """Return what is known by a name; an `UnknownError` has the nearest, all that are known, and ``also``."""
     if name not in known:
         near = close(str(name).replace("-", "_"), known, 1)
-        raise ValueError(f"unknown {kind} {name!r}; {near}Known: {', '.join(known)}{also}")
+        raise UnknownError(kind, f"unknown {kind} {name!r}; {near}Known: {', '.join(known)}{also}")
     return known[name]
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from graphcollab import checks
-from graphcollab.checks import own_filter, warn
+from graphcollab.checks import issue, own_filter
+from graphcollab.errors import GraphcollabWarning
+from tests.raising import warns
 
 
 def in_a_thread(work):
@@ -45,6 +47,25 @@ def test_an_error_is_raised_in_its_own_thread():
     assert said(work) == ["slow, there"]
 
 
+def test_a_filter_by_code_and_subject():
+    def work():
+        with own_filter("ignore", code="quality", subject="column 'age'"):
+            issue("quality", "column 'age'", "age is odd")
+            issue("quality", "column 'sex'", "sex is odd")
+            issue("no-effect", "column 'age'", "age does nothing")
+            in_a_thread(lambda: issue("quality", "column 'age'", "age, of another thread"))
+            with own_filter("ignore", code="quality"):
+                issue("quality", "column 'sex'", "sex, inside")
+        issue("quality", "column 'age'", "afterwards")
+
+    assert said(work) == ["sex is odd", "age does nothing", "age, of another thread", "afterwards"]
+
+
+def test_an_error_by_code():
+    with own_filter("error", code="quality"), pytest.raises(GraphcollabWarning):
+        issue("quality", "age", "age is odd")
+
+
 def test_filters_of_two_threads_that_end_in_the_order_they_began():
     before, begun, ended, told = list(warnings.filters), threading.Event(), threading.Event(), []
 
@@ -78,21 +99,22 @@ def test_a_copy_of_the_filters_that_is_put_back_filters_nothing():
 
 
 def test_warnings_name_the_first_caller_outside_of_the_package():
-    from graphcollab.checks import warn
-
-    with pytest.warns(UserWarning, match="odd") as said:
-        warn("something is odd", UserWarning)
+    with warns("quality", "age") as said:
+        issue("quality", "age", "age is odd")
     assert said[0].filename == __file__
 
 
 def test_a_warning_names_the_line_that_has_called_also_through_a_decorator():
     def package(name: str, text: str) -> dict:
         """Return what code of a file in this package defines."""
-        made = {"contextmanager": contextlib.contextmanager, "warn": warn}
+        made = {"contextmanager": contextlib.contextmanager, "issue": issue}
         exec(compile(text, str(Path(checks.__file__).with_name(name)), "exec"), made)
         return made
 
-    own = package("own.py", "@contextmanager\ndef held():\n    yield\n@held()\ndef act():\n    warn('few values')\n")
+    own = package(
+        "own.py",
+        "@contextmanager\ndef held():\n    yield\n@held()\ndef act():\n    issue('quality', 'a', 'few')\n",
+    )
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         own["act"]()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Unpack
 
-import pytest
 import torch
 from torch import nn
 
 from graphcollab import Tasks, run
 from graphcollab.declare import Training, fit, method
 from graphcollab.method import Method
+from tests.raising import raises
 
 
 def declared(**defaults):
@@ -56,7 +56,7 @@ def test_a_default_in_epochs_is_left_for_steps():
 
 
 def test_defaults_that_say_nothing_or_too_much_are_refused():
-    with pytest.raises(TypeError, match="a method has epochs or steps by default, got both"):
+    with raises("type", "steps", kind=TypeError):
         declared(lr=0.05, epochs=1, steps=10, batch_size=5)
-    with pytest.raises(TypeError, match=r"mine takes \*\*training: give @method a default of batch_size"):
+    with raises("type", "defaults", kind=TypeError):
         declared(lr=0.05, steps=10)

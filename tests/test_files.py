@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from graphcollab.files import write_whole
+from tests.raising import raises
 
 
 def test_replaces_what_was_there(tmp_path):
@@ -80,6 +81,6 @@ def test_writers_of_one_file_do_not_meet(tmp_path):
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(IsADirectoryError, match=r"is a folder: give the path of a file, such as one in it"):
+    with raises("path", f"file {tmp_path}"):
         write_whole(tmp_path, b"x")
     assert list(tmp_path.iterdir()) == []

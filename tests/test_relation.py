@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.relation import Relation
+from tests.raising import raises
 
 
 def test_relation_moves():
@@ -15,15 +16,15 @@ def test_relation_moves():
 
 
 @pytest.mark.parametrize(
-    ("edge_index", "values", "message"),
+    ("edge_index", "values", "error"),
     [
-        (torch.zeros(3, 2, dtype=torch.int64), torch.zeros(2), r"shape \[2, E\], got \(3, 2\)"),
-        (torch.zeros(2, dtype=torch.int64), torch.zeros(2), r"shape \[2, E\], got \(2,\)"),
-        (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(3), r"2 edges have \(3,\) values"),
+        (torch.zeros(3, 2, dtype=torch.int64), torch.zeros(2), ("shape", "edge_index", "2", "3")),
+        (torch.zeros(2, dtype=torch.int64), torch.zeros(2), ("shape", "edge_index", "2")),
+        (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(3), ("shape", "values", "2", "3")),
     ],
 )
-def test_relation_refuses_other_shapes(edge_index, values, message):
-    with pytest.raises(ValueError, match=message):
+def test_relation_refuses_other_shapes(edge_index, values, error):
+    with raises(*error):
         Relation(edge_index, values, (2, 2))
 
 

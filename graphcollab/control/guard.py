@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.device import beside, pick
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env, Isolate
@@ -132,9 +132,11 @@ def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
     ruined = nodes[~(losses.nan_to_num(torch.inf).amax(0) <= data.loss_bound[nodes])]
     if not len(ruined):
         return data
-    warn(
+    issue(
+        "diverged",
+        f"node {env.engine.tasks.names[int(ruined[0])]!r}",
         f"{env.engine.tasks.names[int(ruined[0])]} keeps its own model in round {data.round}: mixed with what others "
-        "sent, its loss is not finite or above the bound"
+        "sent, its loss is not finite or above the bound",
     )
     data = copy.copy(data)
     data.x = data.x.where(_mask(data, ruined), data.x_local)

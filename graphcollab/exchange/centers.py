@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from graphcollab.device import beside, pick
 from graphcollab.engine import Engine, Rows
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError
 from graphcollab.keyed import keyed_bits, keyed_order
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Split
@@ -51,9 +52,10 @@ def draw_centers(
 
     centers = torch.stack([row if c == attempt == 0 else shuffled(c) for c in range(count)])
     if count > 1 and bool((centers == centers[0]).all()):
-        raise ValueError(
+        raise ConflictError(
+            "centers",
             f"the entries of every parameter of the initial model's part {part!r} are alike, so {count} centres drawn "
-            "from them are the same: give centers=..., a tensor [C, P]"
+            "from them are the same: give centers=..., a tensor [C, P]",
         )
     return centers
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -13,8 +12,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab.checks import issue
 from graphcollab.device import beside
 from graphcollab.env import Env
+from graphcollab.errors import DuplicateError
 from graphcollab.exchange.route import AlongEdges, Route, Sent, Ways
 from graphcollab.ops import laplacian_bound, laplacian_radius
 from graphcollab.piece import TOLD, Field, Readers
@@ -86,7 +87,9 @@ class Exchange(Exchanger):
         super().__post_init__()
         named = self.part.split("+")
         if len({*named}) < len(named) or ("all" in named and len(named) > 1):
-            raise ValueError(f"every part is exchanged once: name each once, and 'all' alone, got {self.part!r}")
+            raise DuplicateError(
+                "part", f"every part is exchanged once: name each once, and 'all' alone, got {self.part!r}"
+            )
 
     @property
     def along_edges(self) -> bool:
@@ -260,13 +263,13 @@ class LaplacianPull(Exchange):
         largest = laplacian_radius(data.edge_index, weight, data.num_nodes)
         if reach(largest) < 2:
             return data
-        warnings.warn(
+        issue(
+            "range",
+            "lr",
             f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {self.scale / self.lr:g} · "
             f"{largest:g}) = {reach(largest):.3g} is not below 2, the bound of stability (λ: the largest eigenvalue of "
             "the graph's Laplacian): models may diverge; use rho below "
             f"{max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a smaller lr",
-            RuntimeWarning,
-            stacklevel=2,
         )
         data.pull_warned = True
         return data

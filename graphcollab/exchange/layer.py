@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 
 from graphcollab.device import beside
 from graphcollab.env import Env
+from graphcollab.errors import ContractError, InvalidTypeError, UnsupportedError
 from graphcollab.exchange.exchange import term
 from graphcollab.exchange.route import AlongEdges
 from graphcollab.nn.mix_conv import MixConv
@@ -77,9 +78,10 @@ class Layer(Exchanger):
         super().__post_init__()
         trained = [name for name, value in self.layer.named_parameters() if value.requires_grad]
         if trained:
-            raise ValueError(
+            raise ContractError(
+                "layer",
                 f"the parameter {trained[0]!r} of {type(self.layer).__name__} requires gradients, and nothing trains "
-                "it here: train the layer before, and freeze it by layer.requires_grad_(False)"
+                "it here: train the layer before, and freeze it by layer.requires_grad_(False)",
             )
         object.__setattr__(self, "layer", copy.deepcopy(self.layer).eval())
 
@@ -99,14 +101,16 @@ class Layer(Exchanger):
         try:
             found = self._tried(row, torch.ones(1))
         except (TypeError, ValueError, RuntimeError, AssertionError, LookupError) as error:
-            raise ValueError(
+            raise ContractError(
+                "layer",
                 f"{type(self.layer).__name__} fails as layer((m_src, m_dst), edge_index, edge_weight) with messages "
-                f"[1, {row.shape[1]}] of {row.dtype} and one edge: {type(error).__name__}: {error}"
+                f"[1, {row.shape[1]}] of {row.dtype} and one edge: {type(error).__name__}: {error}",
             ) from error
         if found.shape != row.shape or found.dtype != row.dtype:
-            raise ValueError(
+            raise ContractError(
+                "layer",
                 f"{type(self.layer).__name__} returns {list(found.shape)} of {found.dtype} for one receiver, expected "
-                f"[1, {row.shape[1]}] of {row.dtype}, as the messages are"
+                f"[1, {row.shape[1]}] of {row.dtype}, as the messages are",
             )
         return data
 
@@ -115,7 +119,9 @@ class Layer(Exchanger):
         with torch.enable_grad():
             found = self._tried(data.x.part(self.part)[:1], torch.ones(1, requires_grad=True))
         if not found.requires_grad:
-            raise ValueError(f"{type(self.layer).__name__} does not use edge weights, so none can be learned")
+            raise UnsupportedError(
+                "layer", f"{type(self.layer).__name__} does not use edge weights, so none can be learned", public=True
+            )
 
     def _tried(self, row: Tensor, weight: Tensor) -> Tensor:
         """Return what the layer makes of one row and its edge to itself."""
@@ -166,7 +172,7 @@ def call_layer(layer: nn.Module, messages: Tensor, own: Tensor, edge_index: Tens
     names = inspect.signature(layer.forward).parameters
     name = next((name for name in _WEIGHTS if name in names), None)
     if name is None:
-        raise TypeError(f"it takes neither {' nor '.join(_WEIGHTS)}, but {', '.join(names)}")
+        raise InvalidTypeError("layer", f"it takes neither {' nor '.join(_WEIGHTS)}, but {', '.join(names)}")
     used = weight.detach() != 0
     alone = (~receives(used, edge_index[1], len(own))).nonzero().flatten()
     edges = torch.cat([edge_index[:, used], alone.expand(2, -1)], 1)

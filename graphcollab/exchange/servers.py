@@ -17,6 +17,7 @@ from graphcollab.control.allowed import components, server_groups, without_the_a
 from graphcollab.control.at_work import has_neighbors
 from graphcollab.device import beside
 from graphcollab.env import Env
+from graphcollab.errors import MissingError
 from graphcollab.exchange.route import AlongEdges, Route, Ways
 from graphcollab.keyed import keyed_bits
 from graphcollab.piece import Field, Readers
@@ -209,7 +210,9 @@ class ThroughCenters(Served):
     def ways(self, data: Data, pulls: bool = False) -> Ways:
         """Return the links to centres."""
         if "centers" not in data:
-            raise ValueError("ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part")
+            raise MissingError(
+                "rewire", "ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part", public=True
+            )
         home = places(data.server)
         weight, _ = _link_weights(data, self.weights)
         return Ways(data.server.edge_index, weight, data.server.size[1], home, data.isolated | (home < 0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import warnings
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphcollab.checks import issue
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.env import Env
+from graphcollab.errors import ContractError, MissingError, UnsupportedError
 from graphcollab.keyed import keyed_seed
 from graphcollab.local import Fit
 from graphcollab.local.prototypes import embed_sample
@@ -46,7 +47,9 @@ class FineTuned(Judge):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.local.keep_state:
-            raise ValueError("fine-tuning starts anew every time and keeps no state: use keep_state=False")
+            raise UnsupportedError(
+                "keep_state", "fine-tuning starts anew every time and keeps no state: use keep_state=False"
+            )
 
     def init(self, data: Data, env: Env) -> Data:
         """Check the batches' lengths."""
@@ -68,14 +71,14 @@ class FineTuned(Judge):
             return tuned.x
         node, others = int(bad.nonzero()[0]), int(bad.sum()) - 1
         more = f" (and {others} more nodes)" if others else ""
+        subject = f"node {env.engine.tasks.names[node]!r}"
         message = (
             f"{env.engine.tasks.names[node]}{more}: loss is not finite after {data.round} rounds at step "
             f"{int(tuned.bad_step[node])} of fine-tuning"
         )
         if not env.isolate:
-            subject, text = f"node {env.engine.tasks.names[node]!r}", f"{message}: use a smaller step size for it"
-            raise NonFiniteLossError(subject, text, public=True)
-        warnings.warn(f"{message}: judged by the model as it is", RuntimeWarning, stacklevel=2)
+            raise NonFiniteLossError(subject, f"{message}: use a smaller step size for it", public=True)
+        issue("diverged", subject, f"{message}: judged by the model as it is")
         return tuned.x.where(bad, models)
 
 
@@ -110,15 +113,20 @@ class NearestPrototype(Judge):
     def init(self, data: Data, env: Env) -> Data:
         """Check that there are prototypes, and that the head can take them."""
         if "prototypes" not in data:
-            raise ValueError("NearestPrototype needs the prototypes that PrototypeAverage averages: use it as exchange")
+            raise MissingError(
+                "exchange",
+                "NearestPrototype needs the prototypes that PrototypeAverage averages: use it as exchange",
+                public=True,
+            )
         _, classes, width = data.prototypes.shape
         heads = data.x.part(self.part)
         layout, wanted = data.x.specs[0].part_layout(self.part), ((classes, width), (classes,))
         if layout != wanted:
-            raise ValueError(
+            raise ContractError(
+                f"part {self.part!r}",
                 f"nearest prototypes are served as the weights of a linear head with a bias, so the part {self.part!r} "
                 f"must have tensors of the shapes {wanted}, it has {layout}: use graphcollab.models.SplitModel, or "
-                "judge nodes by their own heads (predict='head')"
+                "judge nodes by their own heads (predict='head')",
             )
         for out, members in zip(embed_sample(data, env), data.x.members, strict=True):
             if not len(members):
@@ -127,10 +135,11 @@ class NearestPrototype(Judge):
             apart = out.logits - F.linear(out.latent, weight.view(classes, width), bias)
             scale = F.linear(out.latent.abs(), weight.view(classes, width).abs(), bias.abs())
             if bool((apart.abs() > 0.05 * scale.amax() + 1e-6).any()):  # bfloat16 has an error of less than 0.01
-                raise ValueError(
+                raise ContractError(
+                    f"part {self.part!r}",
                     f"nearest prototypes need a head that is applied to the latents as they are, but the outputs of "
                     f"{env.engine.tasks.names[int(members[0])]!r} are not what its part {self.part!r} makes of them: "
-                    "use graphcollab.models.SplitModel, or judge nodes by their own heads (predict='head')"
+                    "use graphcollab.models.SplitModel, or judge nodes by their own heads (predict='head')",
                 )
         return data
 

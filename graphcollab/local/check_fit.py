@@ -13,6 +13,7 @@ from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.env import Env
+from graphcollab.errors import TooFewError
 from graphcollab.tasks import Tasks
 
 __all__ = ["check_batches", "check_judging", "check_objective", "check_views"]
@@ -32,10 +33,11 @@ def check_batches(local: LocalSteps, views: Views | None, embeds: bool, data: Da
         try:
             in_training(backend.module, _samples(tasks, nodes[0], 1)[0], embeds)
         except (RuntimeError, ValueError, IndexError) as error:
-            raise ValueError(
+            raise TooFewError(
+                "batch_size",
                 f"batch_size={local.batch_size} leaves {_shown(tasks, nodes)} a batch of one sample, on which "
                 f"{type(backend.module).__name__} cannot be trained ({error}): choose another batch_size, or replace "
-                "batch normalisation by graphcollab.models.replace_batch_norm"
+                "batch normalisation by graphcollab.models.replace_batch_norm",
             ) from error
 
 
@@ -75,9 +77,10 @@ def check_judging(data: Data, env: Env) -> None:
                 backend.predict(data.x.row(single[0])[1][None], _samples(tasks, single[0], 1, name)[0][None])
             except (RuntimeError, ValueError) as error:
                 kind = type(backend.module).__name__
-                raise ValueError(
+                raise TooFewError(
+                    f"split {name!r}",
                     f"the split {name!r} of {_shown(tasks, single)} is one sample, and {kind}, which looks across the "
-                    f"batch, cannot be evaluated on one ({error}): give it more, or a model with running statistics"
+                    f"batch, cannot be evaluated on one ({error}): give it more, or a model with running statistics",
                 ) from error
 
 

@@ -18,6 +18,7 @@ from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.rows import Rows
 from graphcollab.engine.views import Views
 from graphcollab.env import Env
+from graphcollab.errors import MissingError
 from graphcollab.local.check_fit import check_batches, check_judging, check_objective, check_views
 from graphcollab.piece import Field
 from graphcollab.settings import NonNegative
@@ -77,7 +78,9 @@ class Fit(LocalSteps, Local):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.first_view and self.views is None:
-            raise ValueError("first_view=True takes the first of several views: give Fit views=Views(...), or leave it")
+            raise MissingError(
+                "views", "first_view=True takes the first of several views: give Fit views=Views(...), or leave it"
+            )
 
     @property
     def embeds(self) -> bool:  # type: ignore[override]

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.engine.latents import require_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.env import Env
+from graphcollab.errors import MismatchError, MissingError, ShapeError
 from graphcollab.piece import Field
 from graphcollab.settings import NonNegative
 from graphcollab.typing import Embedded
@@ -35,9 +36,10 @@ def with_prototypes(data: Data, env: Env) -> Data:
     tasks = env.engine.tasks
     targets = tasks.pools[tasks.splits["train"].pool].targets
     if targets.is_floating_point() or targets.dim() != 1:
-        raise ValueError(
+        raise ShapeError(
+            "targets",
             f"prototypes are of classes, so every sample needs one whole-number label; targets are {targets.dtype} of "
-            f"shape {tuple(targets.shape)}"
+            f"shape {tuple(targets.shape)}",
         )
     require_latents(env.engine, data.x, "prototypes are means of latents")
     sizes = [tuple(out.logits.shape[1:] + out.latent.shape[1:]) for out in embed_sample(data, env)]
@@ -46,9 +48,10 @@ def with_prototypes(data: Data, env: Env) -> Data:
             f"{type(backend.module).__name__}{f' of {tasks.names[int(members[0])]!r}' if len(members) else ''}: {size}"
             for backend, members, size in zip(env.engine.backends, data.x.members, sizes, strict=True)
         )
-        raise ValueError(
+        raise MismatchError(
+            "model",
             "prototypes are shared, so all architectures need outputs [B, C] and latents [B, d_z] of the same sizes; "
-            f"(C, d_z) is, by architecture: {shown}. Give graphcollab.models.SplitModel the same `latent` everywhere"
+            f"(C, d_z) is, by architecture: {shown}. Give graphcollab.models.SplitModel the same `latent` everywhere",
         )
     shape = (data.x.num_nodes, *sizes[0])
     if "prototypes" in data and data.prototypes.shape == shape:
@@ -116,7 +119,11 @@ class PrototypeDistance(Objective):
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return λ times the mean over the samples of the batch."""
         if context.latent is None or context.given is None:
-            raise ValueError("PrototypeDistance reads latents and class prototypes that were received: train by Fit")
+            raise MissingError(
+                "prototypes",
+                "PrototypeDistance reads latents and class prototypes that were received: train by Fit",
+                public=True,
+            )
         prototypes, known = context.given["prototypes"], context.given["prototype_known"]
         place = targets.clamp(0, len(prototypes) - 1)  # a label that is no class has no prototype either
         counts = known[place] & (targets == place)

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.engine.rows import Rows
 from graphcollab.env import Env
+from graphcollab.errors import UnsupportedError
 from graphcollab.local.fit import Fit
 from graphcollab.piece import ALONE, Field
 from graphcollab.slots import Local
@@ -63,7 +64,9 @@ class FitWithReference(Local):
         read = () if self.fit.objective is None else self.fit.objective.reads.fields
         if read or self.fit.through is not None:
             what = f"reads {', '.join(read)}" if read else f"trains through={self.fit.through!r}"
-            raise ValueError(f"a reference hears nobody, and this Fit {what}: give local steps that hear nobody")
+            raise UnsupportedError(
+                "local", f"a reference hears nobody, and this Fit {what}: give local steps that hear nobody"
+            )
 
     def init(self, data: Data, env: Env) -> Data:
         """Start references from the nodes' models, and from what an earlier phase has left of the optimiser's state."""

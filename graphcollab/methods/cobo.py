@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab.declare import Training, make_optimizer, method
+from graphcollab.errors import RangeError
 from graphcollab.exchange import LaplacianPull
 from graphcollab.local import Fit
 from graphcollab.method import Method
@@ -71,7 +72,7 @@ def cobo(
     """
     step, batch_size = make_optimizer(training), training["batch_size"]
     if not step.lr:
-        raise ValueError("lr scales the pull as well: expected a number above 0, got 0 (local() has no pull)")
+        raise RangeError("lr", "lr scales the pull as well: expected a number above 0, got 0 (local() has no pull)")
     pairs = batch_size if pair_batch is None else pair_batch
     weigh = GradientAlignment(gamma, domain, sampling, pairs, part=part, own=own, switch=switch, decay=decay)
     scale = step.lr * rho

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, Unpack
 
 from graphcollab.declare import Training, fit, method
 from graphcollab.engine import Adam, AdamW, RowOptimizer
+from graphcollab.errors import MissingError
 from graphcollab.exchange import AlongEdges, Exchange
 from graphcollab.local import FitWithReference
 from graphcollab.method import Method
@@ -157,5 +158,7 @@ def _drop_weakest(round_: int | None, fraction: float | None, count: int | None)
     if round_ is None:
         return Rewiring()
     if fraction is None and count is None:
-        raise ValueError(f"drop_round={round_} needs drop_fraction or drop_count, got neither: give one of them")
+        raise MissingError(
+            "drop_round", f"drop_round={round_} needs drop_fraction or drop_count, got neither: give one of them"
+        )
     return ApplyTransform(DropWeakest(count=count, fraction=None if count is not None else fraction), at=round_)

@@ -14,6 +14,7 @@ from graphcollab.engine import (
     SupervisedContrast,
     Views,
 )
+from graphcollab.errors import ConflictError
 from graphcollab.exchange import Exchange
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -101,7 +102,9 @@ def mapl(
         published: Compute as the authors' code, with its own temperature and graph: neither may be given.
     """
     if published and (graph is not None or temperature is not None):
-        raise ValueError("published=True has a temperature and a graph of its own: give neither, or published=False")
+        raise ConflictError(
+            "published", "published=True has a temperature and a graph of its own: give neither, or published=False"
+        )
     tau = 0.5 if temperature is None else temperature
     terms = PUBLISHED if published else (SupervisedContrast(tau), PrototypeContrast(tau), PrototypeUniformity())
     weights = contrast, prototype, uniformity

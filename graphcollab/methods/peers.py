@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from graphcollab.declare import Training, fit, method, patient, peer_method
+from graphcollab.errors import ConflictError
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, PeerSampler
@@ -144,7 +145,9 @@ def pens(
         explore_rounds: T_1, rounds of the first stage. The paper's 200 are meant for longer runs.
     """
     if chosen > samples:
-        raise ValueError(f"chosen={chosen} peers of samples={samples} that are met: meet more, or choose fewer")
+        raise ConflictError(
+            "chosen", f"chosen={chosen} peers of samples={samples} that are met: meet more, or choose fewer"
+        )
     local, measure = fit(training), PeerWeights(as_similarity(metric, part), BestPeers(chosen))
     explore = peer_method("pens_explore", local, measure, part, buffers, rewire=CountChosen(samples))
     gossip = peer_method("pens", local, PeerWeights(), part, buffers, rewire=FrequentPeers(chosen, chosen))
@@ -197,9 +200,10 @@ def _merging(merge: str, similarity: Similarity, tau: float) -> Formula:
         ValueError: If it does not fit the metric.
     """
     if merge == "softmax" and similarity.unbounded:
-        raise ValueError(
+        raise ConflictError(
+            "merge",
             f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or "
-            "another way to merge"
+            "another way to merge",
         )
     if merge == "fedavg":
         return SampleCounts()

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.env import Env
+from graphcollab.errors import MissingError
 from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates
@@ -91,8 +92,10 @@ class AdaptivePeers(PeerSampler):
     def digest(self, data: Data, env: Env) -> Data:
         """Take in the round's similarities, and what the peers told; their maps are charged 2 floats an entry."""
         if "scores" not in data:
-            raise ValueError(
-                "adaptive sampling needs similarities, and the weigher measures none: use PeerWeights(metric)"
+            raise MissingError(
+                "metric",
+                "adaptive sampling needs similarities, and the weigher measures none: use PeerWeights(metric)",
+                public=True,
             )
         met, rank, told = data.scores, Candidates.of(data).rank, None
         if self.two_step is not None:

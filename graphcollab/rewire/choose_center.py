@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import warnings
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,9 +11,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import issue
 from graphcollab.control.allowed import server_groups
 from graphcollab.device import beside
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError, DuplicateError, NotFiniteError, RangeError, ShapeError, TooManyError
 from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.exchange.servers import connect_servers, places
@@ -92,28 +93,36 @@ class ChooseCenter(Rewiring):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.least_share is not None and self.least_share > 1 / self.clusters:
-            raise ValueError(
+            raise RangeError(
+                "least_share",
                 f"least_share must be above 0 and at most an equal share, 1/{self.clusters} with "
-                f"clusters={self.clusters}, got {self.least_share}"
+                f"clusters={self.clusters}, got {self.least_share}",
             )
         if self.centers is not None:
             _check_centers(self.centers, self.clusters)
             if self.redraws:
-                raise ValueError(
+                raise ConflictError(
+                    "redraws",
                     f"redraws={self.redraws} asks for other centres than those drawn, but centers=... gives them: "
-                    "leave one of the two out"
+                    "leave one of the two out",
                 )
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the centres and let every node choose."""
         width = data.x.part(self.part).shape[1]
         if self.clusters > data.num_nodes:
-            raise ValueError(
+            raise TooManyError(
+                "clusters",
                 f"clusters={self.clusters} centres were asked for, but there are only {data.num_nodes} nodes: ask for "
-                f"at most {data.num_nodes}"
+                f"at most {data.num_nodes}",
+                public=True,
             )
         if self.centers is not None and self.centers.shape[1] != width:
-            raise ValueError(f"centers has {self.centers.shape[1]} columns, the part {self.part!r} has {width}")
+            raise ShapeError(
+                "centers",
+                f"centers has {self.centers.shape[1]} columns, the part {self.part!r} has {width}",
+                public=True,
+            )
         data = self.also.init(copy.copy(data), env)
         group = server_groups(data, env, incomplete=self.incomplete)
         many = self.clusters * max(int(group.max()) + 1, 1)
@@ -220,13 +229,13 @@ class ChooseCenter(Rewiring):
         users, idle = users[worst], int(idle_in[worst])
         if idle and (used := int((users > 0).sum())) and not said:
             said = True
-            warnings.warn(
+            issue(
+                "quality",
+                "clusters",
                 f"round {data.round}: the clusters have collapsed: {idle} of {self.clusters} centres were chosen by no "
                 f"node for {self.patience} rounds in a row, and {int(users.max())} of {int(users.sum())} nodes share "
                 "one centre. A centre that nobody chooses is never trained: start from others (another seed, "
                 f"redraws=20, or centers=...), or ask for clusters={used}",
-                RuntimeWarning,
-                stacklevel=2,
             )
         data = copy.copy(data)
         data.unused = {"rounds": rounds.flatten(), "said": said}
@@ -236,14 +245,17 @@ class ChooseCenter(Rewiring):
 def _check_centers(centers: Tensor, clusters: int) -> None:
     """Check centres that are given."""
     if centers.dim() != 2 or len(centers) != clusters:
-        raise ValueError(f"centers must have shape [C, P] with C = clusters = {clusters}, got {tuple(centers.shape)}")
+        raise ShapeError(
+            "centers", f"centers must have shape [C, P] with C = clusters = {clusters}, got {tuple(centers.shape)}"
+        )
     bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()
     if len(bad):
-        raise ValueError(f"centers must be finite: centre {int(bad[0])} has numbers that are not")
+        raise NotFiniteError("centers", f"centers must be finite: centre {int(bad[0])} has numbers that are not")
     for first, second in itertools.combinations(range(clusters), 2):
         if torch.equal(centers[first], centers[second]):
-            raise ValueError(
-                f"centers must all be different: {first} and {second} are the same, and nobody would choose the second"
+            raise DuplicateError(
+                "centers",
+                f"centers must all be different: {first} and {second} are the same, and nobody would choose the second",
             )
 
 

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError, MissingError, TooFewError, UnknownError
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.piece import Field, Readers
@@ -92,17 +93,23 @@ class PeerSampler(Rewiring):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.deluded and self.within is None:
-            raise ValueError("deluded nodes meet the wrong cluster, which needs within='cluster'")
+            raise ConflictError("deluded", "deluded nodes meet the wrong cluster, which needs within='cluster'")
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the first round's edges."""
         if data.num_nodes == 1:
-            raise ValueError("there is only one node, which has nobody to meet: train it by the method local")
+            raise TooFewError(
+                "nodes", "there is only one node, which has nobody to meet: train it by the method local", public=True
+            )
         if self.deluded and int(env.engine.tasks.require_cluster().max()) < 1:
-            raise ValueError("deluded nodes meet another cluster than their own, and these tasks have only one")
+            raise ConflictError(
+                "deluded",
+                "deluded nodes meet another cluster than their own, and these tasks have only one",
+                public=True,
+            )
         unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
         if unknown:
-            raise ValueError(f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")
+            raise UnknownError("deluded", f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")
         return self.propose(self.prepare(data, env), env, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -187,7 +194,9 @@ class GreedyPeers(PeerSampler):
     def digest(self, data: Data, env: Env) -> Data:
         """Add what the round's peers were worth."""
         if "edge_gain" not in data:
-            raise ValueError("GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()")
+            raise MissingError(
+                "weigh", "GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()", public=True
+            )
         data = copy.copy(data)
         data.affinity = update_affinity(data.affinity, data.edge_index, data.edge_gain)
         return data

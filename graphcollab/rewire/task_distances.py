@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphcollab.errors import ContractError, MissingError, NotFiniteError
 from graphcollab.keyed import keyed_seed
 from graphcollab.ops import matching_distances
 from graphcollab.tasks import Tasks
@@ -53,7 +54,9 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
     if encoder is None and not pool.inputs.is_floating_point():
-        raise ValueError(f"samples are {pool.inputs.dtype}, which are no codes to compare: give an encoder")
+        raise MissingError(
+            "encoder", f"samples are {pool.inputs.dtype}, which are no codes to compare: give an encoder"
+        )
     if isinstance(encoder, nn.Module):
         encoder = copy.deepcopy(encoder).to(tasks.device).eval()
     labelled = tasks.classes is not None
@@ -95,14 +98,16 @@ def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -
     try:
         pieces = [encoder(inputs[some]) for some in index.split(BATCH)]
     except (RuntimeError, ValueError, IndexError) as error:
-        raise ValueError(f"the encoder cannot take {inputs.dtype} of shape {[*inputs.shape[1:]]}: {error}") from error
+        raise ContractError(
+            "encoder", f"the encoder cannot take {inputs.dtype} of shape {[*inputs.shape[1:]]}: {error}"
+        ) from error
     for piece, some in zip(pieces, map(len, index.split(BATCH)), strict=True):
         if not isinstance(piece, Tensor) or piece.dim() != 2 or len(piece) != some:
             shape = tuple(piece.shape) if isinstance(piece, Tensor) else type(piece).__name__
-            raise ValueError(f"the encoder must turn {some} samples into codes [{some}, D], got {shape}")
+            raise ContractError("encoder", f"the encoder must turn {some} samples into codes [{some}, D], got {shape}")
     codes = torch.cat(pieces).double().cpu()
     if not bool(torch.isfinite(codes).all()):
-        raise ValueError(f"the encoder's codes of the samples of {name!r} are not finite")
+        raise NotFiniteError(f"node {name!r}", f"the encoder's codes of the samples of {name!r} are not finite")
     return codes
 
 
@@ -137,8 +142,10 @@ def _reduced(points: Tensor, reduce: Reduce | None) -> Tensor:
 
         made = torch.from_numpy(PCA(min(2, *points.shape), random_state=0).fit_transform(points.numpy()))
     if made.dim() != 2 or len(made) != len(points) or not bool(torch.isfinite(made).all()):
-        raise ValueError(
-            f"reduce must turn {len(points)} codes into as many finite rows [{len(points)}, D], got {tuple(made.shape)}"
+        raise ContractError(
+            "reduce",
+            f"reduce must turn {len(points)} codes into as many finite rows [{len(points)}, D], got "
+            f"{tuple(made.shape)}",
         )
     return made.double()
 

@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError, InvalidValueError, TooFewError, TooManyError
 from graphcollab.piece import Cures, Field, Readers
 from graphcollab.rewire.sampler import connect
 from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
@@ -101,9 +102,11 @@ class TaskPeers(Rewiring):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window[0] > self.window[1]:
-            raise ValueError(f"window must be two numbers, the smaller one first, got {self.window!r}")
+            raise InvalidValueError("window", f"window must be two numbers, the smaller one first, got {self.window!r}")
         if self.groups is not None and self.threshold is not None:
-            raise ValueError(f"groups={self.groups} needs no threshold, got {self.threshold}: leave one of the two out")
+            raise ConflictError(
+                "threshold", f"groups={self.groups} needs no threshold, got {self.threshold}: leave one of the two out"
+            )
         if isinstance(self.encoder, nn.Module):
             object.__setattr__(self, "encoder", copy.deepcopy(self.encoder).eval())
 
@@ -112,7 +115,9 @@ class TaskPeers(Rewiring):
         require_both_ways(data, env, "tasks are compared for both nodes of a pair", by_path=True)
         many = int((data.present & ~data.isolated).sum())
         if self.groups is not None and self.groups > many:
-            raise ValueError(f"groups={self.groups} were asked for, but there are only {many} nodes")
+            raise TooManyError(
+                "groups", f"groups={self.groups} were asked for, but there are only {many} nodes", public=True
+            )
         data = copy.copy(data)
         data.coded = torch.zeros_like(data.isolated)
         return self._connect(self.also.init(data, env), env, data.present)
@@ -186,8 +191,9 @@ class TaskPeers(Rewiring):
         told = env.plane.publish(torch.full((tasks.num_nodes,), here))
         if len(more := (told > limit).nonzero().flatten()):
             node = int(more[0])
-            raise ValueError(
-                f"{tasks.names[node]} says that it has {int(told[node])} cluster centers, expected at most {limit}"
+            raise TooManyError(
+                f"node {tasks.names[node]!r}",
+                f"{tasks.names[node]} says that it has {int(told[node])} cluster centers, expected at most {limit}",
             )
         return int(told.max())
 
@@ -200,9 +206,11 @@ class TaskPeers(Rewiring):
         if self.threshold is not None:
             return published < self.threshold
         if not spacing > 0 and count > 1:
-            raise ValueError(
+            raise TooFewError(
+                "centers",
                 "no node has two centres that differ, so there is nothing to measure distances by: give threshold=..., "
-                "groups=... or centers=2"
+                "groups=... or centers=2",
+                public=True,
             )
         ratio = distance / spacing
         first, second = torch.triu_indices(count, count, 1)

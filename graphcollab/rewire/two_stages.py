@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.env import Env
+from graphcollab.errors import StateError
 from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Field
 from graphcollab.relation import Relation
@@ -72,7 +73,11 @@ class FrequentPeers(PeerSampler):
         """Find the neighbours from the counts of the first stage."""
         data = copy.copy(data)
         if "chosen" not in data:
-            raise ValueError("FrequentPeers needs the counts of a first phase with CountChosen: see the method pens")
+            raise StateError(
+                "prepare",
+                "FrequentPeers needs the counts of a first phase with CountChosen: see the method pens",
+                public=True,
+            )
         counts = data.chosen
         receiver = counts.edge_index[1]
         peers = self.candidates(data, env).peers

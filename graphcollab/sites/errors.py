@@ -86,7 +86,11 @@ def in_words(error: BaseException) -> str:
     if code is None or not Path(code.co_filename).is_relative_to(PACKAGE):
         return ""
     if isinstance(error, SettingError):
-        return f"{error.name}= is not what it must be; what was given stays there" if error.name.isidentifier() else ""
+        return (
+            f"{error.subject}= is not what it must be; what was given stays there"
+            if error.subject.isidentifier()
+            else ""
+        )
     functions = TOLD.get(Path(code.co_filename).relative_to(PACKAGE).as_posix())
     told = functions is not None and (not functions or code.co_name in functions)
     return str(error) if told or str(error) in code.co_consts else ""

@@ -18,6 +18,7 @@ from graphcollab.control.at_work import crossing_edges, edges_in_use
 from graphcollab.device import beside, copies
 from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError, DisconnectedError, MismatchError, MissingError
 from graphcollab.nn import Mixer
 from graphcollab.nn.filters import layers_of
 from graphcollab.nn.mixer_file import Form, Own, Score
@@ -118,7 +119,9 @@ class ChannelAttention(Weigher):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.frozen and self.pretrained is None:
-            raise ValueError("frozen encoders must have been trained: give `pretrained`, a Mixer or its file")
+            raise MissingError(
+                "pretrained", "frozen encoders must have been trained: give `pretrained`, a Mixer or its file"
+            )
         if (mixer := self._pretrained()) is not None:
             self._take_form(mixer)
 
@@ -154,9 +157,10 @@ class ChannelAttention(Weigher):
         for name, theirs in mixer.settings.items():
             given, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
             if given not in (theirs, usual):
-                raise ValueError(
+                raise ConflictError(
+                    name,
                     f"{name}={given!r} was given beside pretrained encoders, which have {name}={theirs!r}: leave it "
-                    "out, since they bring their own settings"
+                    "out, since they bring their own settings",
                 )
             object.__setattr__(self, name, theirs)
 
@@ -175,10 +179,16 @@ class ChannelAttention(Weigher):
         else:
             mixer.check(spec, self.part)
             if mixer.group is not None:
-                raise ValueError("pretrained holds the encoders of several parts of a graph: give one, Mixer.of(node)")
+                raise MismatchError(
+                    "pretrained",
+                    "pretrained holds the encoders of several parts of a graph: give one, Mixer.of(node)",
+                    public=True,
+                )
         if mixer.own == "gate" and len(data.edge_index[0][data.edge_index[0] == data.edge_index[1]]) < data.num_nodes:
-            raise ValueError(
-                "a share goes to the own model: give every node an edge to itself, prepare=WithSelfLoops()"
+            raise DisconnectedError(
+                "graph",
+                "a share goes to the own model: give every node an edge to itself, prepare=WithSelfLoops()",
+                public=True,
             )
         data = copy.copy(data)
         data.mixer = mixer.to(data.x.device, data.x.dtype)
@@ -189,9 +199,11 @@ class ChannelAttention(Weigher):
             for slot in self.optimizer.slots:
                 data[f"mixer_{slot}"] = data.mixer.with_tensors(nothing)
             if self.compares and "x_alone" not in data:
-                raise ValueError(
+                raise ConflictError(
+                    "own",
                     "the share of the own model is learned by comparing with models that nodes train alone: give "
-                    "local=FitWithReference(Fit(...)), or choose own='largest'"
+                    "local=FitWithReference(Fit(...)), or choose own='largest'",
+                    public=True,
                 )
         data.mixer_step = 0
         return data

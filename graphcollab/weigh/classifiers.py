@@ -15,6 +15,7 @@ from torch_geometric.utils import scatter
 from graphcollab.control.allowed import parts_apart
 from graphcollab.control.at_work import crossing_edges, has_neighbors, serving
 from graphcollab.env import Env
+from graphcollab.errors import ContractError
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import shares
 from graphcollab.piece import Cures, Field, Origin, Readers
@@ -31,9 +32,10 @@ def check_head(data: Data, part: str) -> int:
     layout = data.x.specs[0].part_layout(part)
     classes = layout[0][0] if layout and len(layout[0]) == 2 else 0
     if not classes or layout[1:] not in ((), ((classes,),)):
-        raise ValueError(
+        raise ContractError(
+            f"part {part!r}",
             f"classifiers are compared class by class, so the part {part!r} must be one linear layer (a weight [C, d] "
-            f"and perhaps a bias [C]), it has tensors of shapes {layout}: name the part that is the last layer"
+            f"and perhaps a bias [C]), it has tensors of shapes {layout}: name the part that is the last layer",
         )
     return width
 

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected, scatter
 
 from graphcollab.env import Env
+from graphcollab.errors import DisconnectedError, MissingError, RangeError
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives, shares
 from graphcollab.piece import Cures, Origin
@@ -91,9 +92,11 @@ class Metropolis(Formula):
     def init(self, data: Data, env: Env) -> Data:
         if not is_undirected(data.edge_index, num_nodes=data.num_nodes):
             cure = "let those hear each site, by listeners=, that it hears,"
-            raise ValueError(
+            raise DisconnectedError(
+                "graph",
                 "Metropolis weights need an undirected graph (an edge back for every edge): "
-                f"{cure if env.plane.private else 'use an undirected topology'} or Uniform weights"
+                f"{cure if env.plane.private else 'use an undirected topology'} or Uniform weights",
+                public=True,
             )
         return data
 
@@ -127,7 +130,9 @@ def require_self_loops(data: Data, env: Env, what: str) -> None:
     lacking = ~receives(sender == receiver, receiver, data.num_nodes)
     if bool(lacking.any()):
         node = env.engine.tasks.names[int(lacking.nonzero()[0])]
-        raise ValueError(f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()")
+        raise DisconnectedError(
+            "graph", f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()", public=True
+        )
 
 
 @dataclass(frozen=True)
@@ -225,10 +230,12 @@ class SimilarityWeights(Formula):
     def _values(self, data: Data, loop: Tensor) -> Tensor:
         """Return the similarities, [E]; without τ none is negative."""
         if f"edge_{self.by}" not in data:
-            raise ValueError(
+            raise MissingError(
+                "by",
                 f"SimilarityWeights needs `edge_{self.by}` [E], and this graph has none: measure similarities by a "
                 "metric in PeerWeights (by='score'), draw peers by a method that says how likely each was (by='prior': "
-                "DAC), or weigh by SampleCounts()"
+                "DAC), or weigh by SampleCounts()",
+                public=True,
             )
         value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
         if self.tau is None and self.reads_scores:
@@ -238,14 +245,16 @@ class SimilarityWeights(Formula):
             edge = int(bad.nonzero()[0])
             sender, receiver = data.edge_index[:, edge].tolist()
             wanted = "finite values that are not negative" if self.tau is None else "finite values"
-            raise ValueError(
+            raise RangeError(
+                f"edge {edge}",
                 f"weights by similarity need {wanted}, got {float(value[edge]):g} for edge {edge} ({sender} -> "
-                f"{receiver}); replace them, for instance by values.nan_to_num(0).clamp(min=0)"
+                f"{receiver}); replace them, for instance by values.nan_to_num(0).clamp(min=0)",
             )
         if self.tau is not None and bool((value > 1 + 1e-9).any()):
-            raise ValueError(
+            raise RangeError(
+                "tau",
                 f"SimilarityWeights with tau weighs by cosines, which are at most 1, got a similarity of "
-                f"{float(value.max()):g}: use CosineWeights() or CosineUpdates(), or weigh without tau"
+                f"{float(value.max()):g}: use CosineWeights() or CosineUpdates(), or weigh without tau",
             )
         return value
 

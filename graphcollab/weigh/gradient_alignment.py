@@ -15,6 +15,7 @@ from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import crossing_edges, has_neighbors
 from graphcollab.engine import Rows
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError
 from graphcollab.keyed import keyed_seed, keyed_uniform
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives
@@ -115,16 +116,19 @@ class GradientAlignment(Weigher):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.own and self.domain != "simplex":
-            raise ValueError("own=True gives a node's own model a share of the simplex: use domain='simplex' with it")
+            raise ConflictError(
+                "own", "own=True gives a node's own model a share of the simplex: use domain='simplex' with it"
+            )
         for name, of, where in (
             ("start", "domain", ("box",)),
             ("switch", "sampling", ("mixed",)),
             ("decay", "sampling", ("time", "mixed")),
         ):
             if getattr(self, name) is not None and getattr(self, of) not in where:
-                raise ValueError(
+                raise ConflictError(
+                    name,
                     f"{name}={getattr(self, name):g} means nothing with {of}={getattr(self, of)!r}: leave it out, or "
-                    f"use {of}={' or '.join(map(repr, where))}"
+                    f"use {of}={' or '.join(map(repr, where))}",
                 )
 
     def init(self, data: Data, env: Env) -> Data:

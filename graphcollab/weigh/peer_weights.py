@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.at_work import crossing_edges
 from graphcollab.env import Env
+from graphcollab.errors import MissingError
 from graphcollab.exchange.exchange import buffers_width
 from graphcollab.piece import Field, Origin, Piece
 from graphcollab.relation import Relation
@@ -132,7 +133,9 @@ class PeerWeights(Weigher):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.metric is None and (self.choose.by_score or self.merge.reads_scores):
-            raise ValueError("choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)")
+            raise MissingError(
+                "metric", "choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)"
+            )
 
     @property
     def origin(self) -> Origin:

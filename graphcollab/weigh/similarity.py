@@ -18,6 +18,7 @@ from graphcollab.control.allowed import parts_apart
 from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.env import Env
+from graphcollab.errors import RangeError
 from graphcollab.ops.by_receiver import by_receiver
 from graphcollab.piece import Cures, Piece, Readers
 from graphcollab.settings import Buffers, Fraction, Positive, checked, look_up
@@ -243,10 +244,11 @@ class InverseLoss(Similarity):
         loss = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split)).double()
         if bool((loss < 0).any()):
             edge = int((loss < 0).nonzero()[0])
-            raise ValueError(
+            raise RangeError(
+                "loss",
                 f"InverseLoss needs a loss that is never negative, got {float(loss[edge]):g} for the model of "
                 f"{tasks.names[int(sender[edge])]} on the samples of {tasks.names[int(receiver[edge])]}: use a "
-                "similarity of models, such as CosineWeights(), with this loss"
+                "similarity of models, such as CosineWeights(), with this loss",
             )
         if self.reduction == "sum":
             loss = loss * count

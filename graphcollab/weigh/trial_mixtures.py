@@ -15,6 +15,7 @@ from graphcollab.control.at_work import crossing_edges
 from graphcollab.device import beside, pick
 from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
 from graphcollab.env import Env
+from graphcollab.errors import ConflictError
 from graphcollab.keyed import keyed_seed
 from graphcollab.metrics import accuracy
 from graphcollab.piece import Field, Origin, Readers
@@ -105,7 +106,9 @@ class TrialMixtures(Weigher):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.minimum > self.start:
-            raise ValueError(f"minimum must be at most start, got minimum={self.minimum}, start={self.start}")
+            raise ConflictError(
+                "minimum", f"minimum must be at most start, got minimum={self.minimum}, start={self.start}"
+            )
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ from graphcollab.models import MLP
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import in_lockstep
+from tests.raising import raises
 
 NODES, REST = 6, [1, 2, 3, 4, 5]
 STEPS = {"lr": 0.05, "batch_size": 10}
@@ -194,7 +195,7 @@ def test_an_update_that_doubles_the_loss_is_forgiven_twice():
 
 @pytest.mark.parametrize("factor", [1, 0.5, math.nan, math.inf, True, "10"])
 def test_a_factor_is_a_number_above_1(factor):
-    with pytest.raises(ValueError, match="factor must be a finite number above 1"):
+    with raises("value", "factor"):
         Isolate(factor)
 
 

@@ -8,11 +8,12 @@ from graphcollab.exchange import Exchange, LaplacianPull
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.rewire import ChooseCenter
 from graphcollab.stack import ParamSpec, Stacks
+from tests.raising import raises
 
 
 @pytest.mark.parametrize("kind", [Exchange, LaplacianPull, ChooseCenter])
 def test_the_setting_is_checked(kind):
-    with pytest.raises(ValueError, match="buffers must be 'keep' or 'average', got 'mix'"):
+    with raises("value", "buffers", "'keep'", "'average'", "'mix'"):
         kind(buffers="mix")
 
 

@@ -17,6 +17,7 @@ from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.transforms import Complete
+from tests.raising import raises
 
 
 def plain(samples, classes=2, weights="counts", loss="cross_entropy"):
@@ -169,7 +170,7 @@ def test_what_all_know_is_stored_once():
 
 
 def test_unknown_weights():
-    with pytest.raises(ValueError, match="weights must be 'counts' or 'uniform', got 'equal'"):
+    with raises("value", "weights", "'counts'", "'uniform'", "'equal'"):
         PrototypeAverage(ThroughServer("equal"))
 
 

@@ -19,6 +19,7 @@ from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops, select_edges
 from graphcollab.weigh import KeepWeights, Uniform
+from tests.raising import raises
 
 MEAN = ClippedMean(tau=math.inf, iterations=1)
 PLAIN = SGD(lr=0.1)
@@ -341,7 +342,7 @@ def test_a_receiver_is_not_split_and_many_share_a_chunk():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="must be a whole number"):
+    with raises("value", "batch_size"):
         CrossGradients(MEAN, batch_size=0)
     with pytest.raises(ValueError, match="LBFGS is not available"):
         CrossGradients(MEAN, optimizer="LBFGS")

@@ -12,6 +12,7 @@ from graphcollab.local import Fit, FitPersonal
 from graphcollab.method import Method
 from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene
+from tests.raising import raises
 
 ALL, SOME = [True] * 6, [True, False, True, True, False, True]
 
@@ -130,7 +131,7 @@ def test_personal_models_of_an_earlier_phase_go_on():
 
 @pytest.mark.parametrize("lam", [-1.0, float("inf"), float("nan")])
 def test_strength_is_checked(lam):
-    with pytest.raises(ValueError, match="lam must be a finite number of at least 0"):
+    with raises("value", "lam"):
         FitPersonal(lam=lam)
 
 
@@ -140,5 +141,5 @@ def test_unknown_part_is_refused():
 
 
 def test_personal_models_must_be_trained():
-    with pytest.raises(ValueError, match="judges nodes by the field 'x_personal', which none of its pieces keeps"):
+    with raises("unknown", "judge", "'x_personal'"):
         Scene.small().begin(Method("m", Fit(), judge=Judge(field="x_personal")))

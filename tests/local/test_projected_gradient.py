@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphcollab.local import ProjectedGradient
+from tests.raising import raises
 
 OWN, OTHERS = torch.tensor([[0.5, 0.0, 1.0]]), torch.tensor([[[-0.5, 0.25, 2.0]]])
 
@@ -27,5 +28,5 @@ def test_margin():
 
 def test_refusals():
     for margin in (-0.1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="margin must be a finite number of at least 0"):
+        with raises("value", "margin"):
             ProjectedGradient(margin=margin)

@@ -5,6 +5,7 @@ import torch
 
 from graphcollab.engine import Context, FirstView, Reads, as_objective
 from graphcollab.local import PrototypeDistance
+from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 
@@ -77,9 +78,9 @@ def test_it_says_what_it_reads():
 
 def test_bad_input():
     for lam in (-0.1, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="lam must be a finite number of at least 0"):
+        with raises("value", "lam"):
             PrototypeDistance(lam)
     latent = torch.zeros(1, 2)
     for seen in (Context(None, {}, latent=latent), Context(None, {}, given={})):
-        with pytest.raises(ValueError, match="train by Fit"):
+        with raises("missing", "prototypes"):
             PrototypeDistance()(OUTPUTS, torch.tensor([0]), seen)

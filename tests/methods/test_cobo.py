@@ -13,6 +13,7 @@ from graphcollab.engine import AdamW
 from graphcollab.methods import cobo, local
 from graphcollab.tasks import permuted_labels
 from graphcollab.weigh import KeepWeights
+from tests.raising import raises, warns
 
 TWO = [[[-1.0, 0.0]], [[1.0, 0.0]]]
 
@@ -52,7 +53,7 @@ def test_a_step_of_adamw_beside_the_pull(points):
 
 def test_an_optimiser_object_scales_the_pull_by_its_own_step():
     assert cobo(optimizer=AdamW(lr=0.2), rho=0.5).exchange.scale == pytest.approx(0.1)
-    with pytest.raises(ValueError, match="lr scales the pull as well"):
+    with raises("range", "lr"):
         cobo(optimizer=AdamW(lr=0.0))
 
 
@@ -134,7 +135,7 @@ def test_without_weights_it_is_local_training(points):
 def test_a_step_outside_the_bound_warns_once_with_the_number(points):
     # all three weights are 1: λ = 3, and 0.1 · (0 + 8 · 3) = 2.4; ρ must be below 20 / 3
     method = cobo(lr=0.1, rho=8.0)
-    with pytest.warns(RuntimeWarning, match=r"= 0\.1 \(0 \+ 8 · 3\) = 2\.4 is not below 2.*rho below 6\.67") as seen:
+    with warns("range", "lr", "0.1 (0 + 8 · 3) = 2.4", "6.67") as seen:
         data, env = points([*TWO, [[0.0, 1.0]]]).begin(method)
     assert len(seen) == 1
     with warnings.catch_warnings():
@@ -146,7 +147,7 @@ def test_known_smoothness_counts(points):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         points(TWO).begin(cobo(lr=0.1, rho=0.5, smoothness=1.0))
-    with pytest.warns(RuntimeWarning, match=r"0\.1 \(19\.5 \+ 0\.5 · 2\) = 2\.05"):
+    with warns("range", "lr", "0.1 (19.5 + 0.5 · 2) = 2.05"):
         points(TWO).begin(cobo(lr=0.1, rho=0.5, smoothness=19.5))
 
 
@@ -157,22 +158,22 @@ def test_a_graph_that_becomes_denser_is_judged_as_it_is(points):
         data, env = points([*TWO, [[0.0, 1.0]]], edges=[[0, 1], [1, 0]]).begin(method)  # λ = 2: 1.6
     data.edge_index = torch.tensor([[1, 2, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]])
     data.edge_weight = data.edge_alignment = torch.ones(6, dtype=torch.float64)
-    with pytest.warns(RuntimeWarning, match=r"8 · 3"):
+    with warns("range", "lr", "8 · 3"):
         method.play(data, env)
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "code"),
     [
-        ({"own": True}, "use domain='simplex'"),
-        ({"rho": 0.0}, "rho must be a positive"),
-        ({"lr": float("inf")}, "must be finite|lr must be"),
-        ({"smoothness": -1.0}, "smoothness must be"),
-        ({"sampling": "never"}, "sampling must be 'constant', 'time', 'mixed' or 'all'"),
+        ({"own": True}, "conflict"),
+        ({"rho": 0.0}, "value"),
+        ({"lr": float("inf")}, "value"),
+        ({"smoothness": -1.0}, "value"),
+        ({"sampling": "never"}, "value"),
     ],
 )
-def test_it_refuses(settings, message):
-    with pytest.raises(ValueError, match=message):
+def test_it_refuses(settings, code):
+    with raises(code, *settings):
         cobo(**settings)
 
 
@@ -243,5 +244,5 @@ def test_nodes_that_have_not_joined_do_not_count_for_the_step(points):
         warnings.simplefilter("error")
         data, env = scene.begin(method)
         data = method.play(data, env)
-    with pytest.warns(RuntimeWarning, match="8 · 3"):
+    with warns("range", "lr", "8 · 3"):
         play(method, data, env, 2)

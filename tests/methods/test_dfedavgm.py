@@ -6,6 +6,7 @@ import torch
 from graphcollab.methods import dfedavgm, dpsgd
 from graphcollab.testing import Scene, differences
 from graphcollab.weigh import Uniform
+from tests.raising import raises
 
 RING = [[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]]
 
@@ -60,12 +61,12 @@ def test_without_momentum_it_is_dpsgd_with_local_epochs():
 
 
 def test_refusals(points):
-    with pytest.raises(ValueError, match="momentum must be a number of at least 0 and below 1, got -1"):
+    with raises("value", "momentum", "1"):
         dfedavgm(momentum=-1)
-    with pytest.raises(ValueError, match="steps must be a whole number of at least 1 or None, got 0"):
+    with raises("value", "steps", "0"):
         dfedavgm(steps=0)
     directed = points([[[0.0]], [[4.0]]], edges=[[0], [1]])
-    with pytest.raises(ValueError, match="undirected"):
+    with raises("disconnected", "graph"):
         directed.begin(dfedavgm())
     method = dfedavgm(lr=0.0).replace(weigh=Uniform())
     data, env = directed.begin(method, [[0.0], [4.0]])

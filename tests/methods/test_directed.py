@@ -6,6 +6,7 @@ import torch
 from graphcollab.methods import directed, local
 from graphcollab.testing import Scene, check_two_architectures
 from tests.methods.forms import check_form
+from tests.raising import raises
 
 QUICK = {"learn_rounds": 1, "epochs": 2, "lr": 0.1, "batch_size": 4}
 
@@ -62,5 +63,5 @@ def test_settings():
     assert method.until == 3
     assert (method.method.local.steps, method.method.weigh.steps, method.next.local.steps) == (7, 2, 7)
     assert (method.method.weigh.optimizer.lr, method.next.local.optimizer.lr) == (0.1, 0.4)
-    with pytest.raises(ValueError, match="learn_rounds must be a whole number of at least 1"):
+    with raises("value", "learn_rounds"):
         directed(learn_rounds=0)

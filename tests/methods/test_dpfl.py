@@ -12,6 +12,7 @@ from graphcollab.testing.claims import dense
 from graphcollab.weigh import double_greedy as module
 from tests.methods.forms import check_form
 from tests.methods.plain import Plain, mixed
+from tests.raising import raises
 
 TRAIN = {"lr": 0.2, "steps": 3, "batch_size": 100, "momentum": 0.0, "weight_decay": 0.0}
 
@@ -131,5 +132,5 @@ def test_contract(settings):
 
 @pytest.mark.parametrize("setting", [{"budget": 0}, {"every": 0}, {"pool": "last"}, {"safe": 1}])
 def test_bad_settings(setting):
-    with pytest.raises(ValueError, match=f"^{next(iter(setting))} must be"):
+    with raises("value", *setting):
         dpfl(**setting)

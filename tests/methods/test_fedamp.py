@@ -11,6 +11,7 @@ from graphcollab.methods import fedamp, local
 from graphcollab.testing import Scene
 from graphcollab.testing.claims import dense
 from tests.methods.plain import Plain, mixed
+from tests.raising import raises
 
 THETA = [[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]
 TARGETS = [[[0.0, 0.0]], [[2.0, 0.0]], [[0.0, 2.0]]]
@@ -102,5 +103,5 @@ def test_own_weights_are_never_negative(points):
 
 @pytest.mark.parametrize("setting", [{"alpha": 0.0}, {"sigma": 0.0}, {"sigma": "mean"}, {"lam": -1.0}])
 def test_bad_settings(setting):
-    with pytest.raises(ValueError, match=f"^{next(iter(setting))} must be"):
+    with raises("value", *setting):
         fedamp(**setting)

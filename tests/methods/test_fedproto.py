@@ -11,6 +11,7 @@ from graphcollab.models import SplitModel
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from tests.methods.forms import check_form
+from tests.raising import raises
 
 QUICK = {"epochs": 2, "batch_size": 4, "lr": 0.1}
 
@@ -89,5 +90,5 @@ def test_phases_go_on_with_the_prototypes_there_are():
 
 
 def test_unknown_prediction():
-    with pytest.raises(ValueError, match="predict must be 'prototype' or 'head', got 'proto'"):
+    with raises("value", "predict", "'prototype'", "'head'", "'proto'"):
         fedproto(predict="proto")

@@ -13,6 +13,7 @@ from graphcollab.slots import Exchanger
 from graphcollab.tasks import linear_regression_tasks
 from graphcollab.testing import Scene
 from tests.methods.quick import early
+from tests.raising import raises
 
 EARLY = {"pens": {"explore_rounds": 1}, "panm": {"explore_rounds": 1, "every": 1}}
 
@@ -47,7 +48,7 @@ def test_pens_and_panm_choose_among_those_there_are():
 
 def test_one_node_alone_is_told_so():
     tasks = linear_regression_tasks(nodes=(1,), seed=0)
-    with pytest.raises(ValueError, match="there is only one node, which has nobody to meet"):
+    with raises("too-few", "nodes"):
         run(methods.dac(), tasks, torch.nn.Linear(10, 1), rounds=1)
 
 

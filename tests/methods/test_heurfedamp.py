@@ -11,6 +11,7 @@ from graphcollab.methods import heurfedamp
 from graphcollab.testing import Scene
 from graphcollab.testing.claims import dense
 from tests.methods.plain import Plain, mixed
+from tests.raising import raises
 
 THETA = [[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [-1.0, 0.0]]
 TARGETS = [[[4.0, -2.0]], [[1.0, 1.0]], [[0.0, 1.0]], [[-1.0, 0.0]]]
@@ -80,5 +81,5 @@ def test_nodes_at_rest_keep_their_models_and_the_others_weigh_among_themselves()
 
 @pytest.mark.parametrize("setting", [{"alpha": 0.0}, {"sigma": 0.0}, {"own": -0.1}, {"own": 1.5}, {"lam": -1.0}])
 def test_bad_settings(setting):
-    with pytest.raises(ValueError, match=f"^{next(iter(setting))} must be"):
+    with raises("value", *setting):
         heurfedamp(**setting)

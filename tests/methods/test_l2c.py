@@ -12,6 +12,7 @@ import torch
 
 from graphcollab.engine import Adam, AdamW
 from graphcollab.methods import l2c
+from tests.raising import raises
 
 TRAIN = [[[-1.0, 0.0]], [[0.0, -1.0]], [[1.0, 0.0]]]
 VAL = [[[0.0, -2.0]], [[0.0, 0.0]], [[0.0, 0.0]]]
@@ -119,7 +120,7 @@ def test_node_without_validation_data_is_named(points):
 
 
 def test_unknown_variant():
-    with pytest.raises(ValueError, match="variant must be 'consistent', 'neighbors' or 'algorithm'"):
+    with raises("value", "variant", "'consistent'", "'neighbors'", "'algorithm'"):
         l2c(variant="both")
 
 

@@ -13,6 +13,7 @@ from graphcollab.testing import Scene
 from graphcollab.testing.claims import dense
 from tests.methods.forms import check_form
 from tests.methods.plain import Plain, mixed
+from tests.raising import raises
 
 CHANGES = [[1.0, 0.0], [4.0, 3.0], [0.0, -2.0]]
 COUNTED = [[[0.0, 0.0]] * 2, [[0.0, 0.0]], [[0.0, 0.0]]]  # shares ½, ¼, ¼
@@ -100,5 +101,5 @@ def test_the_first_round_of_the_published_code():
 
 @pytest.mark.parametrize("setting", [{"alpha": 0.0}, {"snap": 1.5}, {"lam": float("nan")}, {"compare": 3}])
 def test_bad_settings(setting):
-    with pytest.raises(ValueError, match=f"^{next(iter(setting))} must be"):
+    with raises("value", *setting):
         pfedgraph(**setting)

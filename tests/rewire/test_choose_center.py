@@ -6,45 +6,46 @@ import torch
 from graphcollab.methods import ifca
 from graphcollab.rewire import ChooseCenter
 from graphcollab.testing import Scene, differences
+from tests.raising import raises
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "code"),
     [
-        {"clusters": 0},
-        {"clusters": 2.0},
-        {"redraws": -1},
-        {"patience": 0},
-        {"samples": 0},
-        {"samples": True},
-        {"buffers": "drop"},
-        {"least_share": 0.6},
-        {"least_share": 0.0},
-        {"centers": torch.zeros(3, 1)},
-        {"centers": torch.zeros(2)},
-        {"centers": torch.zeros(2, 1)},
-        {"centers": torch.tensor([[0.0, float("inf")], [0.0, 0.0]])},
-        {"centers": torch.eye(2), "redraws": 1},
+        ({"clusters": 0}, "value"),
+        ({"clusters": 2.0}, "value"),
+        ({"redraws": -1}, "value"),
+        ({"patience": 0}, "value"),
+        ({"samples": 0}, "value"),
+        ({"samples": True}, "value"),
+        ({"buffers": "drop"}, "value"),
+        ({"least_share": 0.6}, "range"),
+        ({"least_share": 0.0}, "value"),
+        ({"centers": torch.zeros(3, 1)}, "shape"),
+        ({"centers": torch.zeros(2)}, "shape"),
+        ({"centers": torch.zeros(2, 1)}, "duplicate"),
+        ({"centers": torch.tensor([[0.0, float("inf")], [0.0, 0.0]])}, "not-finite"),
+        ({"redraws": 1, "centers": torch.eye(2)}, "conflict"),
     ],
     ids=str,
 )
-def test_settings_are_checked(settings):
-    with pytest.raises(ValueError, match=next(iter(settings))):
+def test_settings_are_checked(settings, code):
+    with raises(code, next(iter(settings))):
         ChooseCenter(**settings)
 
 
 def test_centres_are_a_tensor():
-    with pytest.raises(ValueError, match=r"centers must be a Tensor or None, got \[\[0.0\]\]"):
+    with raises("value", "centers", "0.0"):
         ifca(clusters=1, centers=[[0.0]])
 
 
 def test_more_centres_than_nodes():
-    with pytest.raises(ValueError, match=r"clusters=7 .* only 6 nodes: ask for at most 6"):
+    with raises("too-many", "clusters", "7", "6"):
         Scene.small().begin(ifca(clusters=7))
 
 
 def test_given_centres_must_fit_the_part():
-    with pytest.raises(ValueError, match="centers has 5 columns, the part 'head' has 21"):
+    with raises("shape", "centers", "5", "'head'", "21"):
         Scene.small().begin(ifca(part="head", centers=torch.eye(2, 5)))
 
 

@@ -7,6 +7,7 @@ from graphcollab.rewire import ApplyTransform, SampleNodes
 from graphcollab.rewire.scheduled import sample_nodes
 from graphcollab.slots import Rewiring
 from graphcollab.transforms import Isolated
+from tests.raising import raises
 
 
 def test_the_base_changes_nothing(make_graph, make_env):
@@ -57,7 +58,7 @@ def test_sampling_leaves_isolated_nodes_at_rest(make_graph, make_env):
 
 @pytest.mark.parametrize("fraction", [0.0, -0.1, 1.1])
 def test_sampling_refuses(fraction):
-    with pytest.raises(ValueError, match="must be a number above 0 and at most 1"):
+    with raises("value", "fraction"):
         SampleNodes(fraction)
 
 
@@ -76,5 +77,5 @@ def test_nothing_is_drawn_where_all_nodes_work():
 
 @pytest.mark.parametrize("fraction", [0.0, -0.5, 1.5, float("nan"), float("inf")])
 def test_a_share_is_a_share(fraction):
-    with pytest.raises(ValueError, match="must be a number above 0 and at most 1, got"):
+    with raises("value", "fraction"):
         sample_nodes(fraction)

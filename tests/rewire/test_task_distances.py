@@ -8,6 +8,7 @@ from torch import nn
 
 from graphcollab.rewire.task_distances import center_distances, code_centers
 from graphcollab.tasks import Tasks
+from tests.raising import raises
 
 
 def tasks_of(*nodes, **fields):
@@ -88,23 +89,23 @@ def test_samples_are_flattened_without_an_encoder():
 
 
 @pytest.mark.parametrize(
-    ("encoder", "message"),
+    ("encoder", "error"),
     [
-        (lambda x: x[:, 0], r"must turn 6 samples into codes \[6, D\], got \(6,\)"),
-        (lambda x: x[:2], r"must turn 6 samples into codes \[6, D\], got \(2, 1\)"),
-        (lambda x: x.tolist(), r"must turn 6 samples into codes \[6, D\], got list"),
-        (nn.Linear(3, 2), r"the encoder cannot take torch.float32 of shape \[1\]: mat1 and mat2"),
-        (lambda x: x / 0, "codes of the samples of 'north' are not finite"),
+        (lambda x: x[:, 0], ("contract", "encoder", "[6, D]", "(6,)")),
+        (lambda x: x[:2], ("contract", "encoder", "[6, D]", "(2, 1)")),
+        (lambda x: x.tolist(), ("contract", "encoder", "[6, D]", "list")),
+        (nn.Linear(3, 2), ("contract", "encoder", "torch.float32", "[1]", "mat1 and mat2")),
+        (lambda x: x / 0, ("not-finite", "node 'north'")),
     ],
 )
-def test_bad_encoders(encoder, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_encoders(encoder, error):
+    with raises(*error):
         code_centers(tasks_of((THREE, [0] * 6), names=["north"]), encoder)
 
 
 def test_integers_are_no_codes():
     tasks = tasks_of((torch.arange(6)[:, None], [0, 0, 0, 1, 1, 1]))
-    with pytest.raises(ValueError, match=r"samples are torch.int64, which are no codes to compare: give an encoder"):
+    with raises("missing", "encoder"):
         code_centers(tasks)
     assert rows(code_centers(tasks, lambda x: x.float())) == [[[1.0], [4.0]]]
 
@@ -155,5 +156,5 @@ def test_a_reduction_of_ones_own():
 
 @pytest.mark.parametrize("reduce", [lambda x: x[:1], lambda x: x[:, 0], lambda x: x * float("nan")])
 def test_bad_reductions(reduce):
-    with pytest.raises(ValueError, match=r"reduce must turn 2 codes into as many finite rows \[2, D\], got \("):
+    with raises("contract", "reduce"):
         center_distances(torch.tensor([[[0.0]], [[1.0]]]), reduce)

@@ -18,6 +18,7 @@ from graphcollab.stop import EarlyStopping
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import PeerWeights, Uniform
+from tests.raising import raises
 
 # A node's model is a point x, its loss half the squared distance to its target; a local step with lr halves that.
 
@@ -82,7 +83,7 @@ def test_early_stopping_needs_validation_data():
 
 
 def test_best_models_need_somebody_who_keeps_them():
-    with pytest.raises(ValueError, match="judges nodes by the field 'best_x', which none of its pieces keeps"):
+    with raises("unknown", "judge", "'best_x'"):
         local().replace(judge=Judge(field="best_x"))
 
 

@@ -19,6 +19,7 @@ from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.weigh import ChannelAttention
 from graphcollab.weigh.gates import in_sparse
 from tests.methods import plain_attention
+from tests.raising import raises
 
 SPEC = ParamSpec.from_module(nn.Linear(2, 3))
 ENV = Env(None, Plane(), 0)
@@ -214,7 +215,7 @@ def test_gates_need_models_to_compare_with():
     weigh = ChannelAttention()
     data = graph(normal(4, 9, seed=1), weigh)
     del data.x_alone
-    with pytest.raises(ValueError, match=r"give local=FitWithReference\(Fit\(...\)\), or choose own='largest'"):
+    with raises("conflict", "own", "'largest'"):
         weigh.init(data, ENV)
     for other in (ChannelAttention(own="largest"), ChannelAttention(pretrained=learned(), frozen=True)):
         other.init(data, ENV)
@@ -269,7 +270,7 @@ def test_pretrained_encoders_bring_their_settings(tmp_path):
             ("own", "largest", "'softmax'"),
             ("score", "scaled", "'product'"),
         ):
-            with pytest.raises(ValueError, match=f"{name}={given!r} was given beside .*, which have {name}={theirs}"):
+            with raises("conflict", name, f"{name}={given!r}", f"{name}={theirs}"):
                 ChannelAttention(pretrained=source, **{name: given})
     grouped = Mixer.create(SPEC, hidden=6).for_groups(torch.tensor([0, 1]))
     assert (grouped.settings["hidden"], grouped.settings["bias"]) == (6, True)
@@ -290,18 +291,18 @@ def test_frozen_mixers_keep_their_temperature_and_gate():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="scale must be 'sum' or 'mean', got 'max'"):
+    with raises("value", "scale", "'sum'", "'mean'", "'max'"):
         ChannelAttention(scale="max")
-    with pytest.raises(ValueError, match="give `pretrained`"):
+    with raises("missing", "pretrained"):
         ChannelAttention(frozen=True)
     other = ChannelAttention(pretrained=Mixer.create(ParamSpec.from_module(nn.Linear(5, 3))))
     with pytest.raises(ValueError, match="layer 'model' has filters of 3 numbers"):
         graph(torch.zeros(4, 9, dtype=torch.float64), other)
     for name, value in (("score", "tanh"), ("own", "none")):
-        with pytest.raises(ValueError, match=f"{name} must be .*, got {value!r}"):
+        with raises("value", name, repr(value)):
             ChannelAttention(**{name: value})
     bare = Data(num_nodes=4, edge_index=EDGES[:, EDGES[0] != 3], x=Stacks.single(SPEC, torch.zeros(4, 9)))
-    with pytest.raises(ValueError, match=r"give every node an edge to itself, prepare=WithSelfLoops\(\)"):
+    with raises("disconnected", "graph"):
         ChannelAttention().init(bare, ENV)
 
 

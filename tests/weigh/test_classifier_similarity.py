@@ -21,6 +21,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.train import build_graph
 from graphcollab.transforms import Complete, WithSelfLoops
 from graphcollab.weigh import ClassifierSimilarity
+from tests.raising import raises
 
 EDGES = torch.tensor([[0, 1, 2], [0, 0, 0]])
 THIRDS = torch.full((3,), 1 / 3, dtype=torch.float64)
@@ -218,7 +219,7 @@ def test_norms_similarities_and_negative_cosines():
     ],
 )
 def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
+    with raises("value", next(iter(wrong))):
         ClassifierSimilarity(**wrong)
 
 
@@ -226,7 +227,7 @@ def test_a_classifier_that_is_no_linear_layer_is_refused():
     tasks = Tasks.from_samples([(torch.ones(4, 3), torch.arange(4) % 2)] * 2)
     module = nn.Sequential(OrderedDict(head=nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))))
     env = Env(Engine(tasks, [module], [ParamSpec.from_module(module)]), Plane(), 0)
-    with pytest.raises(ValueError, match="one linear layer"):
+    with raises("contract", "part 'head'"):
         ClassifierSimilarity().init(build_graph(tasks, [module]), env)
 
 
@@ -239,7 +240,7 @@ def test_a_node_keeps_what_it_is_to_keep():
     torch.testing.assert_close(kept.sum(1), torch.ones(10, dtype=torch.float64))
     alone, _ = weights(*scene(heads), ClassifierSimilarity(own=1.0))
     torch.testing.assert_close(alone, torch.eye(10, dtype=torch.float64))
-    with pytest.raises(ValueError, match="own must be a number of at least 0 and at most 1"):
+    with raises("value", "own"):
         ClassifierSimilarity(own=1.5)
 
 

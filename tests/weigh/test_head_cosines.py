@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.weigh.classifiers import check_head, head_cosines
+from tests.raising import raises
 
 ENV = SimpleNamespace(plane=Plane())
 EDGES = [[0, 1, 2, 1, 0], [0, 0, 0, 2, 1]]
@@ -144,7 +145,7 @@ class Heads(nn.Module):
 def test_parts_that_are_not_one_linear_layer_are_refused(head):
     spec = ParamSpec.from_module(Heads(head=head))
     data = Data(x=Stacks.single(spec, torch.zeros(2, spec.num_columns)))
-    with pytest.raises(ValueError, match="classifiers are compared class by class, so the part 'head' must be one lin"):
+    with raises("contract", "part 'head'"):
         check_head(data, "head")
 
 
@@ -152,7 +153,7 @@ def test_heads_of_different_sizes_are_refused():
     specs = tuple(ParamSpec.from_module(Model(1, True, classes)) for classes in (2, 3))
     tensors = tuple(torch.zeros(1, spec.num_columns) for spec in specs)
     data = Data(x=Stacks(specs, tensors, (torch.tensor([0]), torch.tensor([1]))))
-    with pytest.raises(ValueError, match=r"part 'head' has different shapes in the 2 architectures"):
+    with raises("mismatch", "part 'head'"):
         check_head(data, "head")
     with pytest.raises(KeyError, match="no part 'classifier'"):
         check_head(data, "classifier")

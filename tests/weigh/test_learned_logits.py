@@ -15,6 +15,7 @@ from graphcollab.exchange import Exchange
 from graphcollab.testing import Scene
 from graphcollab.transforms import DropWeakest
 from graphcollab.weigh import LearnedLogits, learned_logits
+from tests.raising import raises
 
 LN2 = math.log(2)
 START, LOCAL = torch.zeros(3, 2, dtype=torch.float64), [[-1.0, 0.0], [0.0, -1.0], [1.0, 0.0]]
@@ -224,7 +225,7 @@ def test_it_needs_validation_samples():
     assert (LearnedLogits().learns, LearnedLogits().needs) == (True, ("val",))
     assert LearnedLogits().optimizer == AdamW(lr=0.1, weight_decay=0.01)
     assert LearnedLogits().own == "largest"
-    with pytest.raises(ValueError, match="own must be 'largest' or 'softmax', got 'gate'"):
+    with raises("value", "own", "'largest'", "'softmax'", "'gate'"):
         LearnedLogits(own="gate")
 
 

@@ -20,6 +20,7 @@ from graphcollab.weigh import (
     SimilarityWeights,
     SimplexWeights,
 )
+from tests.raising import raises
 
 PUT_TOGETHER = {
     "the best two by a kernel": PeerWeights(DistanceKernel(scale=0.3), BestPeers(2), SimilarityWeights("rest")),
@@ -56,5 +57,5 @@ def test_two_are_chosen_and_everybody_who_was_looked_at_is_charged():
     "pieces", [{"choose": BestPeers(2)}, {"merge": SimplexWeights()}, {"merge": SimilarityWeights("alike", 30.0)}]
 )
 def test_without_a_metric_there_is_nothing_to_choose_or_weigh_by(pieces):
-    with pytest.raises(ValueError, match="needs a metric"):
+    with raises("missing", "metric"):
         PeerWeights(**pieces)

@@ -12,6 +12,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
+from tests.raising import raises
 
 TRAIN, VAL = [[[0.0]], [[4.0]]], [[[4.0]], [[4.0]]]
 X = [[0.0], [4.0]]
@@ -180,20 +181,20 @@ def test_small_noisy_nodes_listen_to_large_clean_ones_and_not_the_other_way(seed
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "error"),
     [
-        ({"compare": "f1"}, "compare must be 'metric' or 'loss'"),
-        ({"worth": "softmax"}, "worth must be 'share' or 'odds'"),
-        ({"split": "test"}, "split must be 'val' or 'train'"),
-        ({"trials": 0}, "trials must be a whole number"),
-        ({"steps": 0}, "steps must be a whole number"),
-        ({"epochs": 1.5}, "epochs must be a whole number"),
-        ({"delta": 0.0}, "delta must be a number above 0 and at most 1"),
-        ({"minimum": 0.6}, "minimum must be at most start, got minimum=0.6, start=0.5"),
+        ({"compare": "f1"}, ("value", "compare", "'metric'", "'loss'")),
+        ({"worth": "softmax"}, ("value", "worth", "'share'", "'odds'")),
+        ({"split": "test"}, ("value", "split", "'val'", "'train'")),
+        ({"trials": 0}, ("value", "trials")),
+        ({"steps": 0}, ("value", "steps")),
+        ({"epochs": 1.5}, ("value", "epochs")),
+        ({"delta": 0.0}, ("value", "delta")),
+        ({"minimum": 0.6}, ("conflict", "minimum", "0.6", "0.5")),
     ],
 )
-def test_settings_out_of_range(settings, message):
-    with pytest.raises(ValueError, match=message):
+def test_settings_out_of_range(settings, error):
+    with raises(*error):
         TrialMixtures(**settings)
 
 
