@@ -14,9 +14,8 @@ from graphcollab.command.declared import Setting
 from graphcollab.command.settings_file import RUN, as_text, read_toml
 from graphcollab.files import write_whole
 from graphcollab.naming import few
-from graphcollab.report.page.page import page_in_words
+from graphcollab.report import page
 from graphcollab_command.ending import about, keep_traceback
-from graphcollab_command.wording import on_the_line
 
 __all__ = ["CHECKPOINTS", "RESULTS", "folder_of", "out_for", "write_page"]
 
@@ -118,7 +117,7 @@ def write_page(found: Any, out: Path, command: str, names: Collection[str]) -> P
     told = (out / RUN).read_text(encoding="utf-8").splitlines() if (out / RUN).is_file() else []
     again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *told]
     try:
-        return page_in_words(found, out / PAGE, commands=again, words=lambda text: on_the_line(text, names))
+        return page(found, out / PAGE, commands=again)
     except ModuleNotFoundError as error:
         warn(f"no {PAGE} was written: {error}", UserWarning)
         return None

@@ -16,7 +16,8 @@ from graphcollab.report.heatmaps import contact_heatmap, weight_heatmaps
 from graphcollab.report.own_weight_curves import own_weight_curves
 from graphcollab.report.page import page
 from graphcollab.report.results_json import results_json
-from graphcollab.report.site_table import SiteScores, site_table
+from graphcollab.report.site_scores import SiteScores
+from graphcollab.report.site_table import site_table
 from graphcollab.report.tables import paired_table, results_table
 
 __all__ = [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.naming import numbered
-from graphcollab.report._text import MISSING, number, shown_in
+from graphcollab.report._text import cell_text, gain_text, number, shown_in
+from graphcollab.report.values import Cell, Column
 from graphcollab.train.trial import SHARES
 
 __all__ = [
@@ -15,8 +17,10 @@ __all__ = [
     "bounded",
     "by_whom",
     "claim",
+    "gain_cell",
     "mark",
     "mean_of",
+    "means",
     "models",
     "of_metric",
     "scale_of",
@@ -26,7 +30,6 @@ __all__ = [
 
 CLAIMED = ("gains", "loses")
 CONSTANT = "†"  # marks gains of constants that stand for models
-THOUSAND = 1000.0
 
 
 def mark(benefit: Benefit, arm: str) -> str:
@@ -60,26 +63,49 @@ def by_whom(name: str) -> str:
     return "by all together" if name == "together" else f"by {name}"
 
 
-def told(gain: Gain, scale: float, digits: int | None) -> str:
-    """Write a gain and its interval; a star where there is evidence."""
+def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
+    """Return a gain with its interval as a cell; a star where there is evidence."""
     if math.isnan(gain.gain):
-        return MISSING
-    mean, low, high = (bounded(value, scale, digits) for value in (gain.gain, gain.low, gain.high))
-    return f"{mean} ({low} … {high}){'*' if gain.verdict in CLAIMED else ''}"
+        return Cell(subject=subject)
+    ends = (scale * gain.low, scale * gain.high)
+    return Cell(scale * gain.gain, interval=ends, star=gain.verdict in CLAIMED, subject=subject)
+
+
+def told(gain: Gain, scale: float, digits: int | None) -> str:
+    """Write a gain and its interval."""
+    return cell_text(gain_cell(gain, scale), Column("", "gain", digits))
 
 
 def bounded(gain: float, scale: float, digits: int | None) -> str:
-    """Write a gain; of thousands no decimals."""
-    value = scale * gain
-    return number(value, 0 if digits is not None and abs(value) >= THOUSAND else digits, signed=True)
+    """Write a gain."""
+    return gain_text(scale * gain, digits)
 
 
-def claim(benefit: Benefit, gain: Gain) -> str:
-    """Write what there is evidence of at a single site, as a sentence."""
+def claim(benefit: Benefit, gain: Gain) -> Finding:
+    """Return what there is evidence of at a single site."""
+    by = by_whom(gain.by if gain.by in benefit.arms else site_of(benefit, gain.by))
+    site = site_of(benefit, gain.site)
+    said = f"{site[0].upper() + site[1:] if site != gain.site else site} {gain.verdict} {by}: "
+    numbers = {"by": gain.by, "gain": gain.gain, "verdict": gain.verdict}
+    return Finding("site", gain.site, f"{said}{told(gain, *scale_of(benefit)[:2])}.", numbers)
+
+
+def means(gain: Gain, benefit: Benefit) -> str:
+    """Say what that means, and what could have been detected."""
     scale, digits, _ = scale_of(benefit)
-    by = by_whom(gain.by) if gain.by in benefit.arms else by_whom(site_of(benefit, gain.by))
-    line = f"{site_of(benefit, gain.site)} {gain.verdict} {by}: {told(gain, scale, digits)}."
-    return line[0].upper() + line[1:] if line.startswith("site ") else line
+    if gain.verdict in CLAIMED:
+        return f"There is evidence of that (p = {gain.p_value:.2g})."
+    if gain.detectable == 0:
+        return "All models did the same, so this says nothing: train for longer."
+    if math.isnan(gain.detectable):
+        return "The gain was the same on all splits, so how it varies is not known: try more of them, repeats=..."
+    if scale > 1 and gain.detectable >= 1:  # of shares
+        return "That is no evidence, and with so few samples no gain would have been found four times out of five."
+    unit = " %" if benefit.relative else " points" if scale > 1 else ""
+    return (
+        f"That is no evidence; a gain of {number(scale * gain.detectable, digits)}{unit} would have been found four "
+        "times out of five."
+    )
 
 
 def site_of(benefit: Benefit, name: str) -> str:

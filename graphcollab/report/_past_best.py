@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import NamedTuple
 
+from graphcollab.findings import Finding
 from graphcollab.metrics import PairedDifference, paired_difference
 from graphcollab.naming import few
-from graphcollab.report._text import number, shown_in
+from graphcollab.report._text import noted, number, shown_in
 from graphcollab.train import Comparison, Trial
 from graphcollab.train.shared_samples import Over
 
@@ -28,20 +29,21 @@ class Stopped(NamedTuple):
     values: list[float]
 
 
-def past_best(comparison: Comparison) -> str:
-    """Say whose mean test metric was better at an earlier evaluation than at the end; nothing where nobody's was.
+def past_best(comparison: Comparison) -> list[Finding]:
+    """Say whose mean test metric was better at an earlier evaluation than at the end; nothing where no method's was.
 
     It must be better with evidence (p below 0.01 to that side, as the choice of the evaluation still flatters it: of
     curves of mere noise some in a hundred are found), and by more than one standard deviation over seeds.
     """
-    said = [
-        _in_words(name, stopped, comparison)
+    found = {
+        name: stopped
         for name in comparison.chosen
         if (stopped := stopped_in_time(comparison, name)) and _was_better(stopped, comparison, name)
-    ]
-    if not said:
-        return ""
-    return f"trained past the best: {few(said)}; gains over that may be nothing else: stop in time, by patience=20"
+    }
+    which = few([_in_words(name, stopped, comparison) for name, stopped in found.items()])
+    said = f"trained past the best: {which}; gains over that may be nothing else: stop in time, by patience=20"
+    rounds = {name: stopped.rounds for name, stopped in found.items()}
+    return noted("past-best", "patience", said * bool(found), rounds=rounds)
 
 
 def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
@@ -76,27 +78,26 @@ def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over =
 
 def better_at_the_end_only(
     comparison: Comparison, reference: str, others: Sequence[str], level: float, over: Over = None
-) -> str:
+) -> list[Finding]:
     """Say which methods are better than a reference at the end, by p-values up to a level, and not if it had stopped.
 
     Nothing where there are none.
     """
-    sign, said = 1 if comparison.higher_is_better else -1, []
+    sign, said = 1 if comparison.higher_is_better else -1, {}
     if (stopped := stopped_in_time(comparison, reference)) is None:
-        return ""
+        return []
     scale, digits, unit = shown_in(comparison.share, 2)
     for name in others:
         found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
         if safe and sign * found.mean > 0 and found.p_value <= level < sure_p_value(comparison, name, reference, over):
             gain, low, high = (number(scale * end, digits, signed=True) for end in (safe.mean, safe.low, safe.high))
-            said.append(f"{name} ({gain}: {low} … {high})")
-    if not said:
-        return ""
+            said[name] = f"{name} ({gain}: {low} … {high})"
     then = number(scale * mean(stopped.values), digits)
-    return (
+    line = (
         f"no evidence of a gain over {reference} had it stopped at its best, after {stopped.rounds} rounds "
-        f"({comparison.metric}{unit} {then}, chosen on the other seeds): {few(said)}"
+        f"({comparison.metric}{unit} {then}, chosen on the other seeds): {few([*said.values()])}"
     )
+    return noted("better-at-end-only", reference, line * bool(said), rounds=stopped.rounds, methods=[*said])
 
 
 def _in_time(comparison: Comparison, name: str, reference: str, over: Over = None) -> PairedDifference | None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import combinations
 from statistics import mean
 
+from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.report._past_best import past_best
-from graphcollab.report._text import number
+from graphcollab.report._text import noted, number
 from graphcollab.train import Comparison, Trial
 
 __all__ = ["steps_taken", "unequal_terms"]
@@ -17,16 +18,15 @@ __all__ = ["steps_taken", "unequal_terms"]
 EXACT = 1 + 1e-9  # means over nodes are rounded
 
 
-def unequal_terms(comparison: Comparison) -> list[str]:
-    """Say in a line each whether methods did other work, had other models, more settings, or were trained for too long.
+def unequal_terms(comparison: Comparison) -> list[Finding]:
+    """Return whether methods did other work, had other models, more settings, or were trained for too long.
 
     What trials do not hold, as those that failed, is no difference.
     """
-    lines = (_work(comparison), _models(comparison), _settings(comparison), past_best(comparison))
-    return [line for line in lines if line]
+    return [*_work(comparison), *_models(comparison), *_settings(comparison), *past_best(comparison)]
 
 
-def _work(comparison: Comparison) -> str:
+def _work(comparison: Comparison) -> list[Finding]:
     """Say which two methods are furthest apart in local steps, of those that differ by more than half a round of each.
 
     It is the first seed that decides, as it does where `compare` makes work equal: rounds are the same on others, and
@@ -35,13 +35,14 @@ def _work(comparison: Comparison) -> str:
     first = {name: trials[0] for name, trials in comparison.chosen.items() if trials}
     pairs = [pair for pair in combinations(first, 2) if _did_other_work(first[pair[0]], first[pair[1]])]
     if not pairs:
-        return ""
+        return []
     steps = {name: steps_taken(trials) for name, trials in comparison.chosen.items()}
     one, other = max(pairs, key=lambda pair: abs(steps[pair[0]] - steps[pair[1]]))
     done = [number(steps[name], 0 if steps[name].is_integer() else 1) for name in (one, other)]
     early = any(len({trial.rounds for trial in comparison.chosen[name] if not trial.failure}) > 1 for name in first)
     why = ", since runs stopped early" * early
-    return f"not the same work: {one} took {done[0]} local steps a node, {other} {done[1]}{why}"
+    said = f"not the same work: {one} took {done[0]} local steps a node, {other} {done[1]}{why}"
+    return noted("unequal-work", "budget", said, early=early, steps={one: steps[one], other: steps[other]})
 
 
 def steps_taken(trials: Sequence[Trial]) -> float:
@@ -56,7 +57,7 @@ def _did_other_work(one: Trial, other: Trial) -> bool:
     return abs(one.local_steps - other.local_steps) > allowed * EXACT
 
 
-def _models(comparison: Comparison) -> str:
+def _models(comparison: Comparison) -> list[Finding]:
     """Say which methods had models of one kind, where there are several."""
     groups: list[list[str]] = []
     for name in comparison.chosen:
@@ -65,7 +66,8 @@ def _models(comparison: Comparison) -> str:
             groups.append([name])
         else:
             group.append(name)
-    return f"not the same models: {'; '.join(f'those of {few(some)}' for some in groups)}" if len(groups) > 1 else ""
+    said = f"not the same models: {'; '.join(f'those of {few(some)}' for some in groups)}"
+    return noted("unequal-models", "model", said * (len(groups) > 1), groups=groups)
 
 
 def _same_models(comparison: Comparison, one: str, other: str) -> bool:
@@ -74,11 +76,12 @@ def _same_models(comparison: Comparison, one: str, other: str) -> bool:
     return all(a == b for a, b in known)
 
 
-def _settings(comparison: Comparison) -> str:
+def _settings(comparison: Comparison) -> list[Finding]:
     """Say how many settings every method could choose from on a seed, where these are not equally many."""
     tried: dict[tuple[str, int], int] = {}
     for trial in comparison.trials:
         tried[trial.method, trial.seed] = tried.get((trial.method, trial.seed), 0) + 1
     most = {name: max((n for (of, _), n in tried.items() if of == name), default=0) for name in comparison.chosen}
     many = {n: [name for name in most if most[name] == n] for n in most.values() if n}
-    return f"settings tried: {'; '.join(f'{n} by {few(names)}' for n, names in many.items())}" if len(many) > 1 else ""
+    said = f"settings tried: {'; '.join(f'{n} by {few(names)}' for n, names in many.items())}"
+    return noted("unequal-settings", "grids", said * (len(many) > 1), tried=many)

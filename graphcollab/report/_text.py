@@ -1,24 +1,28 @@
-"""Plain text tables."""
+"""Plain text: how numbers, cells and tables are written."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphcollab.documentation import checked_with
+from graphcollab.errors import TooFewError
+from graphcollab.findings import Finding
 from graphcollab.metrics.edges import SHARED
 from graphcollab.metrics.weight_spread import AGREE
 from graphcollab.naming import few
+from graphcollab.report.values import Cell, Column, Form, Table, mean_cell
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison
 from graphcollab_command.wording import printable
 
 MISSING = "–"
 FEW = 5  # test samples, below which it is said that what a node has rests on few
+THOUSAND = 1000.0  # from which on gains have no decimals
 
 shown = checked_with(
     SHARED
@@ -33,6 +37,71 @@ shown = checked_with(
     }
 )
 """Makes a function one of a table or figure: its arguments are checked, and those that many have are documented."""
+
+
+def table_text(table: Table, markdown: bool = False) -> str:
+    """Write a table, and its notes below it."""
+    rows = [[*map(cell_text, row, table.columns)] for row in table.rows]
+    return below(text_table([column.title for column in table.columns], rows, markdown), table.notes)
+
+
+def cell_text(cell: Cell, column: Column) -> str:
+    """Write a cell, such as ``"Genf +3.0 (+1.0 … +5.0)*"``."""
+    if cell.value is None and cell.interval is not None:
+        return _interval(cell.interval, column)
+    text = value_text(cell.value, column)
+    if text != MISSING:
+        text += f" ± {value_text(cell.spread, column)}" if cell.spread is not None else ""
+        text += f" ({_interval(cell.interval, column)})" if cell.interval is not None else ""
+    note = f" ({cell.note})" if cell.note else ""
+    return " ".join(filter(None, [cell.subject, text, cell.unit])) + "*" * cell.star + cell.mark + note
+
+
+def _interval(ends: tuple[float, float], column: Column) -> str:
+    return " … ".join(value_text(end, column) for end in ends)
+
+
+def value_text(value: float | str | None, column: Column) -> str:
+    """Write a value as its column does."""
+    if isinstance(value, str):
+        return value
+    return MISSING if value is None or math.isnan(value) else FORMS[column.form](value, column.digits)
+
+
+def number(value: float, digits: int | None, signed: bool = False) -> str:
+    """Write a number with a fixed count of decimals, or with four significant digits where ``digits`` is None."""
+    if math.isnan(value):
+        return MISSING
+    text = f"{value:{'+' if signed else ''}{'.4g' if digits is None else f'.{digits}f'}}"
+    return text.replace("-", "−")
+
+
+def gain_text(value: float, digits: int | None) -> str:
+    """Write a gain; of thousands no decimals."""
+    return number(value, 0 if digits is not None and abs(value) >= THOUSAND else digits, signed=True)
+
+
+def byte_size(count: float) -> str:
+    """Write a number of bytes with a decimal unit."""
+    if math.isnan(count):
+        return MISSING
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    power = 0
+    while round(count, 1 if power else 0) >= 1000 and power < len(units) - 1:
+        count, power = count / 1000, power + 1
+    return f"{count:.{1 if power else 0}f} {units[power]}"
+
+
+FORMS: Mapping[Form, Callable[[float, int | None], str]] = {
+    "text": lambda value, _: f"{value}",
+    "number": number,
+    "signed": lambda value, digits: number(value, digits, signed=True),
+    "gain": gain_text,
+    "bytes": lambda value, _: byte_size(value),
+    "count": lambda value, _: f"{value:,.{0 if float(value).is_integer() else 1}f}",
+    "general": lambda value, _: f"{value:g}",
+    "p-value": lambda value, _: f"{value:.2g}",
+}
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
@@ -64,17 +133,19 @@ def _in_cell(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def number(value: float, digits: int | None, signed: bool = False) -> str:
-    """Write a number with a fixed count of decimals, or with four significant digits where ``digits`` is None."""
-    if math.isnan(value):
-        return MISSING
-    text = f"{value:{'+' if signed else ''}{'.4g' if digits is None else f'.{digits}f'}}"
-    return text.replace("-", "−")
+def below(table: str, notes: Sequence[Finding]) -> str:
+    """Add findings below a table."""
+    return printable("\n".join([table, *([""] if notes else []), *map(str, notes)]))
 
 
 def shown_in(share: bool, decimals: int) -> tuple[float, int | None, str]:
     """Return by what a metric is multiplied, how many decimals it has, and its unit: shares are shown in percent."""
     return (100.0, decimals, " (%)") if share else (1.0, None, "")
+
+
+def mean_spread(values: Tensor, digits: int | None) -> str:
+    """Write the mean of values [S] and, of several, their standard deviation."""
+    return cell_text(mean_cell(values), Column("", "number", digits))
 
 
 def agreement(alike: float) -> str:
@@ -83,45 +154,33 @@ def agreement(alike: float) -> str:
     return f"{which} (mean correlation {number(alike, 2)})"
 
 
-class Cells(NamedTuple):
-    """What a table says, cell by cell, before it is written: as text, in Markdown, or into a page."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str] = ()
-
-    def text(self, markdown: bool = False) -> str:
-        """Write the table, and its notes below it."""
-        return below(text_table(self.header, self.rows, markdown), *self.notes)
+def noted(code: str, subject: str, message: str, **numbers: Any) -> list[Finding]:
+    """Return a finding, none without a message."""
+    return [Finding(code, subject, message, numbers)] if message else []
 
 
-def below(table: str, *notes: str) -> str:
-    """Add lines below a table, those that say something."""
-    said = [note for note in notes if note]
-    return printable("\n".join([table, *([""] if said else []), *said]))
-
-
-def weighted(tasks: Tasks) -> str:
+def weighted(tasks: Tasks) -> list[Finding]:
     """Say that metrics are weighted means where samples have weights."""
     some = any(pool.weight is not None for pool in tasks.pools.values())
-    return "samples have weights: metrics are weighted means at each node" * some
+    return noted("weighted", "samples", "samples have weights: metrics are weighted means at each node" * some)
 
 
-def spread_note(comparison: Comparison) -> str:
+def spread_note(comparison: Comparison) -> list[Finding]:
     """Say what a ± is of, where there is one."""
     seeds = max(map(len, comparison.chosen.values()), default=0)
-    return f"± is the standard deviation over {seeds} seeds" if seeds > 1 else ""
+    return noted("spread", "±", f"± is the standard deviation over {seeds} seeds" * (seeds > 1), seeds=seeds)
 
 
-def few_tested(comparison: Comparison) -> str:
+def few_tested(comparison: Comparison) -> list[Finding]:
     """Say which nodes count in means with next to no test samples."""
     few_of = comparison.tested_on_fewer_than(FEW)
     if not few_of:
-        return ""
+        return []
     many = len({name for trials in comparison.chosen.values() for trial in trials for name in trial.tested})
     which = f"{len(few_of)} of {many} nodes ({few(few_of)})"
     have = f"{'has' if len(few_of) == 1 else 'have'} fewer than {FEW} test samples on some seed"
-    return f"{which} {have}, and as much weight in means as any other: see site_table"
+    said = f"{which} {have}, and as much weight in means as any other"
+    return noted("few-tested", "nodes", said, few=[*few_of], nodes=many)
 
 
 def with_few(held: Iterable[tuple[str, float]], what: str = "class") -> str:
@@ -137,12 +196,6 @@ def with_few(held: Iterable[tuple[str, float]], what: str = "class") -> str:
     return "; ".join([f"one {what} only: {few(none)}"] * bool(none) + [few(some)] * bool(some))
 
 
-def mean_spread(values: Tensor, digits: int | None) -> str:
-    """Write the mean of values [S] and, of several, their standard deviation."""
-    mean = number(float(values.mean()), digits)
-    return mean if len(values) < 2 or bool(values.isnan().any()) else f"{mean} ± {number(float(values.std()), digits)}"
-
-
 def failures(comparison: Comparison, name: str) -> str:
     """Write on how many seeds a method failed; nothing where it did not."""
     failed, many = len(comparison.failed(name)), len(comparison.chosen[name])
@@ -151,30 +204,13 @@ def failures(comparison: Comparison, name: str) -> str:
     return "failed" if failed == many else f"failed on {failed} of {many} seeds"
 
 
-def byte_size(count: float) -> str:
-    """Write a number of bytes with a decimal unit."""
-    if math.isnan(count):
-        return MISSING
-    units = ("B", "kB", "MB", "GB", "TB", "PB")
-    power = 0
-    while round(count, 1 if power else 0) >= 1000 and power < len(units) - 1:
-        count, power = count / 1000, power + 1
-    return f"{count:.{1 if power else 0}f} {units[power]}"
-
-
 def require_some(given: Mapping[str, Sized], what: str, hint: str = "") -> None:
-    """Require something of every method; else a ``ValueError`` says what was expected."""
+    """Require something of every method."""
     if not given or not all(map(len, given.values())):
         counts = {name: len(some) for name, some in given.items()}
-        raise ValueError(f"expected {what}, got {counts}{hint}")
+        raise TooFewError("graphs" if "graph" in what else "curves", f"expected {what}, got {counts}{hint}")
 
 
 def column(values: Sequence[Any]) -> Tensor:
     """Return a column of numbers, or of several to a row, in double precision."""
     return torch.tensor(values, dtype=torch.float64)
-
-
-def count(values: Tensor) -> str:
-    """Write the mean of whole numbers, with one decimal where it is not whole."""
-    mean = float(values.mean())
-    return MISSING if math.isnan(mean) else f"{mean:,.{0 if mean.is_integer() else 1}f}"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 
+from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
-from graphcollab.report._gains import CONSTANT, bounded, by_whom, mark, mean_of, of_metric, scale_of, site_of, told
-from graphcollab.report._text import MISSING, Cells, below, shown
+from graphcollab.report._gains import CONSTANT, by_whom, gain_cell, mark, of_metric, scale_of, site_of
+from graphcollab.report._text import MISSING, below, noted, shown, shown_in, table_text
+from graphcollab.report.values import Cell, Column, Table
+from graphcollab.train.trial import SHARES
 
-__all__ = ["benefit_table"]
+__all__ = ["benefit_table", "benefit_values"]
 
 
 @shown
@@ -27,66 +32,109 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     Args:
         benefit: What `graphcollab.benefit` found.
     """
-    tables = [benefit_cells(benefit).text(markdown)]
-    for name, one in benefit.also.items():
-        tables.append(f"{name}:\n\n{benefit_cells(one).text(markdown)}")
-    whole = "\n\n".join(tables)
-    return below(whole, *benefit_notes(benefit, whole))
+    tables = benefit_values(benefit)
+    texts = [table_text(replace(one, notes=()), markdown) for one in tables.values()]
+    named = [f"{name}:\n\n{text}" for name, text in zip([*tables][1:], texts[1:], strict=True)]
+    return below("\n\n".join([texts[0], *named]), [*tables.values()][-1].notes)
 
 
-def benefit_notes(benefit: Benefit, whole: str) -> list[str]:
+def benefit_values(benefit: Benefit) -> dict[str, Table]:
+    """Return a table for every metric; below the last is what is to be said of them all."""
+    every = {benefit.metric: benefit, **benefit.also}
+    tables = {name: _table(one) for name, one in every.items()}
+    last = [*every][-1]
+    return {**tables, last: tables[last].noting(*_notes([*every.values()], [*tables.values()]))}
+
+
+def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
     """Return what is to be said below tables, by what they show."""
-    marked = f"{CONSTANT}: on half of the splits or more {benefit.flat} of each site took the place of models."
-    every = (benefit, *benefit.also.values())
+    cells = [cell for table in tables for row in table.rows for cell in row]
+    alike = f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known."
+    constant = f"{every[0].flat} of each site"
     return [
-        "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, "
-        "so an interval without 0 may have none.",
-        f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known." * (f"({MISSING} …" in whole),
-        marked * (CONSTANT in whole),
-        "best single other: what a site gains most by when the two collaborate alone; missed most: whose absence from "
-        "the group of all costs it most, and how much; left out: what the model of all others gains a site that gave "
-        "them nothing",
-        f"constant: {benefit.flat} of each site, in the place of models" * any(map(_rivals, every)),
-        "Errors are geometric means over splits, and the last two rows compare mean errors over sites, in which sites "
-        "with large errors count most." * any(one.relative for one in every),
+        Finding(
+            "intervals",
+            "gains",
+            "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all "
+            "comparisons, so an interval without 0 may have none.",
+        ),
+        *noted("alike", "splits", alike * any(cell.interval and math.isnan(cell.interval[0]) for cell in cells)),
+        *noted(
+            "constants",
+            CONSTANT,
+            f"{CONSTANT}: on half of the splits or more {constant} took the place of models."
+            * any(cell.mark for cell in cells),
+        ),
+        Finding(
+            "columns",
+            "best single other, missed most, left out",
+            "best single other: what a site gains most by when the two collaborate alone; missed most: whose absence "
+            "from the group of all costs it most, and how much; left out: what the model of all others gains a site "
+            "that gave them nothing",
+        ),
+        *noted(
+            "rivals", "column 'constant'", f"constant: {constant}, in the place of models" * any(map(_rivals, every))
+        ),
+        *noted(
+            "errors",
+            "gains",
+            "Errors are geometric means over splits, and the last two rows compare mean errors over sites, in which "
+            "sites with large errors count most." * any(one.relative for one in every),
+        ),
     ]
 
 
-def benefit_cells(benefit: Benefit) -> Cells:
+def _table(benefit: Benefit) -> Table:
     """Return the table of one metric."""
     scale, digits, unit = scale_of(benefit)
-    unit = unit if benefit.relative else ""
-    alone = [f"alone, {of_metric(benefit)}", *(["constant"] if _rivals(benefit) else [])]
-    ways = [f"gain {by_whom(arm)}{unit}" for arm in benefit.arms]
-    header, rows = ["site", "train", "test", *alone, *ways, "best single other", "missed most", "left out"], []
+    gain = partial(Column, form="gain", digits=digits)
+    columns = [Column("site"), Column("train", "general"), Column("test", "general"), *_alone(benefit)]
+    columns += [gain(f"gain {by_whom(arm)}{unit if benefit.relative else ''}") for arm in benefit.arms]
+    columns += [gain("best single other"), gain("missed most"), gain("left out")]
     paired, grouped = not benefit.by_constants("pairs"), not any(map(benefit.by_constants, ("together", "without")))
+    rows = []
     for k, site in enumerate(benefit.names):
         gains = benefit.of(site)
-        row = [site, f"{float(benefit.train[k]):g}", f"{float(benefit.test[k]):g}", *_cells(benefit, gains.values())]
         others = [gains[name] for name in benefit.names if name in gains and name != site]
         best = max(others, key=lambda gain: gain.gain, default=None)
         good = best is not None and best.gain > 0 and paired
-        row.append(f"{site_of(benefit, best.by)} {told(best, scale, digits)}" if best and good else MISSING)
-        worth = scale * benefit.worth[k]
-        most = int(worth.nan_to_num(-math.inf).argmax())
-        missed = f"{site_of(benefit, benefit.names[most])} {bounded(float(benefit.worth[k, most]), scale, digits)}"
-        row.append(missed if float(worth[most]) > 0 and grouped else MISSING)
-        rows.append([*row, bounded(float(benefit.left_out[k]), scale, digits)])
-    totals = [f"{float(some.sum()):g}" for some in (benefit.train, benefit.test)]
+        worth = benefit.worth[k].nan_to_num(-math.inf)
+        most = int(worth.argmax())
+        missed = Cell(scale * float(worth[most]), subject=site_of(benefit, benefit.names[most]))
+        rows.append(
+            [
+                Cell(site),
+                Cell(float(benefit.train[k])),
+                Cell(float(benefit.test[k])),
+                *_cells(benefit, gains.values()),
+                gain_cell(best, scale, subject=site_of(benefit, best.by)) if best and good else Cell(),
+                missed if float(worth[most]) > 0 and grouped else Cell(),
+                Cell(scale * float(benefit.left_out[k])),
+            ]
+        )
+    totals = [Cell(float(some.sum())) for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
-        rows.append([label, *totals, *_cells(benefit, gained), "", "", ""])
-    return Cells(header, rows)
+        rows.append([Cell(label), *totals, *_cells(benefit, gained), *[Cell("")] * 3])
+    return Table(columns, rows, foot=2)
 
 
-def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[str]:
-    """Write what there is alone, what constants have, and the gains by all together and by methods."""
-    (scale, digits, _), by = scale_of(benefit), {gain.by: gain for gain in gains}
+def _alone(benefit: Benefit) -> list[Column]:
+    """Return the columns of what there is without collaborating."""
+    digits = shown_in(benefit.metric in SHARES, 1)[1]
+    titles = [f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
+    return [Column(title, "number", digits) for title in titles]
+
+
+def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[Cell]:
+    """Return what there is alone, what constants have, and the gains by all together and by methods."""
+    (scale, _, _), by = scale_of(benefit), {gain.by: gain for gain in gains}
     arms = [by[arm] for arm in benefit.arms]
-    means = [arms[0].alone, *([arms[0].constant] if _rivals(benefit) else [])]
+    means = [arms[0].alone, *[arms[0].constant] * _rivals(benefit)]
     gained = [
-        (MISSING if benefit.untold(gain.by) else told(gain, scale, digits)) + mark(benefit, gain.by) for gain in arms
+        replace(Cell() if benefit.untold(gain.by) else gain_cell(gain, scale), mark=mark(benefit, gain.by))
+        for gain in arms
     ]
-    return [*(mean_of(benefit, mean) for mean in means), *gained]
+    return [*(Cell(shown_in(benefit.metric in SHARES, 1)[0] * mean) for mean in means), *gained]
 
 
 def _rivals(benefit: Benefit) -> bool:

@@ -6,20 +6,8 @@ import math
 from typing import Literal
 
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import (
-    MISSING,
-    below,
-    byte_size,
-    column,
-    count,
-    failures,
-    mean_spread,
-    number,
-    shown,
-    shown_in,
-    spread_note,
-    text_table,
-)
+from graphcollab.report._text import byte_size, column, failures, number, shown, shown_in, spread_note, table_text
+from graphcollab.report.values import Cell, Column, Table, mean_cell
 from graphcollab.settings import NonNegative
 from graphcollab.train import Comparison
 
@@ -51,14 +39,19 @@ def time_to_table(comparison: Comparison, target: float, markdown: bool = False)
     for name in comparison.chosen:
         found = comparison.reached(name, target)
         ends = [end for end in found if end is not None]
-        cells = [failures(comparison, name) or "not reached", MISSING, MISSING]
+        cells = [Cell(failures(comparison, name) or "not reached"), Cell(), Cell()]
         if ends:
-            rounds, seconds, sent = column(ends).mean(0).tolist()
-            cells = [number(rounds, 0 if rounds.is_integer() else 1), number(seconds, 1), byte_size(sent)]
-        rows.append([name, *cells, f"{len(ends)} of {len(found)}"])
+            cells = [*map(Cell, column(ends).mean(0).tolist())]
+        rows.append([Cell(name), *cells, Cell(len(ends), unit=f"of {len(found)}")])
     goal = f"{100 * target:.4g} %" if comparison.share else number(target, None)
-    header = [f"mean test {comparison.metric} {goal}", "rounds", "seconds", "sent per node", "reached on"]
-    return below(text_table(header, rows, markdown), *unequal_terms(comparison))
+    columns = [
+        Column(f"mean test {comparison.metric} {goal}"),
+        Column("rounds", "count"),
+        Column("seconds", "number", 1),
+        Column("sent per node", "bytes"),
+        Column("reached on", "count"),
+    ]
+    return table_text(Table(columns, rows, unequal_terms(comparison)), markdown)
 
 
 @shown
@@ -98,22 +91,28 @@ def budget_table(
     """
     scale, digits, percent = shown_in(comparison.share, 2)
     digits = digits or 4
-    header = ["method", f"mean test {comparison.metric}{percent}", "messages", "of all pairs (%)", "sent"]
+    columns = [
+        Column("method"),
+        Column(f"mean test {comparison.metric}{percent}", "number", digits),
+        Column("messages", "count"),
+        Column("of all pairs (%)", "number", 1),
+        Column("sent", "bytes"),
+    ]
     if budget is not None:
         limit = f"{budget:,.0f} messages" if unit == "messages" else byte_size(budget)
-        header += [f"within {limit}{percent}", "in round"]
+        columns += [Column(f"within {limit}{percent}", "number", digits), Column("in round", "count")]
     rows = []
     for name, trials in comparison.chosen.items():
         if failed := failures(comparison, name):
-            rows.append([name, failed])
+            rows.append([Cell(name), Cell(failed)])
             continue
         messages, sent = (column([[math.nan, *t.total(u)][-1] for t in trials]) for u in ("messages", "bytes"))
         pairs = column([len(t.per_node) * (len(t.per_node) - 1) * t.curve[0][-1] or math.nan for t in trials])
-        share = number(float((100 * (messages - column([t.prepared for t in trials])) / pairs).mean()), 1)
-        final = mean_spread(scale * column(comparison.values(name)), digits)
-        cells = [name, final, count(messages), share, byte_size(float(sent.mean()))]
+        share = (100 * (messages - column([t.prepared for t in trials])) / pairs).mean()
+        final = mean_cell(scale * column(comparison.values(name)))
+        cells = [Cell(name), final, *(Cell(float(one)) for one in (messages.mean(), share, sent.mean()))]
         if budget is not None:
             found = column([trial.within(budget, unit) or (math.nan, math.nan) for trial in trials])  # [S, 2]
-            cells += [mean_spread(scale * found[:, 1], digits), count(found[:, 0])]
+            cells += [mean_cell(scale * found[:, 1]), Cell(float(found[:, 0].mean()))]
         rows.append(cells)
-    return below(text_table(header, rows, markdown), spread_note(comparison), *unequal_terms(comparison))
+    return table_text(Table(columns, rows, [*spread_note(comparison), *unequal_terms(comparison)]), markdown)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from graphcollab.metrics import adjusted_rand_index, cluster_traffic, contact_counts, never_sampled, recovery_auc
 from graphcollab.metrics.edges import Graph, Graphs, pair_weights
-from graphcollab.report._text import mean_spread, require_some, shown, text_table
+from graphcollab.report._text import require_some, shown, table_text
+from graphcollab.report.values import Cell, Column, Table, mean_cell
 from graphcollab.settings import Count, Real
 
 __all__ = ["peer_table", "weight_table"]
@@ -62,9 +63,10 @@ def weight_table(
             most = torch.where(alone, weights.diagonal(), weights.masked_fill(own, 0).amax(1)).clamp(min=0)
             heard = weights > threshold * most[:, None]
             exact += bool((heard | ~same | own).all() and (~heard | same).all())
-        rows.append([name, *_cells(values, digits=(3, 3, 3, 2)), f"{exact} of {len(seeds)}"])
-    header = ["method", "weight inside", "weight between", "recovery AUC", "adjusted Rand", "exact on"]
-    return text_table(header, rows, markdown)
+        rows.append([Cell(name), *_cells(values), Cell(exact, unit=f"of {len(seeds)}")])
+    digits = {"weight inside": 3, "weight between": 3, "recovery AUC": 3, "adjusted Rand": 2}
+    columns = [Column("method"), *(Column(title, "number", n) for title, n in digits.items())]
+    return table_text(Table([*columns, Column("exact on", "count")], rows), markdown)
 
 
 @shown
@@ -104,12 +106,13 @@ def peer_table(
             share = 100 * float(cluster_traffic(late, cluster)[1].nanmean())
             area, rand = (of(edge_index, times.double(), cluster) for of in (recovery_auc, adjusted_rand_index))
             values.append((share, area, rand, len(never_sampled(graphs, len(cluster)))))
-        rows.append([name, *_cells(values, digits=(1, 3, 2, 1))])
-    header = ["method", "from own cluster (%)", "recovery AUC", "adjusted Rand", "never heard"]
-    return text_table(header, rows, markdown)
+        rows.append([Cell(name), *_cells(values)])
+    digits = {"from own cluster (%)": 1, "recovery AUC": 3, "adjusted Rand": 2, "never heard": 1}
+    return table_text(
+        Table([Column("method"), *(Column(title, "number", n) for title, n in digits.items())], rows), markdown
+    )
 
 
-def _cells(values: Sequence[tuple[float, ...]], digits: Sequence[int]) -> list[str]:
-    """Write what was measured of each run, a column after the other."""
-    columns = torch.tensor(values, dtype=torch.float64).T
-    return [mean_spread(column, decimals) for column, decimals in zip(columns, digits, strict=True)]
+def _cells(values: Sequence[tuple[float, ...]]) -> list[Cell]:
+    """Return what was measured of each run, a column after the other."""
+    return [*map(mean_cell, torch.tensor(values, dtype=torch.float64).T)]

@@ -8,35 +8,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
+from graphcollab.findings import Finding
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import few
 from graphcollab.report._past_best import better_at_the_end_only
 from graphcollab.report._terms import unequal_terms
 from graphcollab.report._text import (
     MISSING,
-    Cells,
     agreement,
-    byte_size,
     column,
-    count,
     failures,
     few_tested,
-    mean_spread,
-    number,
+    noted,
     shown,
     shown_in,
     spread_note,
+    table_text,
     weighted,
 )
+from graphcollab.report.values import Cell, Column, Table, mean_cell
 from graphcollab.settings import Real
 from graphcollab.train import Comparison
 from graphcollab.train.shared_samples import Over
 from graphcollab.train.summaries import in_deviations
 from graphcollab.train.trial import METRIC_COLUMNS
 
-__all__ = ["FEW_SEEDS", "paired_table", "results_table"]
+__all__ = ["FEW_SEEDS", "paired_table", "paired_values", "results_table", "results_values"]
 
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",
@@ -85,62 +84,88 @@ def results_table(
         <BLANKLINE>
         ± is the standard deviation over 2 seeds
     """
-    return results_cells(comparison, settings, reference, percent).text(markdown)
+    return table_text(results_values(comparison, settings, reference, percent), markdown)
 
 
-def results_cells(
+def results_values(
     comparison: Comparison, settings: bool = True, reference: str | None = None, percent: bool | None = None
-) -> Cells:
-    """Return what `results_table` says."""
+) -> Table:
+    """Return the table of `results_table`."""
     rows = comparison.rows()
     scale, digits, unit = shown_in(comparison.share if percent is None else percent, 2)
-    partly = any(row["nodes"] < row["of_nodes"] for row in rows.values())
-    fewest = min(
-        ((row["nodes"], row["of_nodes"]) for row in rows.values() if row["nodes"] == row["nodes"]),
-        default=(math.nan, math.nan),
-    )
     isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
     spent, beside = (any(row[key] > n for row in rows.values()) for key, n in (("local_steps", 0), ("models", 1)))
+    partly = any(row["nodes"] < row["of_nodes"] for row in rows.values())
     chosen = settings and any(any(row["settings"]) for row in rows.values())
-    header, lines = ["method"], []
+    columns = [Column("method"), Column(f"mean test {comparison.metric}{unit}", "number", digits)]
+    if reference is not None:
+        columns += [Column("test loss", "number"), Column("improved (%)", "number", 1)]
+    columns += (
+        [Column("isolated", "count")] * isolated + [Column("found")] * found + [Column("nodes", "count")] * partly
+    )
+    shares = worst_shown(*_fewest_nodes(rows))
+    columns += [Column(f"worst {share} %", "number", digits) for share in shares]
+    columns.append(Column("std over nodes", "number", digits))
+    columns += [Column("rounds", "count"), Column("local steps", "count")] * spent
+    columns += [Column("models", "number", 0)] * beside + [
+        Column("sent per node", "bytes"),
+        Column("seconds", "number", 1),
+    ]
+    columns += [Column("setting")] * chosen
+    lines = []
     for name, row in rows.items():
-        mean = failures(comparison, name) or mean_spread(scale * column(comparison.values(name)), digits)
-        cells = {"method": name, f"mean test {comparison.metric}{unit}": mean}
+        failed = failures(comparison, name)
+        line = [Cell(name), Cell(failed) if failed else mean_cell(scale * column(comparison.values(name)))]
         if reference is not None:
-            losses, gains = [trial.test_loss for trial in comparison.chosen[name]], comparison.improved(name, reference)
-            cells["test loss"] = number(sum(losses) / len(losses), None)
-            cells["improved (%)"] = MISSING if name == reference else number(100 * sum(gains) / len(gains), 1)
-        if isolated:
-            cells["isolated"] = str(row["isolated"])
-        if found:
-            cells["found"] = _on_seeds(row["findings"], len(row["per_seed"])) or MISSING
-        if partly:
-            most = max((one.get("nodes", math.nan) for one in row["per_seed"]), default=math.nan)
-            upto = f" to {most}" if most > row["nodes"] else ""
-            cells["nodes"] = MISSING if math.isnan(row["nodes"]) else f"{row['nodes']}{upto} of {row['of_nodes']}"
-        shares = [(f"worst {share} %", f"worst{share}") for share in worst_shown(*fewest)]
-        for title, key in (*shares, ("std over nodes", "std")):
-            cells[title] = number(scale * row[key], digits)
-        if spent:
-            cells |= {"rounds": count(column([row["rounds"]])), "local steps": count(column([row["local_steps"]]))}
-        if beside:
-            cells["models"] = number(row["models"], 0)
-        cells |= {"sent per node": byte_size(row["bytes_per_node"]), "seconds": number(row["seconds"], 1)}
+            losses, better = [t.test_loss for t in comparison.chosen[name]], comparison.improved(name, reference)
+            share = None if name == reference else 100 * sum(better) / len(better)
+            line += [Cell(sum(losses) / len(losses)), Cell(share)]
+        line += [Cell(row["isolated"])] * isolated
+        line += [Cell(_on_seeds(row["findings"], len(row["per_seed"])) or MISSING)] * found
+        line += [_nodes(row)] * partly
+        line += [Cell(scale * row[key]) for key in (*(f"worst{share}" for share in shares), "std")]
+        line += [Cell(row["rounds"]), Cell(row["local_steps"])] * spent + [Cell(row["models"])] * beside
+        line += [Cell(row["bytes_per_node"]), Cell(row["seconds"])]
         if chosen:
             texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]
-            cells["setting"] = " or ".join(dict.fromkeys(text or MISSING for text in texts))
-        header = [*cells]
-        lines.append([*cells.values()])
-    alike = {name: comparison.agreement(name) for name in rows}
-    notes = [f"On different seeds the weights that {n} learned {agreement(a)}." for n, a in alike.items() if a == a]
+            line.append(Cell(" or ".join(dict.fromkeys(text or MISSING for text in texts))))
+        lines.append(line)
+    return Table(columns, lines, _notes_of_results(comparison, reference))
+
+
+def _fewest_nodes(rows: Mapping[str, Any]) -> tuple[float, float]:
+    """Return over how many nodes means are at least, and of how many."""
+    known = [(row["nodes"], row["of_nodes"]) for row in rows.values() if row["nodes"] == row["nodes"]]
+    return min(known, default=(math.nan, math.nan))
+
+
+def _nodes(row: Mapping[str, Any]) -> Cell:
+    """Return over how many nodes means are, by seed."""
+    most = max((one.get("nodes", math.nan) for one in row["per_seed"]), default=math.nan)
+    upto = f"to {most} " if most > row["nodes"] else ""
+    return Cell() if math.isnan(row["nodes"]) else Cell(row["nodes"], unit=f"{upto}of {row['of_nodes']}")
+
+
+def _notes_of_results(comparison: Comparison, reference: str | None) -> list[Finding]:
+    alike = {name: comparison.agreement(name) for name in comparison.chosen}
+    improved = f"improved (%): the share of nodes that do better than with {reference}"
+    sums = "sent per node: also sums of columns by which sites prepared the table, before the first round"
     prepared = any(trial.prepared for trials in comparison.chosen.values() for trial in trials)
-    legends = (
-        f"of {comparison.metric} less is better" * (not comparison.higher_is_better),
-        f"improved (%): the share of nodes that do better than with {reference}" * (reference is not None),
-        "sent per node: also sums of columns by which sites prepared the table, before the first round" * prepared,
-    )
-    about = (spread_note(comparison), *unequal_terms(comparison), *legends, *_of_tasks(comparison))
-    return Cells(header, lines, (*about, few_tested(comparison), *notes))
+    less = f"of {comparison.metric} less is better" * (not comparison.higher_is_better)
+    return [
+        *spread_note(comparison),
+        *unequal_terms(comparison),
+        *noted("less-is-better", comparison.metric, less),
+        *noted("improved", "column 'improved (%)'", improved * (reference is not None)),
+        *noted("prepared", "column 'sent per node'", sums * prepared),
+        *_of_tasks(comparison),
+        *few_tested(comparison),
+        *(
+            Finding("weights", name, f"On different seeds the weights that {name} learned {agreement(a)}.", {"r": a})
+            for name, a in alike.items()
+            if a == a
+        ),
+    ]
 
 
 @shown
@@ -174,13 +199,13 @@ def paired_table(
         -------------------  -----  -------------  -------  ---------
         l2c                  +3.00  −1.97 … +7.97     0.12     3 of 3
     """
-    return paired_cells(comparison, reference, column, confidence, over).text(markdown)
+    return table_text(paired_values(comparison, reference, column, confidence, over), markdown)
 
 
-def paired_cells(
+def paired_values(
     comparison: Comparison, reference: str, column: str = "mean", confidence: float = 0.95, over: Over = None
-) -> Cells:
-    """Return what `paired_table` says."""
+) -> Table:
+    """Return the table of `paired_table`."""
     if reference not in comparison.chosen:
         raise ValueError(f"there is no method {reference!r} to compare with; there are {sorted(comparison.chosen)}")
     others = [name for name in comparison.chosen if name != reference]
@@ -189,55 +214,61 @@ def paired_cells(
     points = comparison.share and column in METRIC_COLUMNS  # shares are shown in percentage points
     scale, digits, _ = shown_in(points, 2)
     sign = 1 if comparison.better(column) else -1
-    rows, alike = [], []
+    rows, alike, told = [], [], []
     for name in others:
-        if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
-            rows.append([name, "; ".join(missing).removeprefix(f"{name}: ")])
-            continue
-        if without := comparison.undefined(name, reference, column):
-            rows.append([name, f"not defined on {without} of {len(comparison.chosen[name])} seeds"])
+        if why := _no_difference(comparison, name, reference, column):
+            rows.append([Cell(name), Cell(why)])
             continue
         found = comparison.paired(name, reference, column, confidence, over)
         pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)
         better = sum(sign * (one - other) > 0 for one, other in pairs)
         ends = (max(found.low, -1), min(found.high, 1)) if points else (found.low, found.high)
-        mean, low, high = (number(scale * end, digits, signed=True) for end in (found.mean, *ends))
-        interval = MISSING if math.isnan(found.low) else f"{low} … {high}"
-        p_value = MISSING if math.isnan(found.low) else f"{found.p_value:.2g}"
-        if found.p_value == found.p_value and math.isnan(found.low):
+        known = not math.isnan(found.low)
+        if known:
+            told.append(name)
+        elif found.p_value == found.p_value:
             alike.append(name)
-        rows.append([name, mean, interval, p_value, f"{better} of {found.n}"])
-    header = [
-        f"minus {reference}{', points' * points}",
-        column,
-        f"{100 * confidence:.4g} % interval",
-        "p-value",
-        "better on",
+        interval = Cell(interval=(scale * ends[0], scale * ends[1])) if known else Cell()
+        p_value = Cell(found.p_value if known else None)
+        rows.append([Cell(name), Cell(scale * found.mean), interval, p_value, Cell(better, unit=f"of {found.n}")])
+    columns = [
+        Column(f"minus {reference}{', points' * points}"),
+        Column(column, "signed", digits),
+        Column(f"{100 * confidence:.4g} % interval", "signed", digits),
+        Column("p-value", "p-value"),
+        Column("better on", "count"),
     ]
     seeds = len(comparison.chosen[reference])
-    about = comparison.correction(over)[1]
-    same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
-    units = _of_tasks(comparison)
     of = comparison.metric if column in METRIC_COLUMNS[:3] else column
-    told = [row[0] for row in rows if len(row) == len(header) and row[3] != MISSING]
-    late = better_at_the_end_only(comparison, reference, told, 1 - confidence, over) if column == "mean" else ""
-    notes = (
-        f"of {of} less is better, so − is an improvement on {reference}" * (sign < 0),
+    less = f"of {of} less is better, so − is an improvement on {reference}" * (sign < 0)
+    same = f"no interval for {few(alike)}: the same difference on all seeds says nothing of how differences vary"
+    notes = [
+        *noted("less-is-better", of, less),
         *unequal_terms(comparison),
-        *([late] if late else []),
-        *units,
-        same * bool(alike),
-        about,
-        FEW_SEEDS.get(seeds, ""),
-        few_tested(comparison),
-    )
-    return Cells(header, rows, notes)
+        *(better_at_the_end_only(comparison, reference, told, 1 - confidence, over) if column == "mean" else ()),
+        *_of_tasks(comparison),
+        *noted("no-interval", "seeds", same * bool(alike), methods=alike),
+        *noted("correction", "over", comparison.correction(over)[1]),
+        *noted("few-seeds", "seeds", FEW_SEEDS.get(seeds, ""), seeds=seeds),
+        *few_tested(comparison),
+    ]
+    return Table(columns, rows, notes)
 
 
-def _of_tasks(comparison: Comparison) -> list[str]:
+def _no_difference(comparison: Comparison, name: str, reference: str, column: str) -> str:
+    """Say why there is no difference of two methods; nothing where there is one."""
+    if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
+        return "; ".join(missing).removeprefix(f"{name}: ")
+    without = comparison.undefined(name, reference, column)
+    return f"not defined on {without} of {len(comparison.chosen[name])} seeds" if without else ""
+
+
+def _of_tasks(comparison: Comparison) -> list[Finding]:
     """Say in what units errors are, and whether samples have weights."""
     tasks = next((one.tasks for one in comparison.results.values()), None)
-    return [] if tasks is None else [in_deviations(tasks, [comparison.metric]), weighted(tasks)]
+    if tasks is None:
+        return []
+    return [*noted("units", comparison.metric, in_deviations(tasks, [comparison.metric])), *weighted(tasks)]
 
 
 def _on_seeds(found: Mapping[str, int], many: int) -> str:

@@ -135,15 +135,6 @@ def test_the_page_says_how_to_repeat_it(call, line, tmp_path):
     assert (tmp_path / "report" / "run.toml").read_text().strip() in page  # whoever has the page can repeat it
 
 
-def test_the_page_speaks_of_options(call, line, tmp_path, monkeypatch):
-    said = "stop in time, by patience=20"
-    monkeypatch.setattr("graphcollab.report._terms.past_best", lambda _: said)
-    assert call(*line, "--out", "report").exit_code == 0
-    page = html.unescape((tmp_path / "report" / "report.html").read_text())
-    assert "stop in time, by --patience 20" in page
-    assert said not in page
-
-
 def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
     done = call(*line, "--out", "report")

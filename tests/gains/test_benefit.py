@@ -320,7 +320,7 @@ def test_sites_of_one_class_are_told_first():
     assert "Few test samples of the rarer class on a split (one class only: b; c: 1): be wary" in answer
     line = "No star at sites with fewer than 5 samples beside their most frequent class (one class only: b; c: 4): "
     assert line in answer
-    assert line in str(content_of_benefit(told, "", []).answer)
+    assert "no-star" in {one.code for some in content_of_benefit(told, "").answer for one in some}
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from graphcollab.metrics import paired_difference
-from graphcollab.report import paired_table
 from graphcollab.report._past_best import better_at_the_end_only, past_best, stopped_in_time, sure_p_value
 from graphcollab.report.page.comparison_answer import answer
+from graphcollab.report.tables import paired_values
 from graphcollab.train import Comparison, Trial
 
 UP_AND_DOWN = ([0.5, 0.8, 0.60], [0.5, 0.8, 0.62], [0.4, 0.8, 0.61])
@@ -31,16 +31,16 @@ def made(
 
 def test_says_when_it_was_best_and_what_became_of_it():
     # on every seed the others are best after 10 rounds; the fall of 0.20, 0.18 and 0.19 is 0.19 ± 0.040 (98 %)
-    assert past_best(made(*UP_AND_DOWN)) == (
-        "trained past the best: local (accuracy (%) 80.00 after 10 rounds, 61.00 after 15); "
-        "gains over that may be nothing else: stop in time, by patience=20"
-    )
+    (said,) = past_best(made(*UP_AND_DOWN))
+    assert (said.code, said.subject, said.numbers["rounds"]) == ("past-best", "patience", {"local": 10})
+    assert "80.00 after 10 rounds, 61.00 after 15" in said.message
 
 
 def test_errors_that_rise():
     falling = [[1 - value for value in values] for values in UP_AND_DOWN]
-    said = past_best(made(*falling, better=False, metric="brier"))
-    assert "local (brier 0.2 after 10 rounds, 0.39 after 15)" in said
+    (said,) = past_best(made(*falling, better=False, metric="brier"))
+    assert said.numbers["rounds"] == {"local": 10}
+    assert "0.2 after 10 rounds, 0.39 after 15" in said.message
 
 
 @pytest.mark.parametrize(
@@ -54,18 +54,18 @@ def test_errors_that_rise():
     ],
 )
 def test_says_nothing_without_evidence(curves):
-    assert past_best(made(*curves)) == ""
+    assert past_best(made(*curves)) == []
 
 
 def test_says_nothing_of_runs_that_returned_their_best():
-    assert past_best(made(*UP_AND_DOWN, ends=0.8)) == ""
+    assert past_best(made(*UP_AND_DOWN, ends=0.8)) == []
 
 
 def test_tables_say_it():
     both = made(*UP_AND_DOWN)
     trials = {"local": both.chosen["local"], "other": both.chosen["local"]}
     twice = Comparison([*both.trials], trials, True, {}, "accuracy")
-    assert "trained past the best: local (" in paired_table(twice, "local")
+    assert "past-best" in {one.code for one in paired_values(twice, "local").notes}
 
 
 def test_noise_is_hardly_ever_taken_for_a_fall():
@@ -90,18 +90,15 @@ def test_a_gain_over_what_was_trained_for_too_long_is_no_evidence():
     assert stopped_in_time(both, "local") == (10, [0.8, 0.8, 0.8])
     assert both.paired("other", "local").p_value < 0.01
     assert sure_p_value(both, "other", "local") == 1.0
-    told = (
-        "no evidence of a gain over local had it stopped at its best, after 10 rounds (accuracy (%) 80.00, chosen on "
-        "the other seeds): other (-8.67: -12.46 … -4.87)"
-    )
+    (told,) = better_at_the_end_only(both, "local", ["other"], 0.05)
+    assert (told.code, told.subject) == ("better-at-end-only", "local")
+    assert told.numbers == {"rounds": 10, "methods": ["other"]}
     # t of 2 degrees is 4.303, and the differences' standard deviation 0.01528: 4.303 * 0.01528 / sqrt(3) = 0.03795
-    assert better_at_the_end_only(both, "local", ["other"], 0.05).replace("−", "-") == told
-    assert told in paired_table(both, "local").replace("−", "-")
-    verdict, *_ = answer(both, "local", None)
-    assert verdict.startswith(
-        "There is no evidence that any method does better than local in the mean over nodes, nor "
-    )
-    assert told.removeprefix("no evidence of ") in verdict.replace("−", "-")
+    assert "80.00" in told.message
+    assert "−8.67: −12.46 … −4.87" in told.message
+    assert told in paired_values(both, "local").notes
+    verdict, second, *_ = answer(both, "local", None)
+    assert (verdict.code, second) == ("no-evidence", told)
 
 
 def test_a_gain_over_the_best_is_evidence():
@@ -109,10 +106,9 @@ def test_a_gain_over_the_best_is_evidence():
     assert sure_p_value(both, "other", "local") == pytest.approx(
         paired_difference([0.90, 0.93, 0.91], [0.8] * 3).p_value
     )
-    assert better_at_the_end_only(both, "local", ["other"], 0.05) == ""
-    assert (
-        answer(both, "local", None)[0] == "There is evidence that other does better than local in the mean over nodes."
-    )
+    assert better_at_the_end_only(both, "local", ["other"], 0.05) == []
+    verdict = answer(both, "local", None)[0]
+    assert (verdict.code, verdict.numbers) == ("evidence", {"better": ["other"], "worse": []})
 
 
 def test_a_loss_of_what_was_trained_for_too_long_is_no_evidence():
@@ -120,7 +116,7 @@ def test_a_loss_of_what_was_trained_for_too_long_is_no_evidence():
     both = against(*UP_AND_DOWN, reference=level)
     assert both.paired("other", "local").p_value < 0.01
     assert sure_p_value(both, "other", "local") == 1.0
-    assert "worse" not in answer(both, "local", None)[0]
+    assert answer(both, "local", None)[0].numbers["worse"] == []
 
 
 def test_errors_are_better_the_smaller():
@@ -128,4 +124,4 @@ def test_errors_are_better_the_smaller():
     other = [[1 - value for value in values] for values in ([0.5, 0.6, 0.70], [0.5, 0.6, 0.73], [0.5, 0.6, 0.71])]
     both = against(*other, better=False, reference=falling)
     assert sure_p_value(both, "other", "local") == 1.0
-    assert "nor of a gain over local had it stopped at its best, after 10 rounds" in answer(both, "local", None)[0]
+    assert answer(both, "local", None)[1].numbers["rounds"] == 10

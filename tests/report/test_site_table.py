@@ -114,7 +114,10 @@ def test_of_a_comparison() -> None:
     methods = {"local": lambda: local(lr=0), "other": lambda: local(lr=0)}
     found = compare(methods, lambda seed: sites(), lambda: scaled(1.0), [3, 5], rounds=1)
     text = str(site_table(found, reference="local", resamples=10))
-    assert "each node's test samples; seed 5 alone, the last of 2: paired_table is over all of them" in text
+    assert (
+        "each node's test samples; seed 5 alone, the last of 2: differences paired over seeds are of all of them"
+        in text
+    )
     assert "other − local, points" in text
 
 

@@ -9,35 +9,21 @@ from typing import Any
 
 from graphcollab.extras import import_extra
 
-__all__ = ["altair", "charts_script", "tables_script", "tables_style"]
+__all__ = ["altair", "libraries"]
 
 
 def altair() -> Any:
-    """Return the package ``altair``; a ModuleNotFoundError says how to get it."""
+    """Return the package ``altair``."""
     return import_extra("altair", "pages", "page")
 
 
 @cache
-def charts_script() -> str:
-    """Return the JavaScript that draws charts, in base64, in which no tag of HTML can stand."""
-    version = ".".join(altair().SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    return b64encode(
-        import_extra("vl_convert", "pages", "page").javascript_bundle(vl_version=version).encode()
-    ).decode()
-
-
-@cache
-def tables_script() -> str:
-    """Return the JavaScript that makes tables sort and search, in base64."""
-    return b64encode(_of_tables("dt_bundle.js").encode()).decode()
-
-
-@cache
-def tables_style() -> str:
-    """Return how such tables look, as CSS."""
-    return _of_tables("dt_bundle.css")
-
-
-def _of_tables(name: str) -> str:
+def libraries() -> dict[str, str]:
+    """Return the scripts that draw charts and sort tables, in base64, in which no tag of HTML can stand, and styles."""
     import_extra("itables", "pages", "page")
-    return files("itables").joinpath("html", name).read_text(encoding="utf-8")
+    version = ".".join(altair().SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    charts = import_extra("vl_convert", "pages", "page").javascript_bundle(vl_version=version)
+    tables = files("itables").joinpath("html")
+    scripts = {"charts_script": charts, "tables_script": tables.joinpath("dt_bundle.js").read_text(encoding="utf-8")}
+    styles = {"tables_style": tables.joinpath("dt_bundle.css").read_text(encoding="utf-8")}
+    return {name: b64encode(script.encode()).decode() for name, script in scripts.items()} | styles

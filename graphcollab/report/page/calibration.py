@@ -12,10 +12,10 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.metrics import Metric
 from graphcollab.metrics.probabilities import BINS, confidences
-from graphcollab.report._text import Cells, number
-from graphcollab.report.page.cells import table_of
-from graphcollab.report.page.content import Section, Table
-from graphcollab.report.page.line_charts import calibration_chart
+from graphcollab.report._text import number
+from graphcollab.report.page.charts import calibration_chart
+from graphcollab.report.page.content import Section
+from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
 __all__ = ["calibration_rows", "calibration_section"]
@@ -54,12 +54,11 @@ def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    cells = [
-        [row["method"], f"{row['samples']:.6g}", number(row["confidence"], 1), number(row["right"], 1)] for row in rows
-    ]
-    return table_of(
-        "Predictions by how sure they were", Cells(["method", "samples", "predicted (%)", "right (%)"], cells)
-    )
+    columns = [Column("method"), Column("samples", "general")]
+    columns += [Column(title, "number", 1) for title in ("predicted (%)", "right (%)")]
+    keys = ("method", "samples", "confidence", "right")
+    cells = [[Cell(row[key]) for key in keys] for row in rows]
+    return Table(columns, cells, caption="Predictions by how sure they were")
 
 
 def calibration_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def asked(comparison: Comparison, last: Mapping[str, Result], reference: str | N
         f"Which of {few(list(comparison.chosen))} gives {who} the best models of their own, by test "
         f"{comparison.metric} ({direction} is better), on {seeds}?"
     )
-    unequal = "; ".join(unequal_terms(comparison))
+    unequal = "; ".join(map(str, unequal_terms(comparison)))
     said = [question, _samples(last), _tuned(comparison, reference), f"Not on equal terms: {unequal}." * bool(unequal)]
     return " ".join(one for one in said if one)
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphcollab.metrics.edges import pair_weights
-from graphcollab.report.page.graph_places import Groups, groups_of, places_of
+from graphcollab.naming import few
+from graphcollab.report._text import number
+from graphcollab.report.page.content import Section
+from graphcollab.report.page.graph_chart import Line, graph_chart
+from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
-__all__ = ["Line", "Listening", "listening", "listens"]
+__all__ = ["Listening", "graph_section", "listening"]
 
 MOST_NODES = 150
 MOST_ROUNDS = 50
@@ -23,14 +26,15 @@ ENOUGH, FEWEST = 480, 3  # lines of a round that can be told apart; of a receive
 EACH = (12, 8, 5, 3, 2, 1)  # senders of a receiver that are drawn at most, as many as there is room for
 
 
-class Line(NamedTuple):
-    """A weight from one round to before another; sender and receiver are positions among the nodes drawn."""
-
-    first: int
-    until: int
-    sender: int
-    receiver: int
-    weight: float
+IN_A_CIRCLE = 8  # nodes at most; more are where springs of the weights pull them
+CLEAR = 0.3  # modularity from which on groups are clear (Newman and Girvan, 2004)
+NAMED = 12  # nodes up to which captions name every group's
+SAID = (
+    "A line goes from a node that is listened to (sender) to the one that listens (receiver, at the arrow's head); the "
+    "thicker, the larger the weight. Colors are groups whose nodes listen to each other more than to others, in the "
+    "last round drawn."
+)
+ONE = "One round was recorded; where a run records all, by RecordGraph(), a slider moves here."
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,8 @@ class Listening:
     Args:
         names: Nodes that are drawn.
         places: Where, in [-1, 1].
-        groups: Their groups in the last round.
+        groups: Every node's group in the last round, from 0, the largest first.
+        modularity: How far groups are from each other: 0 is as by chance, 0.3 and more are clear groups.
         lines: Weights as they change.
         rounds: Rounds that are drawn.
         left_out: What is not drawn, in sentences.
@@ -48,7 +53,8 @@ class Listening:
 
     names: Sequence[str]
     places: Sequence[tuple[float, float]]
-    groups: Groups
+    groups: Sequence[int]
+    modularity: float
     lines: Sequence[Line]
     rounds: Sequence[int]
     left_out: Sequence[str]
@@ -57,6 +63,25 @@ class Listening:
     def last(self) -> list[Line]:
         """Lines of the last round."""
         return [line for line in self.lines if line.until > self.rounds[-1]]
+
+
+def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
+    """Yield a section with a chart of every method whose nodes listen to others, if there is any."""
+    some = {
+        name: result for name, result in last.items() if any(len(_between(*g)[1]) for g in _graphs(result).values())
+    }
+    charts = []
+    for name, result in some.items():
+        if (found := listening(result, len(some))) is not None:
+            place, rounds = f"graph-{len(charts)}", (found.rounds[0], found.rounds[-1])
+            args = (found.names, found.places, found.groups, found.lines, rounds)
+            charts.append(graph_chart(*args, place, _caption(name, found), _table(name, found)))
+    if charts:
+        yield Section("graph", "Who listens to whom", [SAID], charts)
+
+
+def _listens(result: Result) -> bool:
+    return any(_between(*one)[1].numel() for one in _graphs(result).values())
 
 
 def listening(result: Result, graphs_of_page: int = 1) -> Listening | None:
@@ -71,17 +96,28 @@ def listening(result: Result, graphs_of_page: int = 1) -> Listening | None:
     chosen = torch.as_tensor(total).argsort(descending=True, stable=True)[:MOST_NODES].sort().values
     weights = torch.stack([_matrix(*of_round[r], chosen, len(names)) for r in kept])
     lines, each = _fitting(weights, kept, MOST_LINES // graphs_of_page)
-    groups = groups_of(weights[-1])
-    places = places_of(groups, weights[-1].sum(0).tolist())
     said = _left_out(len(names), len(chosen), rounds, kept, each)
     if any(bool(graphs[r][1].isnan().any()) for r in kept):
         said.append("Weights that other sites alone know are not drawn.")
-    return Listening([names[k] for k in chosen.tolist()], places, groups, lines, kept, said)
+    groups, modularity, places = _laid_out(weights[-1])
+    return Listening([names[k] for k in chosen.tolist()], places, groups, modularity, lines, kept, said)
 
 
-def listens(result: Result) -> bool:
-    """Tell whether anybody listens to anybody else in a round."""
-    return any(_between(*one)[1].numel() for one in _graphs(result).values())
+def _laid_out(weights: Tensor) -> tuple[list[int], float, list[tuple[float, float]]]:
+    """Return groups by the method of Louvain, their modularity, and places of nodes, of weights [n, n]."""
+    import networkx
+
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(len(weights)))
+    both = (weights + weights.T) / 2
+    graph.add_weighted_edges_from((i, j, float(both[i, j])) for i, j in torch.triu(both, 1).nonzero().tolist())
+    found = networkx.community.louvain_communities(graph, seed=0)
+    some = sorted(found, key=lambda group: (-len(group), min(group)))
+    of = {k: g for g, group in enumerate(some) for k in group}
+    clear = networkx.community.modularity(graph, some) if graph.size() else 0.0
+    few_nodes = len(weights) <= IN_A_CIRCLE
+    places = networkx.circular_layout(graph) if few_nodes else networkx.spring_layout(graph, seed=0)
+    return [of[k] for k in range(len(weights))], clear, [tuple(map(float, places[k])) for k in range(len(weights))]
 
 
 def _graphs(result: Result) -> dict[int, tuple[Tensor, Tensor]]:
@@ -159,3 +195,40 @@ def _left_out(count: int, drawn: int, rounds: Sequence[int], kept: Sequence[int]
     if each < drawn - 1:
         said.append(f"Of what a node listens to the {each} largest weight{'s are' * (each > 1) or ' is'} drawn.")
     return said
+
+
+def _caption(name: str, one: Listening) -> str:
+    """Say what is drawn, and whether groups are clear."""
+    when = f"rounds {one.rounds[0]} to {one.rounds[-1]}" if len(one.rounds) > 1 else f"round {one.rounds[0]}"
+    drawn = " drawn" * bool(one.left_out)
+    most = f"The largest weight{drawn} is {number(max(line.weight for line in one.lines), None)}."
+    alone = [ONE] * (len(one.rounds) == 1)
+    return " ".join([f"{name}: who listens to whom, {when}.", most, _of_groups(one), *one.left_out, *alone])
+
+
+def _of_groups(one: Listening) -> str:
+    """Say how many groups there are, and how far they are from each other."""
+    inside = {g: [n for n, of in zip(one.names, one.groups, strict=True) if of == g] for g in sorted({*one.groups})}
+    if len(inside) == 1:
+        return "Nodes form no groups."
+    which = "; ".join(f"group {g + 1}: {few(names)}" for g, names in inside.items())
+    if len(one.names) > NAMED:
+        which = f"{len(inside)} groups, of {few([str(len(names)) for names in inside.values()])} nodes"
+    clear = round(one.modularity, 2) >= CLEAR
+    how = "clearly apart" if clear else "not clearly apart, so do not read much into them"
+    return f"{which[0].upper()}{which[1:]}. They are {how} (modularity {number(one.modularity, 2)})."
+
+
+def _table(name: str, one: Listening) -> Table:
+    """Return the weights of the last round, a row for every receiver."""
+    heard: dict[int, list[str]] = {k: [] for k in range(len(one.names))}
+    listeners = dict.fromkeys(heard, 0)
+    for line in sorted(one.last, key=lambda line: -line.weight):
+        heard[line.receiver].append(f"{one.names[line.sender]} {number(line.weight, None)}")
+        listeners[line.sender] += 1
+    rows = [
+        [Cell(node), Cell(f"group {one.groups[k] + 1}"), Cell(listeners[k]), Cell(", ".join(heard[k]) or "nobody")]
+        for k, node in enumerate(one.names)
+    ]
+    columns = [Column("node"), Column("group"), Column("listeners", "count"), Column("listens to")]
+    return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, of the lines that are drawn")

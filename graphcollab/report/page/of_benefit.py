@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
-from graphcollab.report._gains import CLAIMED, by_whom, claim, of_metric, scale_of, told
-from graphcollab.report._text import MISSING, Cells
-from graphcollab.report.benefit_answer import NO_STAR, benefit_answer
-from graphcollab.report.benefit_table import benefit_cells, benefit_notes
-from graphcollab.report.page.cells import table_of
-from graphcollab.report.page.content import Chart, Content, Section, Table
-from graphcollab.report.page.other_charts import matrix_chart
-from graphcollab.report.page.repeating import made, repeating
+from graphcollab.report._gains import CLAIMED, claim, gain_cell, of_metric, scale_of, told
+from graphcollab.report._text import cell_text
+from graphcollab.report.benefit_answer import benefit_findings, mean_findings
+from graphcollab.report.benefit_table import benefit_values
+from graphcollab.report.page.charts import matrix_chart
+from graphcollab.report.page.content import Content, Section
+from graphcollab.report.values import Cell, Column, Table
 
 __all__ = ["content_of_benefit"]
 
@@ -24,130 +25,109 @@ MOST_COLUMNS = 12  # of the table behind it
 MOST_LISTED = 2_000  # pairs, where it is a list
 
 
-def content_of_benefit(benefit: Benefit, title: str, commands: Sequence[str]) -> Content:
+def content_of_benefit(benefit: Benefit, title: str) -> Content:
     """Return what a page says of a benefit."""
-    lines = benefit_answer(benefit).splitlines()
+    found = benefit_findings(benefit)
     who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
     asked = f"{who} Judged by {of_metric(benefit)}. {TUNED}"
     every = [benefit, *benefit.also.values()]
-    sections = [
-        Section("answer", "The answer in full", lines),
-        Section("sites", "Site by site", tables=_tables(every)),
-        *_matrices(every),
-        *repeating(_settings(benefit), commands),
+    tables = [
+        replace(table, caption=f"Every site, {of_metric(one)}")
+        for one, table in zip(every, benefit_values(benefit).values(), strict=True)
     ]
-    return Content(title or "What collaborating brings", asked, _short(benefit, lines), sections, made())
+    sections = [
+        Section("answer", "The answer in full", found),
+        Section("sites", "Site by site", tables=tables),
+        *_matrices(every),
+        Section("settings", "Settings", folded="\n\n".join(f"{k}:\n{v}" for k, v in _settings(benefit).items())),
+    ]
+    return Content(title or "What collaborating brings", asked, _short(every, found), sections)
 
 
-def _short(benefit: Benefit, lines: Sequence[str]) -> list[str]:
+def _short(every: Sequence[Benefit], found: Sequence[Finding]) -> list[list[Finding]]:
     """Return of the answer whether it helps, the gains in every metric, sites of which nothing is said, what to do."""
-    headlines = " ".join(lines[1 : 2 + len(benefit.also)])
-    means = [line for line in lines if line.startswith("In the mean over sites, by ")]
-    numbers = [_numbers(benefit, dict(zip(benefit.arms, means, strict=True)))]
-    for one in benefit.also.values():
-        scale, digits, _ = scale_of(one)
-        where = f"In {of_metric(one)}{', % of the error' * one.relative}"
-        of_arms = {
-            gain.by: f"in the mean over sites, {by_whom(gain.by)}: {told(gain, scale, digits)}." for gain in one.overall
-        }
-        numbers.append(f"{where}: {found}" if (found := _numbers(one, of_arms)) else "")
-    to_do = lines[-1] if lines[-1].startswith(("So ", "But ")) else ""
-    without = [line for line in lines if line.startswith(NO_STAR)]
-    return [said for said in (headlines, *numbers, *without, to_do) if said]
+    of = {code: [one for one in found if one.code == code] for code in ("evidence", "no-star", "advice")}
+    numbers = []
+    for one in every:
+        if gains := [*_numbers(one)]:
+            where = f"In {of_metric(one)}{', % of the error' * one.relative}:" * (len(every) > 1)
+            numbers.append([*[Finding("metric", one.metric, where)] * bool(where), *gains])
+    return [part for part in (of["evidence"], *numbers, of["no-star"], of["advice"]) if part]
 
 
-def _numbers(benefit: Benefit, means: Mapping[str, str]) -> str:
-    """Return the gains that a headline is of; without evidence that by all together, and what has a better mean.
-
-    Args:
-        benefit: What was found in one metric.
-        means: What is said of the gain in the mean over sites, by arm.
-    """
+def _numbers(benefit: Benefit) -> Iterator[Finding]:
+    """Yield the gains that a headline is of; without evidence that by all together, and what has a better mean."""
+    means = {one.subject: one for one in mean_findings(benefit)}
     overall = {gain.by: gain for gain in benefit.overall}
     helped, harmed = ([means[by] for by, gain in overall.items() if gain.verdict == kind] for kind in CLAIMED)
     groups = [] if helped else [gain for gain in benefit.group_gains if gain.verdict == "gains"]
-    said = [*helped, *(_of_group(benefit, gain) for gain in groups), *harmed]
+    yield from (*helped, *(_of_group(benefit, gain) for gain in groups), *harmed)
     known = {by: gain.gain for by, gain in overall.items() if not math.isnan(gain.gain)}
-    if not said and known:
+    if known and not (helped or groups or harmed):
         best = max(known, key=lambda by: known[by])
         better = best if known[best] > known.get("together", -math.inf) else "together"
-        said = [means[by] for by in dict.fromkeys(("together", better))]
+        yield from (means[by] for by in dict.fromkeys(("together", better)))
     if known and not (helped or groups):
         of_sites = {gain.verdict: gain for gain in reversed(benefit.found) if gain.site in benefit.names}
         kind = "gains" if "gains" in of_sites else "loses"
         if kind in of_sites and not (kind == "loses" and harmed):
-            said.append(claim(benefit, of_sites[kind]))
-    return " ".join(said)
+            yield claim(benefit, of_sites[kind])
 
 
-def _of_group(benefit: Benefit, gain: Gain) -> str:
-    """Write what all but one gain, of which there is evidence."""
-    scale, digits, _ = scale_of(benefit)
-    return f"In the mean over {gain.site}, together: {told(gain, scale, digits)} (p = {gain.p_value:.2g})."
-
-
-def _tables(every: Sequence[Benefit]) -> list[Table]:
-    """Return a table for every metric, and below the last what is to be said of them."""
-    cells = [benefit_cells(one) for one in every]
-    notes = benefit_notes(every[0], "\n".join(one.text() for one in cells))
-    captions = [f"Every site, {of_metric(one)}" for one in every]
-    below = [*[[]] * (len(every) - 1), notes]
-    return [
-        table_of(caption, one, foot=2, searched=True, notes=said)
-        for caption, one, said in zip(captions, cells, below, strict=True)
-    ]
+def _of_group(benefit: Benefit, gain: Gain) -> Finding:
+    """Return what all but one gain, of which there is evidence."""
+    gains = told(gain, *scale_of(benefit)[:2])
+    said = f"In the mean over {gain.site}, together: {gains} (p = {gain.p_value:.2g})."
+    return Finding("group", gain.site, said, {"gain": gain.gain, "verdict": gain.verdict})
 
 
 def _matrices(every: Sequence[Benefit]) -> Iterator[Section]:
-    charts: list[Chart] = []
-    said = []
+    charts, said = [], ""
     for one in every:
-        shown = one.names[:MOST_SITES]
-        rows = matrix_rows(one, shown)
-        if not rows:
+        names, column = one.names[:MOST_SITES], Column("gain", "gain", scale_of(one)[1])
+        gains = [g for g in one.pair_gains if {g.site, g.by} <= {*names} and not math.isnan(g.gain)]
+        if not gains:
             continue
-        unit = scale_of(one)[2] if one.relative else f", {of_metric(one)}"
+        cells = {(gain.site, gain.by): gain_cell(gain, scale_of(one)[0]) for gain in gains}
+        rows = [_row(site, by, cell, column) for (site, by), cell in cells.items()]
+        what = f"gain{scale_of(one)[2] if one.relative else f', {of_metric(one)}'}"
         most = max(rows, key=lambda row: row["gain"])
         caption = (
-            f"What each site gains by each other when the two collaborate alone{unit}: the largest gain is that of "
+            f"What each site gains by each other when the two collaborate alone ({what}): the largest gain is that of "
             f"{most['site']} by {most['by']}, {most['text']}. Blue is a gain, orange a loss; pairs that were not tried "
             "are empty."
         )
-        if len(shown) < len(one.names):
-            said.append(f"Of {len(one.names)} sites the first {len(shown)} are drawn.")
-        table = matrix_table(rows, f"gain{unit}", shown)
-        charts.append(matrix_chart(rows, f"gain{unit}", f"matrix-{len(charts)}", caption, shown, table))
+        if len(names) < len(one.names):
+            said = f"Of {len(one.names)} sites the first {len(names)} are drawn."
+        table = _matrix(cells, names, what, column)
+        charts.append(matrix_chart(rows, what, f"matrix-{len(charts)}", caption, names, table))
     if charts:
-        yield Section("pairs", "Who gains by whom", list(dict.fromkeys(said)), charts)
+        yield Section("pairs", "Who gains by whom", [said] * bool(said), charts)
 
 
-def matrix_table(rows: Sequence[Mapping[str, Any]], what: str, names: Sequence[str]) -> Table:
+def _row(site: str, by: str, cell: Cell, column: Column) -> dict[str, Any]:
+    """Return what a chart draws of a pair: the gain, with its interval, and without."""
+    short = cell_text(replace(cell, interval=None), column)
+    return {
+        "site": site,
+        "by": by,
+        "gain": round(cell.order or 0.0, 4),
+        "text": cell_text(cell, column),
+        "short": short,
+    }
+
+
+def _matrix(cells: dict[tuple[str, str], Cell], names: Sequence[str], what: str, column: Column) -> Table:
     """Return the gains as a matrix, or of many sites as a list, the largest first."""
-    told = {(row["site"], row["by"]): row["text"] for row in rows}
     if len(names) <= MOST_COLUMNS:
-        lines = [[site, *(told.get((site, by), MISSING) for by in names)] for site in names]
-        return table_of(f"{what}: who in rows, by whom in columns", Cells(["who", *names], lines), searched=True)
-    large = sorted(rows, key=lambda row: -abs(row["gain"]))
-    lines = [[row["site"], row["by"], row["text"]] for row in large[:MOST_LISTED]]
-    left = f"Of {len(rows)} pairs the {MOST_LISTED} with the largest gains or losses." * (len(rows) > MOST_LISTED)
-    return table_of(what, Cells(["who", "by whom", what], lines), searched=True, notes=[left])
-
-
-def matrix_rows(benefit: Benefit, shown: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the gains of every pair that was tried, with their intervals."""
-    scale, digits, _ = scale_of(benefit)
-    kept = {*shown}
-    return [
-        {"site": gain.site, "by": gain.by, "gain": round(scale * gain.gain, 4), **_written(gain, scale, digits)}
-        for gain in benefit.pair_gains
-        if gain.site in kept and gain.by in kept and gain.gain == gain.gain
-    ]
-
-
-def _written(gain: Gain, scale: float, digits: int | None) -> dict[str, str]:
-    """Return a gain with its interval, and without, for a cell."""
-    text = told(gain, scale, digits)
-    return {"text": text, "short": text.split(" (")[0] + "*" * text.endswith("*")}
+        rows = [[Cell(site), *(cells.get((site, by), Cell()) for by in names)] for site in names]
+        columns = [Column("who"), *(replace(column, title=by) for by in names)]
+        return Table(columns, rows, caption=f"{what}: who in rows, by whom in columns")
+    large = sorted(cells.items(), key=lambda item: -abs(item[1].order or 0.0))
+    rows = [[Cell(site), Cell(by), cell] for (site, by), cell in large[:MOST_LISTED]]
+    table = Table([Column("who"), Column("by whom"), replace(column, title=what)], rows, caption=what)
+    said = f"Of {len(cells)} pairs the {MOST_LISTED} with the largest gains or losses."
+    return table.noting(Finding("rows", "pairs", said)) if len(cells) > MOST_LISTED else table
 
 
 def _settings(benefit: Benefit) -> dict[str, str]:

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from graphcollab.checks import warn
+from graphcollab._version import __version__
+from graphcollab.checks import issue
 from graphcollab.distributed import speaks
 from graphcollab.files import write_whole
+from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
 from graphcollab.metrics.scores import AnyMetrics
-from graphcollab.report._text import shown
-from graphcollab.report.page._libraries import altair, charts_script, tables_script, tables_style
-from graphcollab.report.page.colours import styles
-from graphcollab.report.page.content import Content, Words, in_print, worded
+from graphcollab.report._text import cell_text, shown
+from graphcollab.report.page._libraries import altair, libraries
+from graphcollab.report.page.content import Content, Section
 from graphcollab.report.page.of_benefit import content_of_benefit
 from graphcollab.report.page.of_comparison import content_of_comparison
+from graphcollab.report.results_json import versions
+from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Comparison
+from graphcollab_command.wording import printable
 
-__all__ = ["page", "page_in_words"]
+__all__ = ["page"]
 
 LARGEST = 5_000_000  # bytes of a page
+MOST_CELLS, FEWEST_ROWS = 40_000, 50  # of the tables of a section
 
 Found: TypeAlias = Comparison | Benefit
 
@@ -64,44 +71,79 @@ def page(
         ModuleNotFoundError: If a library is not installed; it says what to install.
         ValueError: If there is no method of the reference's name, or nothing to show.
     """
-    return page_in_words(found, path, reference, metrics, title, commands)
-
-
-def page_in_words(
-    found: Found,
-    path: str | Path,
-    reference: str | None = None,
-    metrics: AnyMetrics = None,
-    title: str = "",
-    commands: Sequence[str] = (),
-    words: Words = str,
-) -> Path:
-    """Write a page as `page` does, with its sentences in other ``words``, such as those of the command line."""
     altair()  # before any work is lost
     if isinstance(found, Benefit):
-        content = content_of_benefit(found, title, commands)
+        content = content_of_benefit(found, title)
     else:
-        content = content_of_comparison(found, reference, metrics, title, commands)
+        content = content_of_comparison(found, reference, metrics, title)
     if not speaks():
         return Path(path)
-    written = _written(in_print(worded(content, words))).encode()
+    written = _written(content, commands).encode()
     if len(written) > LARGEST:
-        warn(
+        message = (
             f"the page has {len(written) / 1e6:.1f} MB, more than the {LARGEST / 1e6:.0f} MB that open quickly "
-            "everywhere: put fewer methods, or fewer metrics, on one page",
-            UserWarning,
+            "everywhere: put fewer methods, or fewer metrics, on one page"
         )
+        issue("quality", f"file {path}", message)
     return write_whole(path, written)
 
 
-def _written(content: Content) -> str:
+def _written(content: Content, commands: Sequence[str]) -> str:
     """Return the page's text; everything that others have named is escaped."""
     from jinja2 import Environment
 
-    made = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_beside("template.html"))
-    scripts = {"charts_script": charts_script(), "tables_script": tables_script(), "tables_style": tables_style()}
-    specs = {chart.name: chart.spec for section in content.sections for chart in section.charts}
-    return made.render(page=content, specs=specs, style=_beside("style.css"), colours=styles(), **scripts)
+    rows = [[Cell(name), Cell(version)] for name, version in versions().items()]
+    packages = Table([Column("package"), Column("version")], rows, caption="What numbers depend on")
+    none = ["The page was made from Python, and no commands were given to it: page(..., commands=[...])."]
+    sections = [
+        *content.sections,
+        Section("versions", "Versions", tables=[packages]),
+        Section("repeat", "To repeat it", none * (not commands), code="\n".join(commands)),
+    ]
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_finalized)
+    environment.filters |= {"text": cell_text, "fitted": fitted}
+    specs = {chart.name: in_print(chart.spec) for section in sections for chart in section.charts}
+    return environment.from_string(_beside("template.html")).render(
+        page=content,
+        sections=sections,
+        specs=specs,
+        style=_beside("style.css"),
+        made=f"Written on {date.today().isoformat()} by graphcollab {__version__}.",
+        **libraries(),
+    )
+
+
+def fitted(table: Table, parts: int = 1) -> Table:
+    """Return a table with as many rows as a page has room for, each with all its cells.
+
+    Args:
+        table: The table.
+        parts: How many tables share the room.
+    """
+    width = len(table.columns)
+    rows = [[*row, *[Cell()] * (width - len(row))] for row in table.rows]
+    body, end = rows[: len(rows) - table.foot], rows[len(rows) - table.foot :]
+    most = max(FEWEST_ROWS, MOST_CELLS // (parts * width))
+    if len(body) <= most:
+        return replace(table, rows=rows)
+    said = f"Of {len(body)} rows the first {most} are here; the table that Python prints has all."
+    return replace(table, rows=[*body[:most], *end]).noting(Finding("rows", "table", said, {"rows": len(body)}))
+
+
+def _finalized(value: Any) -> Any:
+    """Return a text in which control characters and turns of direction are codes; scripts and styles as they are."""
+    if isinstance(value, Finding):
+        value = str(value)
+    return printable(value) if type(value) is str else value
+
+
+def in_print(spec: Any) -> Any:
+    """Return JSON in which every text is `printable`."""
+    if isinstance(spec, dict):
+        return {in_print(name): in_print(one) for name, one in spec.items()}
+    if isinstance(spec, list):
+        return [in_print(one) for one in spec]
+    return printable(spec) if isinstance(spec, str) else spec
 
 
 def _beside(name: str) -> str:

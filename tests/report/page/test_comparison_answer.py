@@ -24,52 +24,51 @@ SURE, UNSURE = [0.1, 0.12, 0.11, 0.1, 0.12], [0.1, -0.12, 0.2, -0.1, 0.05]
 
 
 @pytest.mark.parametrize(
-    ("gains", "verdict"),
+    ("gains", "code", "numbers"),
     [
-        ([0.1], "Whether any method does better than local is open: 1 seed is too few to tell."),
-        ([0.1, 0.11], "Whether any method does better than local is open: 2 seeds are too few to tell."),
-        (SURE, "There is evidence that l2c does better than local in the mean over nodes."),
-        (UNSURE, "There is no evidence that any method does better than local in the mean over nodes."),
-        (
-            [-gain for gain in SURE],
-            "There is no evidence that any method does better than local in the mean over nodes, and there is some "
-            "that l2c does worse.",
-        ),
+        ([0.1], "open", {"seeds": 1}),
+        ([0.1, 0.11], "open", {"seeds": 2}),
+        (SURE, "evidence", {"better": ["l2c"], "worse": []}),
+        (UNSURE, "no-evidence", {"better": [], "worse": []}),
+        ([-gain for gain in SURE], "no-evidence", {"better": [], "worse": ["l2c"]}),
     ],
 )
-def test_evidence_takes_seeds(gains, verdict):
-    said, numbers = answer(compared(l2c=gains), "local", None)
-    assert said == verdict
-    assert f"differs from local by {100 * sum(gains) / len(gains):+.2f} points".replace("-", "−") in numbers
+def test_evidence_takes_seeds(gains, code, numbers):
+    said, difference = answer(compared(l2c=gains), "local", None)
+    assert (said.code, said.subject, said.numbers) == (code, "local", numbers)
+    assert (difference.code, difference.subject) == ("difference", "l2c")
+    assert difference.numbers["mean"] == pytest.approx(100 * sum(gains) / len(gains))
     if len(gains) > 2:
-        assert f"p = {stats.ttest_1samp(gains, 0).pvalue:.2g}" in numbers
+        assert difference.numbers["p"] == pytest.approx(stats.ttest_1samp(gains, 0).pvalue)
 
 
 def test_one_of_many_comparisons_needs_more():
     gains = [0.1, 0.01, 0.12, 0.02, 0.12]
-    said, numbers = answer(compared(l2c=gains, cobo=UNSURE, ditto=[0.0] * 5), "local", None)
+    said, difference = answer(compared(l2c=gains, cobo=UNSURE, ditto=[0.0] * 5), "local", None)
     p_value = stats.ttest_1samp(gains, 0).pvalue
     assert p_value < 0.05 < 3 * p_value
-    assert said.startswith("There is no evidence")
-    assert f"p = {3 * p_value:.2g}, corrected for 3 comparisons" in numbers
+    assert said.code == "no-evidence"
+    assert difference.numbers["p"] == pytest.approx(3 * p_value)
+    assert difference.numbers["comparisons"] == 3
 
 
 def test_evidence_need_not_be_of_the_best_mean():
-    said, numbers = answer(compared(l2c=[0.3, -0.2, 0.6, -0.1, 0.4], cobo=SURE), "local", None)
-    assert said == "There is evidence that cobo does better than local in the mean over nodes."
-    assert numbers.startswith("l2c has the best mean over nodes")
-    assert "; cobo differs from local by +11.00 points" in numbers  # of which there is evidence
+    said, difference = answer(compared(l2c=[0.3, -0.2, 0.6, -0.1, 0.4], cobo=SURE), "local", None)
+    assert (said.code, said.numbers["better"]) == ("evidence", ["cobo"])
+    assert (difference.numbers["best"], difference.subject) == ("l2c", "cobo")  # of which there is evidence
+    assert difference.numbers["mean"] == pytest.approx(11.0)
 
 
 def test_local_training_may_be_the_best():
-    said, numbers = answer(compared(l2c=[-0.2, -0.1, 0.1, -0.2, -0.1]), "local", None)
-    assert said.startswith("There is no evidence")
-    assert "local has the best mean" in numbers
-    assert "the next, l2c, differs from local by −10.00 points" in numbers
+    said, difference = answer(compared(l2c=[-0.2, -0.1, 0.1, -0.2, -0.1]), "local", None)
+    assert said.code == "no-evidence"
+    assert (difference.numbers["best"], difference.subject) == ("local", "l2c")
+    assert difference.numbers["mean"] == pytest.approx(-10.0)
 
 
 def test_without_a_reference_it_says_what_is_lacking():
-    assert "nothing here says" in answer(Comparison([], {"l2c": [trial("l2c", 0, 0.5, 0.4, {})]}, True), None, None)[1]
+    found = answer(Comparison([], {"l2c": [trial("l2c", 0, 0.5, 0.4, {})]}, True), None, None)
+    assert [one.code for one in found] == ["best-mean", "no-reference"]
 
 
 def test_it_says_what_local_training_could_choose_from():

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from graphcollab import report
+from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
+from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.page.of_benefit import content_of_benefit
 
 SPLITS, SITES = 10, ("Bern", "Genf", "Zug")
@@ -33,34 +34,34 @@ def found(
     return Benefit(SITES, metric, True, scores, NONE, without, outside, constant, flat, held, held, chosen, **more)
 
 
-def top(benefit: Benefit) -> list[str]:
-    return list(content_of_benefit(benefit, "", []).answer)
+def top(benefit: Benefit) -> list[list[Finding]]:
+    return [list(some) for some in content_of_benefit(benefit, "").answer]
 
 
-def of_arm(benefit: Benefit, by: str) -> str:
-    """The line of an arm in the full answer."""
-    lines = report.benefit_answer(benefit).splitlines()
-    return next(line for line in lines if line.startswith(f"In the mean over sites, {by}:"))
+def of_arm(benefit: Benefit, by: str) -> Finding:
+    """The finding of an arm in the full answer."""
+    return next(one for one in benefit_findings(benefit) if (one.code, one.subject) == ("mean", by))
 
 
 def test_evidence_is_followed_by_its_own_gain() -> None:
     # by all together 5 points, sure; by l2c 8 points in the mean, +28 and −12 in turn
     one = found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)})
-    headline, number, to_do = top(one)
-    assert headline == "Evidence that collaborating by all together helps."
-    assert number == of_arm(one, "by all together")
-    assert number.startswith("In the mean over sites, by all together: +5.0 (+4.")
-    assert "There is evidence of that (p = " in number
-    assert to_do == "So let them collaborate by all together."
+    [headline], [number], [to_do] = top(one)
+    assert (headline.code, headline.subject, headline.numbers["gains"]) == ("evidence", "accuracy", ["together"])
+    assert number == of_arm(one, "together")
+    assert number.numbers["gain"] == pytest.approx(0.05)
+    assert number.numbers["verdict"] == "gains"
+    assert number.message.startswith("In the mean over sites, by all together: +5.0 (+4.")
+    assert (to_do.code, to_do.subject, to_do.numbers["by"]) == ("advice", "collaborate", "together")
 
 
 def test_harm_is_followed_by_the_loss() -> None:
     one = found({"together": (-0.05, 0.001), "l2c": (0.08, 0.2)})
-    headline, number, to_do = top(one)
-    assert headline == "Evidence that collaborating by all together harms, and none that anything helps."
-    assert number.startswith("In the mean over sites, by all together: −5.0 (−5.")
-    assert number == of_arm(one, "by all together")
-    assert to_do == "So train alone."
+    [headline], [number], [to_do] = top(one)
+    assert (headline.numbers["gains"], headline.numbers["loses"]) == ([], ["together"])
+    assert number == of_arm(one, "together")
+    assert number.numbers["gain"] == pytest.approx(-0.05)
+    assert to_do.subject == "alone"
 
 
 def test_evidence_of_a_group_alone_is_followed_by_its_gain() -> None:
@@ -69,45 +70,47 @@ def test_evidence_of_a_group_alone_is_followed_by_its_gain() -> None:
     for i in range(3):
         for k in {0, 1, 2} - {i}:
             without[:, i, k] = (0.6 if k == 2 else 0.4) + 0.001 * SWINGS[:, 0]
-    headline, number, to_do = top(found({"together": (0.02, 0.2), "l2c": (0.03, 0.2)}, without))
-    assert headline == "Evidence that all but Zug gain by collaborating without it."
-    assert number.startswith("In the mean over all but Zug, together: +10.0 (+9.")
-    assert "* (p = " in number
-    assert to_do.startswith("So let all but Zug collaborate, and train Zug alone.")
+    [headline], [number], [to_do] = top(found({"together": (0.02, 0.2), "l2c": (0.03, 0.2)}, without))
+    assert headline.numbers["groups"] == ["all but Zug"]
+    assert (number.code, number.subject, number.numbers["verdict"]) == ("group", "all but Zug", "gains")
+    assert number.numbers["gain"] == pytest.approx(0.1)
+    assert (to_do.subject, to_do.numbers["alone"]) == ("leave-out", ["Zug"])
 
 
-@pytest.mark.parametrize(("l2c", "arms"), [(0.08, ["by all together", "by l2c"]), (0.01, ["by all together"])])
+@pytest.mark.parametrize(("l2c", "arms"), [(0.08, ["together", "l2c"]), (0.01, ["together"])])
 def test_without_evidence_all_together_come_first(l2c: float, arms: list[str]) -> None:
     one = found({"together": (0.02, 0.2), "l2c": (l2c, 0.2)})
-    headline, numbers, to_do = top(one)
-    assert headline == "No evidence that collaborating helps."
-    assert numbers == " ".join(of_arm(one, by) for by in arms)
-    assert to_do.startswith("So this is undecided")
+    [headline], numbers, [to_do] = top(one)
+    assert (headline.numbers["gains"], headline.numbers["loses"]) == ([], [])
+    assert numbers == [of_arm(one, by) for by in arms]
+    assert to_do.subject == "undecided"
 
 
 def test_every_metric_has_its_number() -> None:
     other = found({"together": (-0.04, 0.001), "l2c": (-0.01, 0.2)}, metric="auc")
-    headline, first, second, _ = top(found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)}, also={"auc": other}))
-    assert headline == (
-        "In accuracy: Evidence that collaborating by all together helps. "
-        "In auc: Evidence that collaborating by all together harms, and none that anything helps."
-    )
-    assert first.startswith("In the mean over sites, by all together: +5.0 (")
-    assert second.startswith("In auc (%): in the mean over sites, by all together: −4.0 (−4.")
+    headlines, first, second, _ = top(found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)}, also={"auc": other}))
+    assert [(one.subject, one.numbers["gains"], one.numbers["loses"]) for one in headlines] == [
+        ("accuracy", ["together"], []),
+        ("auc", [], ["together"]),
+    ]
+    for (metric, number), name, gain in ((first, "accuracy", 0.05), (second, "auc", -0.04)):
+        assert (metric.code, metric.subject) == ("metric", name)
+        assert number.numbers["gain"] == pytest.approx(gain)
 
 
 def test_what_is_not_defined_has_no_number() -> None:
-    headline, *rest = top(found({"together": (math.nan, 0.0)}))
-    assert headline == "It cannot be said whether collaborating helps: accuracy is not defined."
-    assert not any("mean over sites" in line for line in rest)
+    [headline], *rest = top(found({"together": (math.nan, 0.0)}))
+    assert (headline.code, headline.numbers["gains"]) == ("evidence", [])
+    assert "not defined" in headline.message
+    assert not any(one.code == "mean" for some in rest for one in some)
 
 
 def test_evidence_at_a_single_site_is_told_after_the_mean() -> None:
     one = found({"together": (0.0, 0.2)})
     one.scores["together"][:, 1] = 0.6 + 0.001 * SWINGS[:, 0]
-    headline, number, to_do = top(one)
-    assert headline == "Evidence that some sites gain by collaborating, and none that all do in the mean."
-    mean, site = number.split(" Genf gains ")
-    assert mean == of_arm(one, "by all together")
-    assert site.startswith("by all together: +10.0 (+9.")
-    assert to_do.startswith("So collaborate where a star says")
+    [headline], [mean, site], [to_do] = top(one)
+    assert headline.numbers["sites"]["gains"] == ["Genf"]
+    assert mean == of_arm(one, "together")
+    assert (site.code, site.subject, site.numbers["by"]) == ("site", "Genf", "together")
+    assert site.numbers["gain"] == pytest.approx(0.1)
+    assert to_do.subject == "starred"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from graphcollab import compare, methods
-from graphcollab.report.page.over_rounds import curve_section
-from graphcollab.report.tables import results_cells
+from graphcollab.report._text import number
+from graphcollab.report.page.of_comparison import curve_section
+from graphcollab.report.tables import results_values
 from graphcollab.train import Comparison, Trial
 from tests.report.page.found import NAMES, drawn
 
@@ -20,9 +21,9 @@ def caption(comparison: Comparison) -> str:
 
 def in_tables(comparison: Comparison) -> str:
     """What the table of methods says, without deviations."""
-    rows = results_cells(comparison).rows
+    rows, column = results_values(comparison).rows, results_values(comparison).columns[1]
     return "The models that are kept, as in the tables: " + ", ".join(
-        f"{name} {mean.split(' ±')[0]}" for name, mean, *_ in rows
+        f"{name.value} {number(mean.value, column.digits)}" for name, mean, *_ in rows
     )
 
 

@@ -14,8 +14,13 @@ import pytest
 
 from graphcollab import report
 from graphcollab.gains import Benefit
-from graphcollab.report.page.of_comparison import _fitting
+from graphcollab.report._text import cell_text
+from graphcollab.report.benefit_table import benefit_values
+from graphcollab.report.page.of_comparison import site_tables
+from graphcollab.report.tables import paired_values, results_values
+from graphcollab.report.values import Table
 from graphcollab.train import Comparison, Trial
+from tests.raising import warns
 from tests.report.page.found import HOSTILE, compared
 
 LIMIT = 5_000_000
@@ -59,18 +64,10 @@ class Read(HTMLParser):
             self.specs += data
 
 
-def in_text(table: str) -> list[list[str]]:
-    """Cells of the first table of a text, whose columns are two spaces apart."""
-    lines = table.split("\n\n")[0].splitlines()
-    widths = [len(dashes) for dashes in lines[1].split()]
-    rows = []
-    for line in [lines[0], *lines[2:]]:
-        row, at = [], 0
-        for width in widths:
-            row.append(line[at : at + width].strip())
-            at += width + 2
-        rows.append(row)
-    return rows
+def in_text(table: Table) -> list[list[str]]:
+    """Header and cells of a table, as text has them."""
+    rows = [[cell_text(*both) for both in zip(row, table.columns, strict=False)] for row in table.rows]
+    return [[column.title for column in table.columns], *rows]
 
 
 @pytest.fixture(scope="module")
@@ -85,25 +82,23 @@ def test_differences_come_first_where_a_table_would_be_too_broad(comparison: Com
     intervals = {name: scores.intervals[name if name in scores.scores else "l2c"] for name in names}
     others = {name: scores.differences[name if name in scores.differences else "l2c"] for name in names[1:]}
     sites = replace(scores, scores=copied, intervals=intervals, differences=others)
-    whole = sites.cells([0])
-    (first, against), (second, values) = _fitting(sites, 0)
-    assert (first, second) == ("Every node, accuracy: differences to local", "Every node, accuracy")
-    assert against.header == [
-        "node",
-        "samples",
-        "local accuracy (%)",
-        *(f"{name} − local, points" for name in names[1:]),
-    ]
-    assert [*values.header, *against.header[3:]] == whole.header
+    whole = sites.table([0])
+    against, values = site_tables(sites)
+    captions = ["Every node, accuracy: differences to local", "Every node, accuracy"]
+    assert [against.caption, values.caption] == captions
+    titles = ["node", "samples", "local accuracy (%)", *(f"{name} − local, points" for name in names[1:])]
+    assert [column.title for column in against.columns] == titles
+    assert [*values.columns, *against.columns[3:]] == whole.columns
     for row, one, other in zip(whole.rows, values.rows, against.rows, strict=True):
-        assert [*row] == [*one, *other[3:]]
-    assert _fitting(scores, 0) == [("Every node, accuracy", scores.cells([0]))]
+        assert row[2:] == [*one[2:], *other[3:]]
+    (single,) = site_tables(scores)
+    assert (single.rows, single.caption) == (scores.table([0]).rows, "Every node, accuracy")
 
 
 def test_numbers_are_those_of_the_tables(read: Read, comparison: Comparison) -> None:
-    assert read.tables[0] == in_text(report.results_table(comparison))
-    assert read.tables[1] == in_text(report.paired_table(comparison))
-    assert read.tables[2] == in_text(str(report.site_table(comparison, reference="local")))
+    assert read.tables[0] == in_text(results_values(comparison))
+    assert read.tables[1] == in_text(paired_values(comparison, "local"))
+    assert read.tables[2] == in_text(report.site_table(comparison, reference="local").table([0]))
 
 
 def test_curves_are_means_over_seeds(read: Read, comparison: Comparison) -> None:
@@ -141,7 +136,7 @@ def _texts(spec: object) -> list[str]:
 
 def test_behind_every_chart_is_a_table_of_its_numbers(read: Read, comparison: Comparison) -> None:
     told = {tuple(table[0]): table[1:] for table in read.tables}
-    ends = in_text(report.results_table(comparison))[1:]
+    ends = in_text(results_values(comparison))[1:]
     curve = told["round", "local", "fedavg", "l2c"]
     assert [row[0] for row in curve] == ["2", "4", "6"]
     assert curve[-1][1:] == [row[1] for row in ends]  # the last evaluation is of the models that are kept
@@ -197,7 +192,7 @@ def test_charts_have_words(read: Read) -> None:
 
 def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
     read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
-    assert read.tables[0] == in_text(report.benefit_table(found_benefit))
+    assert read.tables[0] == in_text(benefit_values(found_benefit)["mse"])
     cells = _with_field(json.loads(read.specs)["matrix-0"], "gain")
     names = found_benefit.names
     shown = {(cell["site"], cell["by"]): cell["gain"] for cell in cells}
@@ -241,7 +236,7 @@ def test_a_page_that_is_too_large_says_so(
     comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["graphcollab.report.page.page"], "LARGEST", 1_000_000)
-    with pytest.warns(UserWarning, match=r"the page has 2\.\d MB, more than the 1 MB"):
+    with warns("quality", f"file {tmp_path / 'page.html'}", "1 MB"):
         assert report.page(comparison, tmp_path / "page.html").is_file()
 
 

@@ -1,0 +1,199 @@
+"""`SiteScores`: metrics of every node and method, with what their few samples leave open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphcollab.files import write_csv
+from graphcollab.findings import Finding
+from graphcollab.metrics import Metric, Scores
+from graphcollab.naming import few
+from graphcollab.report._text import below, noted, shown_in, table_text
+from graphcollab.report.values import Cell, Column, Table
+from graphcollab.train.trial import SHARES
+
+__all__ = ["SiteScores"]
+
+WIDE = 120  # letters, above which several metrics are not put side by side
+SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
+
+
+class _Added(NamedTuple):
+    """A column of nodes, its means over them, equal and by samples, and which nodes have a value."""
+
+    column: Column
+    cells: Sequence[Cell]
+    means: Sequence[Cell]
+    known: Tensor
+
+
+@dataclass(frozen=True)
+class SiteScores:
+    """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
+
+    ``str`` and `text` write it as a table with a row per node, `rows` are its numbers one by one, and `to_csv` writes
+    them to a file.
+
+    Args:
+        scores: For every method the metrics of all nodes.
+        intervals: For every method the ends of the metrics' intervals, [M, K, 2].
+        differences: For every method but the reference what it has more than the reference and the ends of that
+            interval, [M, K, 3].
+        reference: Name of the method that the others are compared with, or None.
+        about: What the numbers are, in what units, where methods of a comparison did other work, had other models or
+            more settings to choose from, and which nodes have few samples of their rarer class.
+    """
+
+    scores: Mapping[str, Scores]
+    intervals: Mapping[str, Tensor] = field(repr=False)
+    differences: Mapping[str, Tensor] = field(repr=False)
+    reference: str | None = None
+    about: Sequence[Finding] = ()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The numbers, one dictionary per node, metric and method; what has no value is NaN.
+
+        ``node``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
+        ``difference``, ``difference_low`` and ``difference_high``.
+        """
+        out = []
+        first = next(iter(self.scores.values()))
+        for k, node in enumerate(first.names):
+            for m, metric in enumerate(first.metrics):
+                for method, scores in self.scores.items():
+                    low, high = self.intervals[method][m, k].tolist()
+                    row = {"node": node, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
+                    row |= {"value": float(scores[metric.name][k]), "low": low, "high": high}
+                    if self.reference is not None:
+                        told = [math.nan] * 3
+                        if method in self.differences:
+                            told = self.differences[method][m, k].tolist()
+                        row |= dict(zip(("difference", "difference_low", "difference_high"), told, strict=True))
+                    out.append(row)
+        return out
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write `rows` to a file, whole or not at all; what has no value is empty."""
+        rows = self.rows
+        cells = (["" if value != value else value for value in row.values()] for row in rows)
+        return write_csv(path, list(rows[0]), cells)
+
+    def text(self, markdown: bool = False) -> str:
+        """Return a table with a row per node, and below them the means over the nodes that have a value.
+
+        Several metrics have a table each where they would not fit side by side. The samples in the last row are those
+        of all nodes that have a value in some column. Where a model has diverged there are no means. Nodes that have
+        left the collaboration (`graphcollab.control.Attendance`) have a row, and are in no mean.
+        """
+        every = [*range(len(next(iter(self.scores.values())).metrics))]
+        text = table_text(self.table(every), markdown)
+        if len(every) > 1 and text.index("\n") > WIDE:
+            text = "\n\n".join(table_text(self.table([m]), markdown) for m in every)
+        return below(text, self.notes)
+
+    @property
+    def notes(self) -> list[Finding]:
+        """What is to be said below tables."""
+        metrics = next(iter(self.scores.values())).metrics
+        fewer = [metric.name for metric in metrics if not metric.higher_is_better]
+        so = f", so − is an improvement on {self.reference}" * bool(self.differences)
+        less = f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
+        return [*self.about[:1], *noted("less-is-better", ", ".join(fewer), less), *self.about[1:], *self._limits()]
+
+    def table(self, which: Sequence[int], of: Sequence[str] | None = None, differences: bool = True) -> Table:
+        """Return some of the metrics side by side, a row per node, and two of means at the end.
+
+        Args:
+            which: Positions of the metrics.
+            of: Methods whose values are shown. Default: all.
+            differences: Whether differences to the reference follow them.
+        """
+        first = next(iter(self.scores.values()))
+        added = [one for m in which for one in self._columns(m, [*self.scores] if of is None else of, differences)]
+        rows = [
+            [Cell(name), Cell(size), *(one.cells[k] for one in added)]
+            for k, (name, size) in enumerate(zip(first.names, first.sizes.tolist(), strict=True))
+        ]
+        counted = torch.stack([one.known for one in added]).any(0)
+        for label, samples, n in (("mean", "", 0), ("mean, by samples", int(first.sizes[counted].sum()), 1)):
+            rows.append([Cell(label), Cell(samples), *(one.means[n] for one in added)])
+        columns = [Column("node"), Column("samples", "number", 0), *(one.column for one in added)]
+        return Table(columns, rows, foot=2)
+
+    def _columns(self, m: int, of: Sequence[str], differences: bool) -> Iterator[_Added]:
+        """Yield columns of a metric: values of some methods, and differences."""
+        metric = next(iter(self.scores.values())).metrics[m]
+        share = metric.name in SHARES
+        scale, digits, unit = shown_in(share, 1)
+        for method in of:
+            values = torch.cat([self.scores[method][metric.name][:, None], self.intervals[method][m]], 1)
+            title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
+            yield self._added(Column(title, "number", digits), scale * values, metric.name, [method])
+        for method, values in self.differences.items() if differences else ():
+            title = f"{method} − {self.reference}, {'points' if share else metric.name}"
+            both = [method, str(self.reference)]
+            yield self._added(Column(title, "signed", digits), scale * values[m], metric.name, both)
+
+    def _added(self, column: Column, values: Tensor, metric: str, by: Sequence[str]) -> _Added:
+        """Return a column of values and the ends of their intervals, [K, 3], ``by`` some methods, and their means."""
+        sizes = next(iter(self.scores.values())).sizes
+        known = torch.stack([self.scores[method].counted(metric) for method in by]).all(0)
+        lost = any(bool((self.scores[method].loss.isinf() & self.scores[method].members).any()) for method in by)
+        note = f"{int(known.sum())} of {len(known)} nodes" * (not bool(known.all()))
+        means = []
+        for weight in (torch.ones(len(known)), sizes):
+            weight = weight.double()[known]
+            mean = None if lost else float((weight * values[known, 0]).sum() / weight.sum())
+            means.append(Cell(mean, note=note))
+        return _Added(column, [*map(_cell, values.tolist())], means, known)
+
+    def _limits(self) -> Iterator[Finding]:
+        """Yield which intervals are too narrow, and why others are missing."""
+        first = next(iter(self.scores.values()))
+        small = {name: n for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL}
+        away = {first.names[k] for one in self.scores.values() for k in (~one.members & ~one.loss.isnan()).nonzero()}
+        ends = torch.cat([*self.intervals.values()])  # [.., K, 2]
+        why: dict[str, str] = {}
+        for method, scores in self.scores.items():
+            for m, metric in enumerate(scores.metrics):
+                for k in self.intervals[method][m, :, 0].isnan().nonzero().flatten().tolist():
+                    why.setdefault(f"{first.names[k]} ({_missing(scores, metric, k)})", first.names[k])
+        left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
+        yield from noted("left", "nodes", left * bool(away), nodes=sorted(away))
+        narrow = few([f"{name} ({n})" for name, n in small.items()])
+        said = f"with fewer than {SMALL} samples intervals are too narrow: {narrow}" * bool(small)
+        yield from noted("few-samples", "nodes", said, samples=small)
+        flat = "an interval of no width says that all resamples gave the same, not that the value is certain"
+        yield from noted("no-width", "intervals", flat * bool((ends[..., 0] == ends[..., 1]).any()))
+        said = f"no interval: {few([*why])}" * bool(why)
+        yield from noted("no-interval", "nodes", said, nodes=[*dict.fromkeys(why.values())])
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def _missing(scores: Scores, metric: Metric, k: int) -> str:
+    """Say why a node has no interval of a metric."""
+    if int(scores.sizes[k]) < 2:
+        return "one sample" if int(scores.sizes[k]) else "no samples"
+    if bool(scores.loss[k].isnan() & ~scores.members[k]):
+        return "it has not joined"
+    if not bool(scores.loss[k].isfinite()):
+        return "its model has diverged"
+    if bool(scores[metric.name][k].isnan()):
+        return f"{metric.name} is not defined"
+    return f"{metric.name} is not defined in most resamples"
+
+
+def _cell(value: Sequence[float]) -> Cell:
+    """Return a value and the ends of its interval as a cell."""
+    mean, low, high = value
+    return Cell(mean, interval=None if math.isnan(low) else (low, high))
