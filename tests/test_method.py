@@ -379,7 +379,7 @@ def test_a_later_phase_that_cannot_start_is_refused_at_once():
 def test_phases_check_what_every_method_needs():
     scene = Scene.small()
     tasks = Tasks(scene.tasks.pools, {"train": scene.tasks.splits["train"]})
-    with pytest.raises(ValueError, match="which l2c needs"):
+    with raises("empty", "split 'val'"):
         scene.replace(tasks=tasks).begin(Phases(local(), 5, l2c()))
 
 

@@ -176,7 +176,7 @@ def test_unknown_weights():
 
 def test_it_needs_latents():
     scene = Scene.small()
-    with pytest.raises(ValueError, match="MLP, has no latents"):
+    with raises("missing", "node 'node 0'"):
         scene.begin(Method("m", Fit(), exchange=PrototypeAverage()))
     assert Method("m", Fit(), exchange=PrototypeAverage()).embeds
 

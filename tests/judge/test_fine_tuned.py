@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 
 from graphcollab.engine import SGD, NonFiniteLossError, Proximal
@@ -68,10 +67,7 @@ def test_an_objective_is_anchored_at_the_start(points):
 def test_a_loss_that_is_not_finite_is_named():
     method = fedavg(epochs=1).replace(judge=FineTuned(EXPLODING))
     data, env = Scene.small().play(method, rounds=1)
-    with pytest.raises(
-        NonFiniteLossError,
-        match=r"node 0 \(and \d more nodes\): loss is not finite after 1 rounds at step \d+ of fine-tuning",
-    ):
+    with raises("diverged", "node 'node 0'", kind=NonFiniteLossError):
         method.models(data, env)
     with warns("diverged", "node 'node 0'"):
         kept = method.models(data, env._replace(isolate=True))

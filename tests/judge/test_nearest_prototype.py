@@ -141,7 +141,7 @@ def test_heads_that_prototypes_cannot_replace(model, facts):
 
 
 def test_a_part_that_is_not_there():
-    with pytest.raises(KeyError, match="no part 'classifier'"):
+    with raises("unknown", "part 'classifier'", kind=KeyError):
         Scene.small(embeds=True).begin(METHOD.replace(judge=NearestPrototype("classifier")))
 
 

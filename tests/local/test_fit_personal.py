@@ -136,7 +136,7 @@ def test_strength_is_checked(lam):
 
 
 def test_unknown_part_is_refused():
-    with pytest.raises(KeyError, match="no part 'tail'"):
+    with raises("unknown", "part 'tail'", kind=KeyError):
         play(FitPersonal(part="tail"), [])
 
 

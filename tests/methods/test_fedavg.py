@@ -109,7 +109,7 @@ def test_oracle_of_a_shared_head():
 
 
 def test_oracle_needs_clusters(points):
-    with pytest.raises(ValueError, match="true clusters, and these tasks have none"):
+    with raises("missing", "cluster"):
         points([[[0.0]], [[4.0]]]).begin(fedavg(within="cluster"))
 
 

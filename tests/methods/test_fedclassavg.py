@@ -162,7 +162,7 @@ def test_a_node_with_a_single_class_and_a_class_that_nobody_has():
 
 
 def test_models_without_latents():
-    with pytest.raises(ValueError, match="MLP, has no latents"):
+    with raises("missing", "node 'node 0'"):
         Scene.small().begin(fedclassavg(**QUICK))
     assert Scene.small().play(fedclassavg(**{**QUICK, "contrast": 0.0}))[0].round == 2
 

@@ -128,5 +128,5 @@ def test_settings():
         pfedsim(warmup=0.5)
     with raises("value", "cap"):
         pfedsim(cap=1.0)
-    with pytest.raises(KeyError, match="no part 'classifier'"):
+    with raises("unknown", "part 'classifier'", kind=KeyError):
         Scene.small().begin(pfedsim(head="classifier"))

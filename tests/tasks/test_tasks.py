@@ -190,7 +190,7 @@ PAIRS = (
         (lambda: Tasks.from_samples([1, 2]),
          rf"train must be {PAIRS}, for every node, in a list or in a dict by name, got \[1, 2\]"),
         (lambda: Tasks.from_samples([(X, Y)], 3),
-         rf"val must be {PAIRS}, for every node, in a list or in a dict by name, or None, got 3"),
+         rf"val must be {PAIRS}, for every node, in a list or in a dict by name,? or None, got 3"),
         (lambda: Tasks.from_samples([(1, 2)]), rf"node 0 \(train\) must be {PAIRS}, got \(1, 2\)"),
         (lambda: Tasks.from_samples([("ab", Y)]), rf"node 0 \(train\) must be {PAIRS}, got \('ab'"),
         (lambda: Tasks.from_samples([(X, Y, Y)]), "train must be"),

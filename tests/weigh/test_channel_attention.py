@@ -296,7 +296,7 @@ def test_refusals():
     with raises("missing", "pretrained"):
         ChannelAttention(frozen=True)
     other = ChannelAttention(pretrained=Mixer.create(ParamSpec.from_module(nn.Linear(5, 3))))
-    with pytest.raises(ValueError, match="layer 'model' has filters of 3 numbers"):
+    with raises("shape", "layer 'model'", "3"):
         graph(torch.zeros(4, 9, dtype=torch.float64), other)
     for name, value in (("score", "tanh"), ("own", "none")):
         with raises("value", name, repr(value)):

@@ -207,5 +207,5 @@ def test_bad_settings():
         fomo().replace(weigh=FirstOrderGain(part="head"))
     without = Scene.small()
     splits = {"train": without.tasks.splits["train"]}
-    with pytest.raises(ValueError, match="without 'val' samples"):
+    with raises("empty", "split 'val'"):
         without.replace(tasks=replace(without.tasks, splits=splits)).begin(fomo())
