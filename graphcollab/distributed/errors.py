@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphcollab.errors import GraphcollabError, LostError, restored
+from graphcollab.errors import GraphcollabError, LostError
 from graphcollab.files import own_name, write_new
 
 __all__ = ["PARTS", "ProcessLostError", "as_value", "from_value", "lives", "write_error_file"]
@@ -52,10 +52,12 @@ def from_value(value: Mapping[str, str]) -> Exception:
     known: dict[str, Any] = {kind.__name__: kind for kind in PYTHON} if module is builtins else vars(module or object)
     if not _is_shared(kind := known.get(name)):
         return RuntimeError(f"{name}: {message}")
-    if issubclass(kind, GraphcollabError):
-        return restored(kind, value["subject"], message, True)
-    made: Exception = kind(message)
-    return made
+    error: Exception = kind.__new__(kind)
+    if isinstance(error, GraphcollabError):  # whose class may have arguments of its own
+        GraphcollabError.__init__(error, value["subject"], message, public=True)
+    else:
+        error.__init__(message)  # type: ignore[misc]
+    return error
 
 
 def _is_shared(kind: object) -> bool:
