@@ -16,6 +16,7 @@ from graphcollab.arrivals import Arrivals
 from graphcollab.control_plane import ControlPlane
 from graphcollab.device import beside
 from graphcollab.engine import Rows
+from graphcollab.errors import StateError
 from graphcollab.nn.mix_conv import MixConv
 from graphcollab.ops import edge_cosines, edge_distances, edge_products
 from graphcollab.stack import Stacks
@@ -122,7 +123,7 @@ class Plane(ControlPlane):
         if not self.complete:
             there = self.there[edge_index[0]]
             if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
-                raise RuntimeError("models of nodes that are not there would be mixed")
+                raise StateError("graph", "models of nodes that are not there would be mixed")
             weight, edge_index = weight[there], edge_index[:, there]
         halo = self.halo(rows, edge_index)
         edges = halo.edge_index

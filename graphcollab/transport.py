@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from graphcollab.errors import MismatchError
+
 __all__ = ["Halo", "SharedTransport", "Transport", "agreed"]
 
 
@@ -190,7 +192,7 @@ class SharedTransport(Transport):
     def own(self, count: int) -> Tensor:
         """Return the nodes of K that this process owns, ascending, [k]."""
         if count != len(self.owner):
-            raise ValueError(f"there are {len(self.owner)} nodes in this run, got {count}")
+            raise MismatchError("nodes", f"there are {len(self.owner)} nodes in this run, got {count}")
         return self.nodes
 
     def mine(self, values: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.env import Env
+from graphcollab.errors import DisconnectedError
 from graphcollab.relation import Relation
 from graphcollab.transforms import select_edges
 
@@ -115,9 +116,11 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
         cure = "give an undirected graph, for example by PyG's transforms.ToUndirected()"
         if env.plane.private:
             cure = f"let {there} hear {here}, by listeners= at {here}" + ", or at sites between them" * by_path
-        raise ValueError(
+        raise DisconnectedError(
+            f"node {here!r}",
             f"{what}, and {here} may hear {there}, but there is no {'path' if by_path else 'edge'} {here} → {there}: "
-            f"{cure}, or use another method"
+            f"{cure}, or use another method",
+            public=True,
         )
 
 
@@ -138,10 +141,12 @@ def _require_complete(data: Data, env: Env, group: Tensor) -> None:
     cure = "Give a graph whose connected nodes all hear each other"
     if env.plane.private:
         cure = f"Let {deaf} hear {unheard}, by listeners= at {unheard}"
-    raise ValueError(
+    raise DisconnectedError(
+        f"node {deaf!r}",
         f"a server would average {deaf} and {unheard}, which are connected, but {deaf} may not hear {unheard}: there "
         f"is no edge {unheard} → {deaf}. {cure}, or say incomplete='average' to average inside connected components "
-        "all the same"
+        "all the same",
+        public=True,
     )
 
 

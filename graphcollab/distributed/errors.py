@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
+import builtins
 import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphcollab.errors import GraphcollabError
+from graphcollab.errors import GraphcollabError, LostError
 from graphcollab.files import own_name, write_new
 
-__all__ = ["ProcessLostError", "lives", "read", "write_error_file", "written"]
+__all__ = ["PARTS", "ProcessLostError", "as_value", "from_value", "lives", "write_error_file"]
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # what torchrun shows of a process that has ended
 
 
-class ProcessLostError(RuntimeError):
+PYTHON = (ValueError, TypeError, RuntimeError, ArithmeticError, AssertionError, ImportError, MemoryError, OSError)
+"""Classes of Python that errors keep between processes, besides those of this package."""
+
+PARTS = ("module", "name", "subject", "message")
+
+
+class ProcessLostError(LostError):
     """Another process has ended in the middle of a run; the message names it and its nodes."""
 
 
-def written(error: Exception) -> bytes:
-    """Return an error as other processes read it."""
-    kind, subject = type(error), [error.subject] if isinstance(error, GraphcollabError) else []
-    return json.dumps([kind.__module__, kind.__qualname__, str(error), *subject]).encode()
+def as_value(error: BaseException, message: str | None = None) -> dict[str, str]:
+    """Return an error as other processes read it: module and name of its class, subject and message.
+
+    The class is the nearest base that every process has: of this package, or in `PYTHON`; else RuntimeError. A message
+    names the class where that is another one.
+
+    Args:
+        error: The error.
+        message: Default: that of the error.
+    """
+    kind = next((kind for kind in type(error).__mro__ if _is_shared(kind)), RuntimeError)
+    if message is None:
+        message = str(error) if kind is type(error) else f"{type(error).__name__}: {error}"
+    subject = error.subject if isinstance(error, GraphcollabError) else ""
+    return dict(zip(PARTS, (kind.__module__, kind.__name__, subject, message), strict=True))
 
 
-def read(text: bytes) -> Exception:
-    """Return another process's error: of its class where that is known here and takes a text, else a RuntimeError."""
-    module, name, told, *subject = json.loads(text)
-    kind: Any = functools.reduce(lambda at, one: getattr(at, one, None), name.split("."), sys.modules.get(module))
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        with contextlib.suppress(Exception):
-            made = kind(*subject, told)
-            if str(made) == told:
-                return made
-    return RuntimeError(f"{name}: {told}")
+def from_value(value: Mapping[str, str]) -> Exception:
+    """Return the error of `as_value`; nothing is imported for it, and a class that is not here is a RuntimeError."""
+    module, name, message = sys.modules.get(value["module"]), value["name"], value["message"]
+    known: dict[str, Any] = {kind.__name__: kind for kind in PYTHON} if module is builtins else vars(module or object)
+    if not _is_shared(kind := known.get(name)):
+        return RuntimeError(f"{name}: {message}")
+    error: Exception = kind.__new__(kind)
+    if isinstance(error, GraphcollabError):  # whose class may have arguments of its own
+        GraphcollabError.__init__(error, value["subject"], message, public=True)
+    else:
+        error.__init__(message)  # type: ignore[misc]
+    return error
+
+
+def _is_shared(kind: object) -> bool:
+    if not isinstance(kind, type) or not issubclass(kind, GraphcollabError):
+        return kind in PYTHON
+    return kind.__module__.partition(".")[0] == "graphcollab"
 
 
 def lives(pid: int) -> bool:

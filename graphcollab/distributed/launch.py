@@ -19,6 +19,7 @@ from graphcollab.checks import own_filter
 from graphcollab.distributed.errors import write_error_file
 from graphcollab.distributed.meeting import Meeting
 from graphcollab.distributed.processes import Processes
+from graphcollab.errors import ConflictError, LostError, MismatchError, MissingError, ShapeError, TooManyError
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
@@ -137,8 +138,9 @@ def deal(work: Tensor, processes: int) -> Tensor:
     """
     count = len(work)
     if count < processes:
-        raise ValueError(
-            f"{processes} processes were started, and there are {count} nodes: each needs one, so start fewer"
+        raise TooManyError(
+            "processes",
+            f"{processes} processes were started, and there are {count} nodes: each needs one, so start fewer",
         )
     middle = work.double().cumsum(0) - work.double() / 2
     owner = (middle * processes / work.double().sum().clamp(min=1e-300)).long().clamp(0, processes - 1)
@@ -172,9 +174,14 @@ def meet(
     if not launched():
         if away is not None and bool(away.any()):
             node = names[int(away.int().argmax())]
-            raise ValueError(f"samples of {node!r} are not here, and this is the only process: start it by torchrun")
+            raise MissingError(
+                f"node {node!r}",
+                f"samples of {node!r} are not here, and this is the only process: start it by torchrun",
+            )
         if owner is not None and bool(torch.as_tensor(owner).any()):
-            raise ValueError("owner= names several processes, and this is the only one: start it by torchrun")
+            raise ConflictError(
+                "owner", "owner= names several processes, and this is the only one: start it by torchrun"
+            )
         return Transport()
     if owner is None:
         whole = away is None or not bool(away.any())
@@ -185,9 +192,10 @@ def meet(
             owner = _by_samples(names, held)
     given = torch.as_tensor(owner)
     if given.dim() != 1 or given.is_floating_point() or given.is_complex():
-        raise ValueError(
+        raise ShapeError(
+            "owner",
             f"owner must hold the number of a process for every node, [{len(names)}] whole numbers, got "
-            f"{list(given.shape)} of {given.dtype}"
+            f"{list(given.shape)} of {given.dtype}",
         )
     if (company := _COMPANY.get()) is not None:
         return company.join(names, given.long())
@@ -200,7 +208,9 @@ def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[
     claims = [[p for p, nodes in enumerate(held) if nodes is None or k in nodes] for k in range(len(names))]
     for name, claim in zip(names, claims, strict=True):
         if len(claim) != 1:
-            raise ValueError(f"samples of {name!r} are in the processes {claim}: say by owner= whose each node is")
+            raise MismatchError(
+                f"node {name!r}", f"samples of {name!r} are in the processes {claim}: say by owner= whose each node is"
+            )
     return [process for (process,) in claims]
 
 
@@ -225,9 +235,10 @@ def _join() -> None:
         dist.init_process_group(backend, store=attempt, rank=rank, world_size=size)
     except (RuntimeError, ValueError) as error:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
-        raise RuntimeError(
+        raise LostError(
+            "processes",
             f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with "
-            "another --master-port if this one is in use"
+            "another --master-port if this one is in use",
         ) from error
 
 

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from graphcollab.distributed.errors import ProcessLostError, lives, read, written
+from graphcollab.distributed.errors import ProcessLostError, as_value, from_value, lives
+from graphcollab.errors import StateError
 
 __all__ = ["Meeting"]
 
@@ -72,7 +73,7 @@ class Meeting:
         self, verb: str, length: int = 0, values: Sequence[Tensor] = (), error: Exception | None = None
     ) -> list[int]:
         """Say which verb this process begins, with which kinds of values, and return how much all have to tell."""
-        text = b"" if error is None else written(error)
+        text = b"" if error is None else json.dumps(as_value(error)).encode()
         kind = zlib.crc32(" ".join(f"{one.dtype} {list(one.shape[1:])}" for one in values).encode())
         word = torch.tensor([VERBS.index(verb), length, len(text), kind])
         words = [torch.empty_like(word) for _ in range(self.size)]
@@ -83,7 +84,9 @@ class Meeting:
             texts = self._share(torch.tensor([*text], dtype=torch.uint8), sizes)
             first = next(p for p, size in enumerate(sizes) if size)
             own = first == self.process and error is not None
-            self._told = told = error if own and error is not None else read(bytes(texts[first].tolist()))
+            self._told = told = (
+                error if own and error is not None else from_value(json.loads(bytes(texts[first].tolist())))
+            )
             if not own:
                 told.add_note(f"It was raised in {self.who(first)}.")
             raise told
@@ -93,7 +96,7 @@ class Meeting:
             line = torch.tensor([*about.encode().ljust(LONG)[:LONG]], dtype=torch.uint8)
             said = self._share(line, [LONG] * self.size)
             shown = [bytes(one.tolist()).decode().rstrip() for one in said]
-            raise RuntimeError(f"processes have met in different verbs, or with different values: {shown}")
+            raise StateError("processes", f"processes have met in different verbs, or with different values: {shown}")
         return cast("list[int]", every[:, 1].tolist())
 
     def _share(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -113,7 +116,7 @@ class Meeting:
         try:
             return send()
         except RuntimeError as error:
-            raise ProcessLostError(f"{self._lost()} ({str(error).splitlines()[0]})") from error
+            raise ProcessLostError("processes", f"{self._lost()} ({str(error).splitlines()[0]})") from error
 
     def _lost(self) -> str:
         """Say which process does not answer any more, as far as that is known here."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphcollab.distributed.errors import write_error_file
 from graphcollab.distributed.meeting import Meeting
+from graphcollab.errors import MismatchError, MissingError, ShapeError
 from graphcollab.naming import few
 from graphcollab.transport import SharedTransport
 
@@ -49,24 +50,32 @@ class Processes(Meeting, SharedTransport):
         told = self.everyone([len(self.names), self.owner.tolist()])
         many = [count for count, _ in told]
         if len(set(many)) > 1:
-            raise ValueError(f"processes have tasks of {many} nodes: give all of them the same tasks")
+            raise MismatchError("tasks", f"processes have tasks of {many} nodes: give all of them the same tasks")
         for count, owner in told:
             if len(owner) != count:
-                raise ValueError(f"owner must name a process for each of {count} nodes, got {len(owner)}")
+                raise ShapeError("owner", f"owner must name a process for each of {count} nodes, got {len(owner)}")
         for node, said in enumerate(zip(*(owner for _, owner in told), strict=True)):
             claim = [p for p, own in enumerate(said) if own == p]
             if len(claim) > 1:
-                raise ValueError(f"{self.names[node]!r} is owned by the processes {claim}: each node needs one owner")
+                raise MismatchError(
+                    f"node {self.names[node]!r}",
+                    f"{self.names[node]!r} is owned by the processes {claim}: each node needs one owner",
+                )
             if not claim:
-                raise ValueError(
+                raise MissingError(
+                    f"node {self.names[node]!r}",
                     f"{self.names[node]!r} is owned by no process (owner says {sorted(set(said))}, and the processes "
-                    f"are 0 to {self.size - 1}): each node needs one owner"
+                    f"are 0 to {self.size - 1}): each node needs one owner",
                 )
             if len(set(said)) > 1:
-                raise ValueError(f"processes differ in who owns {self.names[node]!r}: {list(said)}")
+                raise MismatchError(
+                    f"node {self.names[node]!r}", f"processes differ in who owns {self.names[node]!r}: {list(said)}"
+                )
         idle = sorted({*range(self.size)} - {*self.owner.tolist()})
         if idle:
-            raise ValueError(f"process {idle[0]} owns no node: give it one, or start fewer processes")
+            raise MissingError(
+                f"process {idle[0]}", f"process {idle[0]} owns no node: give it one, or start fewer processes"
+            )
 
     def who(self, process: int) -> str:
         """Name a process and its nodes."""

@@ -18,7 +18,7 @@ from graphcollab.rewire.sampler import connect
 from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.slots import Rewiring
-from graphcollab.tasks import Tasks, TellableError
+from graphcollab.tasks import Tasks
 
 __all__ = ["TaskPeers"]
 
@@ -225,9 +225,11 @@ def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
         samples = tasks.pools[split.pool].inputs[split.of(node)].flatten(1).double().cpu()
         equal = torch.isclose(own[:, None, : samples.shape[1]], samples).all(2).any(1)
         if bool(equal.any()):
-            raise TellableError(
+            raise ConflictError(
+                "encoder",
                 f"{tasks.names[node]} would tell all sites one of its training samples, since a cluster centre is one: "
-                "give encoder=..., so that centres are of codes, or ask for fewer of them by centers=..."
+                "give encoder=..., so that centres are of codes, or ask for fewer of them by centers=...",
+                public=True,
             )
 
 

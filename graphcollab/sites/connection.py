@@ -11,11 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import MismatchError
 from graphcollab.naming import few
 from graphcollab.sites.delivery import COORDINATOR, Delivery, Link
-from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words, told_error
-from graphcollab.sites.frame import Frame, FrameError
+from graphcollab.sites.errors import (
+    LeftBehind,
+    RoundLost,
+    SiteLostError,
+    public_subject,
+    public_text,
+    public_value,
+    received,
+)
+from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.past import Past
 
@@ -53,7 +62,7 @@ class Connection:
         self.listeners: tuple[str, ...] | None = None
         self.folder: Path | None = None
         self.mailbox = Mailbox(set(self.sites) - {self.name})
-        self._told: Exception | None = None
+        self._received: Exception | None = None
         self._look = min(beat, 1.0)
         link.open(self.mailbox)
         known = bool(self._until({"verb": "hello"}).about["known"])
@@ -64,7 +73,9 @@ class Connection:
             self.leave(error)
             raise
         if known and not self.past.recalls:
-            raise SiteLostError(f"{self.name} has taken part in this run before, and has kept nothing of it")
+            raise SiteLostError(
+                f"site {self.name!r}", f"{self.name} has taken part in this run before, and has kept nothing of it"
+            )
         self.delivery.beat(beat)
 
     # ------------------------------------------------------------------------------------------ the two things
@@ -99,9 +110,9 @@ class Connection:
         values = dict(zip(names, reply.about["values"], strict=True))
         found = {site: [next(rest) for _ in range(count)] for site, count in zip(names, counts, strict=True)}
         if _checksum({"value": value}, tensors) != _checksum({"value": values[self.name]}, found[self.name]):
-            raise FrameError(
-                f"a message of {self.name} is not as it should be: the coordinator has returned other values than were "
-                f"sent ({what})"
+            raise wrong_message(
+                self.name,
+                f"the coordinator has returned other values than were sent ({what})",
             )
         return values, found
 
@@ -124,10 +135,10 @@ class Connection:
             frame = came[sender]
             try:
                 if frame.about.get("what") != what:
-                    raise FrameError(f"{what} was due, and {frame.about.get('what')} came")
+                    raise FrameError(f"site {sender!r}", f"{what} was due, and {frame.about.get('what')} came")
                 found[sender] = tuple(frame.require(*kinds).tensors)
             except FrameError as error:
-                raise FrameError(f"a message of {sender} is not as it should be: {error}") from error
+                raise wrong_message(sender, error) from error
         self.exchanges += 1
         self._turn(self.step + 1)
         if not self.replays:
@@ -156,10 +167,11 @@ class Connection:
         gone = [site for site in self.present if site not in told["present"]]
         for site in gone:
             why = told["lost"].get(site, "is gone")
-            warn(f"{site} {why}: the run goes on without it, and its part goes to the others", RuntimeWarning)
+            message = f"{site} {why}: the run goes on without it, and its part goes to the others"
+            issue("lost", f"site {site!r}", message)
         back = [site for site in told["present"] if site not in self.present]
         if back:
-            warn(f"{few(back)} {'is' if len(back) == 1 else 'are'} back", RuntimeWarning)
+            issue("lost", f"site {back[0]!r}", f"{few(back)} {'is' if len(back) == 1 else 'are'} back")
         self._begin(told)
 
     def _begin(self, told: Mapping[str, Any]) -> None:
@@ -170,12 +182,13 @@ class Connection:
 
     def come_back(self) -> None:
         """Wait until the others let this site in again."""
-        warn(f"{self.name} was left behind, and waits to be let in again", RuntimeWarning)
+        issue("lost", f"site {self.name!r}", f"{self.name} was left behind, and waits to be let in again")
         reply = self._until({"verb": "back"})
         if reply.about["status"] == "over":
             raise SiteLostError(
+                f"site {self.name!r}",
                 f"the run has ended while {self.name} was left behind: its last checkpoint, where it keeps one, is "
-                "what it has"
+                "what it has",
             )
         self.enter(reply.about)
 
@@ -191,23 +204,24 @@ class Connection:
         """Return what another site has handed over."""
         reply = self._until({"verb": "take"})
         if reply.about["run"] != self.runs:
-            raise ValueError(
-                "the others have come to another run of their scripts: give each run a checkpoint= folder of its own"
+            raise MismatchError(
+                "checkpoint",
+                "the others have come to another run of their scripts: give each run a checkpoint= folder of its own",
+                public=True,
             )
         (content,) = reply.require((torch.uint8, (None,))).tensors
         return bytes(content.numpy().tobytes())
 
     def fail(self, error: Exception) -> None:
-        """Let an error of this site be raised everywhere, unless that is where it comes from; see `in_words`."""
-        if error is self._told or isinstance(error, SiteLostError):
-            return
-        self.delivery.say({"verb": "fail", "kind": type(error).__name__, "why": in_words(error)}, 10.0)
+        """Let an error of this site be raised everywhere, unless it comes from another one; see `public_value`."""
+        if not (error is self._received or isinstance(error, SiteLostError)):
+            self.delivery.say({"verb": "fail", **public_value(error, self.name)}, 10.0)
 
     def leave(self, why: str | BaseException) -> None:
         """Leave the run, for a reason that others are told, or by an error; the others go on."""
         if not isinstance(why, str):
-            words = in_words(why)
-            why = f"has failed with a {type(why).__name__}{f' ({words})' if words else ''}"
+            text = public_text(why) or public_subject(why)
+            why = f"has failed with a {type(why).__name__}{f' ({text})' if text else ''}"
         self.delivery.say({"verb": "leave", "why": why}, 10.0)
         self.delivery.close()
 
@@ -249,12 +263,15 @@ class Connection:
             case "away" | "over" if self.replays:
                 raise LeftBehind(about)
             case "again" | "away" | "over":
-                error = SiteLostError(self._why_lost(about))
+                error = SiteLostError("sites", self._why_lost(about))
                 self._begin(about)  # what is asked next is answered by those that are there
                 raise error
             case "stop":
-                raise self._stopped(about)
-        raise SiteLostError(f"the coordinator does not take what {self.name} says: {about.get('why')}")
+                self._received = received(about)
+                raise self._received
+        raise SiteLostError(
+            f"site {self.name!r}", f"the coordinator does not take what {self.name} says: {about.get('why')}"
+        )
 
     def _why_lost(self, about: Mapping[str, Any]) -> str:
         """Say who was lost where nothing can be played again."""
@@ -263,11 +280,6 @@ class Connection:
         reasons = {**about["lost"], **about["refused"]}
         lost = "; ".join(f"{site} {why}" for site, why in reasons.items() if site in self.present)
         return f"all sites must be there before the first round and between runs: {lost or 'a message was lost'}"
-
-    def _stopped(self, about: Mapping[str, Any]) -> Exception:
-        site, kind, why = (str(about.get(name)) for name in ("site", "kind", "why"))
-        self._told = told_error(site, kind, why)
-        return self._told
 
 
 def _checksum(about: Mapping[str, Any], tensors: Sequence[Tensor]) -> bytes:

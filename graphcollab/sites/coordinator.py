@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from graphcollab.distributed.errors import as_value
+from graphcollab.errors import GraphcollabError, StateError
 from graphcollab.naming import few
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
 from graphcollab.sites.lives import Lives
-from graphcollab.sites.meeting import Clash, Meeting
-from graphcollab.sites.question import clipped, question
+from graphcollab.sites.meeting import Meeting
+from graphcollab.sites.question import ERROR, clipped, question
 from graphcollab.sites.waiting import Waiting
 
 __all__ = ["Coordinator"]
@@ -69,7 +72,7 @@ class Coordinator:
         self._catching_up: set[str] = set()
         self._done: set[str] = set()
         self._lives = Lives(self.sites)
-        self._stopped: dict[str, Any] | None = None
+        self._stopped: dict[str, str] | None = None
 
     @property
     def over(self) -> bool:
@@ -79,21 +82,22 @@ class Coordinator:
     @property
     def failed(self) -> str:
         """Why the run has stopped; nothing if it has not."""
-        return "" if self._stopped is None else " ".join(filter(None, map(self._stopped.get, ("site", "kind", "why"))))
+        said = self._stopped or {}
+        return ": ".join(filter(None, map(said.get, ("site", "name", "message"))))
 
     def answer(self, site: str, content: bytes) -> bytes:
         """Return what a site is to know; calls that have to wait are answered after a while all the same."""
         try:
             asked = question(content, self._verbs)
             if site not in self.sites:
-                raise FrameError("messages of nobody of this run")
+                raise FrameError(f"site {site!r}", "messages of nobody of this run")
             with self._change:
                 return self._hear(site, asked).pack()
         except FrameError as error:
             LOG.warning("a message of %s was refused: %s", clipped(site), clipped(error))
             with self._change:  # who has not begun would be waited for; who has must have been somebody else
                 if isinstance(error, OtherVersionError) and site in self.sites and not self._lives.begun(site):
-                    self._stop(site, "SiteLostError", f"{site} cannot take part: it sends {error}")
+                    self._stop(SiteLostError(f"site {site!r}", f"{site} cannot take part: it sends {error}"))
             return Frame({"status": "refused", "why": str(error)}).pack()
 
     def _hear(self, site: str, asked: Frame) -> Frame:
@@ -160,9 +164,8 @@ class Coordinator:
         """Stop where somebody waits for a site that has come to the end of its script."""
         ended = [site for site in self.present if site in self._done and site not in meeting.frames]
         if ended and meeting.frames and meeting.reply is None and self._stopped is None:
-            whose = "has come to the end of its script" if len(ended) == 1 else "have come to the end of their scripts"
-            why = f"{few(ended)} {whose}, where others go on: all must make the same calls"
-            self._stop("", "SiteLostError", why)
+            why = f"the script of {few(ended)} has ended, where others go on: all must make the same calls"
+            self._stop(SiteLostError(f"site {ended[0]!r}", why))
 
     def _conclude(self, meeting: Meeting, at: tuple[int, int]) -> None:
         if bad := meeting.refuse(self.present, self.resting):  # they rest, and the round is played again
@@ -171,8 +174,8 @@ class Coordinator:
             return LOG.warning("%s", "; ".join(f"{site} {why}" for site, why in bad.items()))
         try:
             found, tensors = meeting.together(self.present)
-        except Clash as clash:
-            return self._stop(*clash.args)
+        except GraphcollabError as error:
+            return self._stop(error)
         about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off, **found}
         said = {site: meeting.frames[site].about for site in self.present}
         first = said[self.present[0]]
@@ -255,7 +258,7 @@ class Coordinator:
         self._catching_up.discard(site)
         now, names = self._clock(), asked.about.get("sites", [])
         if (meeting := self._meetings.get((epoch, step))) and (why := meeting.apart(site, names)):
-            self._stop("", "RuntimeError", why)
+            self._stop(StateError("script", why, public=True))
         since = self._stuck.setdefault(site, (step, now))
         if since[0] != step:
             since = self._stuck[site] = (step, now)
@@ -264,7 +267,7 @@ class Coordinator:
             LOG.warning("a message from %s to %s was lost: the round is played again", few(passed), site)
             self._lost_at[step, site] = self._lost_at.get((step, site), 0) + 1
             if self._lost_at[step, site] > REPLAYS:
-                self._stop(site, "SiteLostError", f"messages from {few(passed)} do not come to {site}, again and again")
+                self._stop(SiteLostError(f"site {site!r}", f"messages from {few(passed)} never come to {site}"))
             self._begin()
         return self._news(site, epoch) or Frame({"status": "ok"})
 
@@ -303,7 +306,7 @@ class Coordinator:
     def _fail(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """What has failed at a site fails everywhere."""
         if self._stopped is None and site in self.present:
-            self._stop(site, str(asked.about.get("kind")), str(asked.about.get("why")))
+            self._stop({"site": site, **{part: str(asked.about.get(part)) for part in ERROR}})
         return Frame({"status": "ok"})
 
     def _finish(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
@@ -314,9 +317,9 @@ class Coordinator:
         self._change.notify_all()
         return Frame({"status": "ok"})
 
-    def _stop(self, site: str, kind: str, why: str) -> None:
-        LOG.error("the run stops: %s", clipped(why or f"{site} has failed with a {kind}, whose words stay there"))
-        self._stopped = {"site": site, "kind": kind, "why": why}
+    def _stop(self, error: GraphcollabError | dict[str, str]) -> None:
+        self._stopped = error if isinstance(error, dict) else as_value(error)
+        LOG.error("the run stops: %s", clipped(self.failed))
         self._change.notify_all()
 
     def _leave_behind(self, sites: Sequence[str], why: str) -> None:
@@ -325,16 +328,13 @@ class Coordinator:
         self.resting = [site for site in self.resting if site not in sites]
         self._catching_up -= {*sites}
         self.lost |= dict.fromkeys(sites, why)
-        working = [site for site in self.present if site not in self.resting]
-        if len(self.present) < self.at_least or not working:
+        if len(self.present) < self.at_least or not {*self.present} - {*self.resting}:
             are = "is" if len(self.present) == 1 else "are"
             left = f"only {few(self.present)} {are} left" if self.present else "no site is left"
-            needs = f"a run needs {self.at_least} (at_least=)"
-            return self._stop("", "SiteLostError", f"{left}, and {needs}: {self._reasons()}")
+            reasons = "; ".join(f"{site} {why}" for site, why in self.lost.items())
+            why = f"{left}, and a run needs {self.at_least} (at_least=): {reasons}"
+            return self._stop(SiteLostError("at_least", why))
         self._begin()
-
-    def _reasons(self) -> str:
-        return "; ".join(f"{site} {why}" for site, why in self.lost.items())
 
     _verbs: ClassVar[dict[str, Callable[..., Frame]]] = {
         "hello": _hello,

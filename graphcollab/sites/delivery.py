@@ -80,14 +80,18 @@ class Delivery:
             try:
                 reply = printable(Frame.unpack(self.link.ask(content() if callable(content) else content)))
                 if reply.about.get("status") == "refused" and "damaged" in str(reply.about.get("why")):
-                    raise FrameError(str(reply.about["why"]))
+                    raise FrameError("message", str(reply.about["why"]))
                 return reply
             except OtherVersionError as error:
-                raise SiteLostError(f"{self.link.name} cannot take part: the coordinator sends {error}") from error
+                raise SiteLostError(
+                    f"site {self.link.name!r}", f"{self.link.name} cannot take part: the coordinator sends {error}"
+                ) from error
             except (ConnectionError, FrameError) as error:
                 self._require_open()
                 if time.monotonic() + pause > end:
-                    raise SiteLostError(f"{self.link.name} cannot reach the coordinator any more ({error})") from error
+                    raise SiteLostError(
+                        f"site {self.link.name!r}", f"{self.link.name} cannot reach the coordinator any more ({error})"
+                    ) from error
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -128,7 +132,7 @@ class Delivery:
 
     def _require_open(self) -> None:
         if self._closed.is_set():
-            raise SiteLostError(self._why)
+            raise SiteLostError(f"site {self.link.name!r}", self._why)
 
     def _push(self, to: str, content: bytes, epoch: int) -> None:
         pause = FIRST_PAUSE

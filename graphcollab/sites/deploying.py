@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from graphcollab.errors import ExistsError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.settings import Count, Positive, checked
 
@@ -39,7 +40,7 @@ def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) ->
     """
     folder = Path(folder)
     if folder.exists():
-        raise FileExistsError(f"{folder} is there already: give the name of a folder that is not")
+        raise ExistsError(f"folder {folder}", f"{folder} is there already: give the name of a folder that is not")
     flow = {"id": "flow", "path": CLASSES[0], "args": {"server_obj_id": "graphcollab"}}
     connect = {"path": OWN + "again.Executor", "args": {"client_obj_id": "graphcollab"}}
     meets = {"id": "graphcollab", "path": OWN + "Server", "args": {"deadline": deadline, "at_least": at_least}}
@@ -89,7 +90,7 @@ def allow(kit: str | Path) -> Path:
     path, given = local / "resources.json", local / "resources.json.default"
     source = path if path.exists() else given
     if not source.exists():
-        raise FileNotFoundError(f"{kit} is no startup kit of a site or a server: it has no local/{given.name}")
+        raise MissingFileError("kit", f"{kit} is no startup kit of a site or a server: it has no local/{given.name}")
     resources = json.loads(source.read_text())
     allowed = resources.get("class_allow_list", []) if source == path else []
     resources["class_allow_list"] = [*allowed, *(one for one in CLASSES if one not in allowed)]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.sites.connection import Connection
-from graphcollab.sites.frame import FrameError
+from graphcollab.sites.frame import wrong_message
 
 __all__ = ["FetchRows", "kinds_of", "require_finite", "unknown"]
 
@@ -62,7 +62,7 @@ def kinds_of(values: Iterable[Tensor]) -> str:
 def require_finite(site: str, values: Iterable[Tensor]) -> None:
     """Check that what a site has sent is finite."""
     if not all(bool(torch.isfinite(one).all()) for one in values):
-        raise FrameError(f"a message of {site} is not as it should be: it holds values that are not finite")
+        raise wrong_message(site, "it holds values that are not finite")
 
 
 def unknown(values: Tensor, count: int) -> Tensor:

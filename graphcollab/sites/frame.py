@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Frame", "FrameError", "OtherVersionError"]
+from graphcollab.errors import DamagedError
+
+__all__ = ["Frame", "FrameError", "OtherVersionError", "wrong_message"]
 
 MAGIC = b"graphcollab 1\n"
 AXES, NESTED, TENSORS = 32, 100, 10_000  # at most, of a tensor, of a description and of a frame
@@ -28,12 +30,17 @@ TYPES = {
 }
 
 
-class FrameError(ValueError):
+class FrameError(DamagedError):
     """Bytes that are no frame, or another one than was due: cut, changed, of another shape or number type."""
+
+    def __init__(self, subject: str, message: str) -> None:
+        super().__init__(subject, message, public=True)
 
 
 class OtherVersionError(FrameError):
     """Messages of another version of graphcollab."""
+
+    code = "version"
 
 
 @dataclass(frozen=True)
@@ -71,43 +78,47 @@ class Frame:
             described: How many of them the description may take.
         """
         if not isinstance(content, bytes):
-            raise FrameError(f"a frame is bytes, got a {type(content).__name__}")
+            raise FrameError("message", f"a frame is bytes, got a {type(content).__name__}")
         start = len(MAGIC) + HEAD.size
         if content.startswith(MAGIC[:-2]) and not content.startswith(MAGIC):
-            raise OtherVersionError("messages of another version of graphcollab: install the same one everywhere")
+            raise OtherVersionError(
+                "message", "messages of another version of graphcollab: install the same one everywhere"
+            )
         if len(content) < start or not content.startswith(MAGIC):
-            raise FrameError(f"{len(content)} bytes are no frame of this version")
+            raise FrameError("message", f"{len(content)} bytes are no frame of this version")
         digest, length = HEAD.unpack_from(content, len(MAGIC))
         if length > described:
-            raise FrameError(f"a frame's description has {length} bytes, and may have {described}")
+            raise FrameError("message", f"a frame's description has {length} bytes, and may have {described}")
         body = content[start:]
         if length > len(body) or _digest(length, body) != digest:
-            raise FrameError("a frame is damaged: it was cut or changed on its way")
+            raise FrameError("message", "a frame is damaged: it was cut or changed on its way")
         try:
             held = json.loads(body[:length])
             about, kinds = dict(held["about"]), [(TYPES[name], tuple(shape)) for name, shape in held["tensors"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FrameError(f"a frame's description cannot be read ({type(error).__name__})") from error
+            raise FrameError("message", f"a frame's description cannot be read ({type(error).__name__})") from error
         if len(kinds) > TENSORS:
-            raise FrameError(f"a frame has {len(kinds)} tensors, and may have {TENSORS}")
+            raise FrameError("message", f"a frame has {len(kinds)} tensors, and may have {TENSORS}")
         if _is_deep(about, NESTED):
-            raise FrameError(f"a frame's description is nested more than {NESTED} deep")
+            raise FrameError("message", f"a frame's description is nested more than {NESTED} deep")
         tensors, at = [], length
         for kind, shape in kinds:
             if not all(type(size) is int and size >= 0 for size in shape):
-                raise FrameError(f"a frame says that a tensor has the shape {list(shape)}")
+                raise FrameError("message", f"a frame says that a tensor has the shape {list(shape)}")
             if len(shape) > AXES or math.prod(max(size, 1) for size in shape) * kind.itemsize >= 2**63:
-                raise FrameError("a frame says that a tensor has a shape that no tensor can have")
+                raise FrameError("message", "a frame says that a tensor has a shape that no tensor can have")
             end = at + math.prod(shape) * kind.itemsize
             if end > len(body):
-                raise FrameError(f"a frame has {len(body) - at} bytes left for a tensor {list(shape)} of {kind}")
+                raise FrameError(
+                    "message", f"a frame has {len(body) - at} bytes left for a tensor {list(shape)} of {kind}"
+                )
             raw = torch.frombuffer(bytearray(body[at:end]), dtype=torch.uint8) if end > at else torch.empty(0)
             if kind is torch.bool and bool((raw > 1).any()):
-                raise FrameError("a frame has other bytes than 0 and 1 for a tensor of torch.bool")
+                raise FrameError("message", "a frame has other bytes than 0 and 1 for a tensor of torch.bool")
             tensors.append(raw.view(kind).view(shape) if end > at else torch.empty(shape, dtype=kind))
             at = end
         if at != len(body):
-            raise FrameError(f"a frame has {len(body) - at} bytes more than it says")
+            raise FrameError("message", f"a frame has {len(body) - at} bytes more than it says")
         return cls(about, tuple(tensors))
 
     def require(self, *wanted: tuple[torch.dtype, tuple[int | None, ...]]) -> Frame:
@@ -120,8 +131,15 @@ class Frame:
             for (kind, shape), (other, sizes) in zip(wanted, got, strict=True)
         )
         if not fits:
-            raise FrameError(f"a frame was due that holds {_told(wanted)}, and one came that holds {_told(got)}")
+            raise FrameError(
+                "message", f"a frame was due that holds {_told(wanted)}, and one came that holds {_told(got)}"
+            )
         return self
+
+
+def wrong_message(site: str, why: object) -> FrameError:
+    """Return the error of a message of a site that is not as it should be."""
+    return FrameError(f"site {site!r}", f"a message of {site} is not as it should be: {why}")
 
 
 def _is_deep(held: Any, most: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from graphcollab.distributed import among
+from graphcollab.errors import MismatchError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
@@ -54,7 +55,7 @@ class Gathering:
         """Return how rows and numbers of nodes travel."""
         if lost := [one for one in self.connection.sites if one not in self.connection.present]:
             are = "is" if len(lost) == 1 else "are"
-            raise SiteLostError(f"a run begins with all sites, and {few(lost)} {are} not there")
+            raise SiteLostError(f"site {lost[0]!r}", f"a run begins with all sites, and {few(lost)} {are} not there")
         self.connection.runs += 1
         return Sites(self.connection, owner)
 
@@ -78,6 +79,8 @@ def compare_clocks(connection: Connection) -> None:
     for name, seconds in off.items():
         if abs(seconds - usual) > CLOCK:
             how = "ahead of" if seconds > usual else "behind"
-            raise ValueError(
-                f"the clock of {name} is {abs(seconds - usual):.0f} s {how} the others': set it, by NTP for example"
+            raise MismatchError(
+                f"site {name!r}",
+                f"the clock of {name} is {abs(seconds - usual):.0f} s {how} the others': set it, by NTP for example",
+                public=True,
             )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
-from graphcollab.sites.errors import is_told
+from graphcollab.sites.errors import is_received
 from graphcollab.sites.mailbox import Mailbox
 
 __all__ = ["Door", "Hall"]
@@ -65,7 +65,7 @@ class Hall:
                     acts = {here: _played(partial(work, here)), **acts}
             errors = [error for one in acts.values() if (error := one.exception()) is not None]
             if errors:  # the cause, though sites that fail because of it may do so sooner
-                raise next((error for error in errors if not is_told(error)), errors[0])
+                raise next((error for error in errors if not is_received(error)), errors[0])
             return {name: acts[name].result() for name in self.sites}
         finally:
             ended.set()

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.piece import Reader
+from graphcollab.sites.connection import Connection
 from graphcollab.sites.delivery import COORDINATOR
-
-if TYPE_CHECKING:
-    from graphcollab.sites.site import Site
 
 __all__ = ["Leaving", "Line", "leaving"]
 
@@ -117,17 +115,23 @@ class Leaving:
         )
 
 
-def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, rounds: int) -> Leaving:
-    """Rehearse a run, and return what would leave the site.
+def leaving(
+    site: str,
+    listeners: Sequence[str] | None,
+    played: Mapping[str, Connection],
+    method: Method | Phases,
+    rounds: int,
+) -> Leaving:
+    """Return what would leave a site in a run that was rehearsed.
 
     Args:
-        site: The site.
-        act: Plays the run at a site.
+        site: The site's name.
+        listeners: Sites that may hear it; None: all.
+        played: Each site's connection in the rehearsal, by name.
         method: The run's method.
         rounds: Rounds of the run.
     """
-    played = site.rehearse(act)
-    sent, others = played[site.name].delivery.sent, sorted({*played} - {site.name})
+    sent, others = played[site].delivery.sent, sorted({*played} - {site})
     lines = []
     for what in sorted({what for what, _ in sent}):
         found = {to: sent[what, to] for to in [COORDINATOR, *others] if (what, to) in sent}
@@ -135,14 +139,12 @@ def leaving(site: Site, act: Callable[[Site], object], method: Method | Phases, 
             lines.append(Line(_meaning(what), ADDED if what.startswith("sums of") else "everybody", *summed))
         if found:
             most = [max(many) for many in zip(*found.values(), strict=True)]
-            lines += [Line(_meaning(what), to, *most) for to in others if to in found or _may_hear(site, to)]
+            lines += [
+                Line(_meaning(what), to, *most) for to in others if to in found or listeners is None or to in listeners
+            ]
     pieces = [*method.walk()]
     told = {one: tuple(dict.fromkeys(piece.told[one] for piece in pieces if one in piece.told)) for one in READERS}
-    return Leaving(site.name, method.name, len(played), rounds, tuple(lines), told)
-
-
-def _may_hear(site: Site, to: str) -> bool:
-    return site.listeners is None or to in site.listeners
+    return Leaving(site, method.name, len(played), rounds, tuple(lines), told)
 
 
 def _meaning(what: str) -> str:

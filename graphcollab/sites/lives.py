@@ -43,7 +43,7 @@ class Lives:
         if life == now:
             return False
         if life not in greeted:
-            raise FrameError("messages of a process that has not greeted")
+            raise FrameError(f"site {site!r}", "messages of a process that has not greeted")
         at = greeted.index(life)
         self._former[site] = [*self._former[site], *greeted[:at], *([] if now is None else [now])][-FORMER:]
         self._greeted[site], self._now[site] = greeted[at + 1 :], life
@@ -52,4 +52,6 @@ class Lives:
     def require(self, site: str, life: str) -> None:
         """Raise a `FrameError` for a life that has ended."""
         if life in self._former[site]:
-            raise FrameError("messages of a process of this site that was started before the one that is there")
+            raise FrameError(
+                f"site {site!r}", "messages of a process of this site that was started before the one that is there"
+            )

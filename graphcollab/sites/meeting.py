@@ -9,23 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcollab.errors import MismatchError, StateError
 from graphcollab.plausible import plausible
 from graphcollab.sites.frame import Frame
 
-__all__ = ["Clash", "Meeting"]
-
-
-class Clash(Exception):
-    """What sites tell does not go together.
-
-    Args:
-        site: Whose fault it is; empty where that cannot be said.
-        kind: The class of the error that sites raise.
-        why: Its words.
-    """
-
-    def __init__(self, site: str, kind: str, why: str) -> None:
-        super().__init__(site, kind, why)
+__all__ = ["Meeting"]
 
 
 @dataclass
@@ -65,12 +53,12 @@ class Meeting:
         return bad
 
     def together(self, sites: Sequence[str]) -> tuple[dict[str, Any], list[Tensor]]:
-        """Return what these sites have told, or the sums of it where they ask for sums; a `Clash` if it differs."""
+        """Return what these sites have told, or the sums of it where they ask for sums; an error if kinds differ."""
         frames = [self.frames[site] for site in sites]
         words = [[one.about.get(name) for name in ("what", "sum", "commit")] for one in frames]
         if len({str([*said, "round" in one.about]) for said, one in zip(words, frames, strict=True)}) > 1:
             told = ", ".join(f"{site}: {what}" for site, (what, *_) in zip(sites, words, strict=True))
-            raise Clash("", "RuntimeError", f"sites have come to different steps of the run ({told})")
+            raise StateError("script", f"sites have come to different steps of the run ({told})", public=True)
         tensors = [list(frame.tensors) for frame in frames]
         if not frames[0].about.get("sum"):
             about = {"values": [frame.about.get("value") for frame in frames], "counts": [*map(len, tensors)]}
@@ -79,5 +67,6 @@ class Meeting:
         usual = max(kinds, key=kinds.count)
         for site, kind in zip(sites, kinds, strict=True):
             if kind != usual:
-                raise Clash(site, "ValueError", f"{site} sends {kind} to be added to {usual}")
+                message = f"{site} sends {kind} to be added to {usual}"
+                raise MismatchError(f"site {site!r}", message, public=True)
         return {}, [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
+from graphcollab.errors import MismatchError
 from graphcollab.sites.frame import Frame, FrameError
 
 __all__ = ["Past"]
@@ -52,9 +53,11 @@ class Past:
         """
         before, frames = self._records.pop()
         if told not in (None, before):
-            raise ValueError(
+            raise MismatchError(
+                "data",
                 "this site tells something else than when the run began: its data or its script have changed since, "
-                "so it cannot come back into the run"
+                "so it cannot come back into the run",
+                public=True,
             )
         return frames
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from graphcollab.sites.frame import Frame, FrameError
 
-__all__ = ["clipped", "printable", "question"]
+__all__ = ["ERROR", "clipped", "printable", "question"]
 
-LONGEST = {"what": 1000, "life": 64, "kind": 100, "why": 2000, "site": 200}  # characters of a text that a peer may set
+ERROR = {"module": 200, "name": 100, "subject": 200, "message": 2000}  # characters of the parts of an error
+LONGEST = {"what": 1000, "life": 64, "why": 2000, "site": 200, **ERROR}  # characters of a text that a peer may set
 LINE = 200  # characters of it in a line of a log
 
 ALWAYS = {"verb": str, "epoch": int, "step": int, "life": str}
@@ -21,8 +22,8 @@ FIELDS = ALWAYS | {
     "clock": float,
     "run": int,
     "sites": list,
-    "kind": str,
     "why": str,
+    **dict.fromkeys(ERROR, str),
 }
 """The types of what questions say; the value that a site tells the others is for them to read."""
 
@@ -38,12 +39,12 @@ def question(content: object, verbs: Collection[str]) -> Frame:
     for name, kind in FIELDS.items():
         if (name in ALWAYS or name in asked.about) and type(asked.about.get(name)) is not kind:
             raise FrameError(
-                f"a question has a {type(asked.about.get(name)).__name__} as its {name}, not a {kind.__name__}"
+                name, f"a question has a {type(asked.about.get(name)).__name__} as its {name}, not a {kind.__name__}"
             )
     if asked.about["verb"] not in verbs:
-        raise FrameError(f"nothing is asked by the verb {asked.about['verb'][:50]!r}")
+        raise FrameError("verb", f"nothing is asked by the verb {asked.about['verb'][:50]!r}")
     if not all(type(site) is str for site in asked.about.get("sites", [])):
-        raise FrameError("a question says what is no name among its sites")
+        raise FrameError("sites", "a question says what is no name among its sites")
     return asked
 
 

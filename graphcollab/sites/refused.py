@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping
 
+from graphcollab.errors import InvalidTypeError, UnsupportedError
 from graphcollab.methods import fedavg
 from graphcollab.settings import unknown_argument
 from graphcollab.train.run import BETWEEN_PARTIES, run
@@ -28,7 +29,7 @@ def refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
     """Check that no setting is among those that are refused; else a ValueError names it, and says why."""
     for name in settings:
         if name in refused:
-            raise ValueError(f"{name} cannot be given between sites: {refused[name]}")
+            raise UnsupportedError(name, f"{name} cannot be given between sites: {refused[name]}", public=True)
 
 
 def require_of_run(settings: Iterable[str]) -> None:
@@ -36,6 +37,8 @@ def require_of_run(settings: Iterable[str]) -> None:
     takes = [name for name in inspect.signature(run).parameters if name not in ONE_RUN]
     for name in settings:
         if name in inspect.signature(fedavg).parameters:
-            raise TypeError(f"run() has no argument {name!r}: it is said of the method, such as fedavg({name}=...)")
+            raise InvalidTypeError(
+                name, f"run() has no argument {name!r}: it is said of the method, such as fedavg({name}=...)"
+            )
         if name not in {*takes, *ONE_RUN}:
-            raise TypeError(unknown_argument("run", name, takes))
+            raise InvalidTypeError(name, unknown_argument("run", name, takes))

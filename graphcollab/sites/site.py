@@ -12,7 +12,16 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from graphcollab.checks import own_filter, unlogged
-from graphcollab.errors import InUseError
+from graphcollab.errors import (
+    ConflictError,
+    FormatError,
+    GraphcollabError,
+    InUseError,
+    MismatchError,
+    StateError,
+    UnknownError,
+    UnsupportedError,
+)
 from graphcollab.gains import Benefit, benefit
 from graphcollab.method import Method
 from graphcollab.naming import few
@@ -24,7 +33,6 @@ from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.gathering import CONNECTION, Gathering, compare_clocks, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
-from graphcollab.sites.mistakes import in_short
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
 from graphcollab.tasks import Ledger, Tasks, tasks_of_site
 from graphcollab.train import Comparison, Result, compare, run
@@ -85,7 +93,11 @@ def site(
     """
     if dry_run and (connection := CONNECTION.get()) is not None:
         with agreed(Gathering(connection)):
-            raise ValueError(f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script")
+            raise ConflictError(
+                "dry_run",
+                f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script",
+                public=True,
+            )
     require_known(settings)
     require_name(name)
     require_own(name, data)
@@ -143,9 +155,11 @@ class Site:
                 tasks = here._tasks(connection, 0)
                 graph = here._graph(connection, tasks)
                 if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:
-                    raise ValueError(
+                    raise ConflictError(
+                        "listeners",
                         f"{method.name} tells all sites the averages of those who may hear each other, and listeners= "
-                        f"keep {few(groups[0])} apart from others: play a run of their own"
+                        f"keep {few(groups[0])} apart from others: play a run of their own",
+                        public=True,
                     )
                 if not self.dry_run:
                     return run(method, tasks, model, graph, rounds=rounds, **settings)
@@ -157,8 +171,16 @@ class Site:
         if not self.dry_run:
             return play(self)
         if settings.get("callbacks"):
-            raise ValueError("a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it")
-        return in_short(lambda: self._rehearse_run(play, method, rounds, settings.get("checkpoint")))
+            raise ConflictError(
+                "callbacks",
+                "a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it",
+                public=True,
+            )
+        try:
+            return self._rehearse_run(play, method, rounds, settings.get("checkpoint"))
+        except GraphcollabError as error:  # of which the message says it all
+            cause = error.__cause__
+            raise error.with_traceback(None) from (None if isinstance(cause, GraphcollabError) else cause)
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
@@ -188,7 +210,7 @@ class Site:
                 tasks_of_site(_Alone(), self.name, self.data, rehearsed=True, **{"seed": 0, **self.settings})
         except ValueError as told:
             raise told.__cause__ or told from None
-        return leaving(self, play, method, rounds)
+        return leaving(self.name, self.listeners, self.rehearse(play), method, rounds)
 
     def _many(self, settings: Iterable[str], act: Callable[[], T]) -> T:
         """Play many runs with the other sites."""
@@ -215,15 +237,19 @@ class Site:
         """Do something with the other sites; what fails here fails at all of them."""
         connection = CONNECTION.get()
         if connection is None:
-            raise RuntimeError(
+            raise StateError(
+                f"site {self.name!r}",
                 f"{self.name} is not connected to other sites: let NVIDIA FLARE start this script (docs/deploying.md), "
-                "or rehearse it by dry_run=True"
+                "or rehearse it by dry_run=True",
+                public=True,
             )
         with agreed(Gathering(connection)):
             if connection.name != self.name:
-                raise ValueError(
+                raise MismatchError(
+                    "name",
                     f"the certificate of {connection.name} is given, and its script says {self.name!r}: write "
-                    f"site({connection.name!r}, ...) in it, or start it with the startup kit of {self.name}"
+                    f"site({connection.name!r}, ...) in it, or start it with the startup kit of {self.name}",
+                    public=True,
                 )
             if not connection.greeted:
                 compare_clocks(connection)
@@ -236,9 +262,13 @@ class Site:
         known = {*tasks.names}
         for sender, heard in values.items():
             if heard is not None and not (isinstance(heard, list) and all(isinstance(one, str) for one in heard)):
-                raise ValueError(f"{sender} does not tell its listeners as a list of names")
+                raise FormatError("listeners", f"{sender} does not tell its listeners as a list of names", public=True)
             if strange := sorted({*(heard or ())} - known):
-                raise ValueError(f"{sender} lets {few(strange)} listen, and the sites are {few(list(tasks.names))}")
+                raise UnknownError(
+                    "listeners",
+                    f"{sender} lets {few(strange)} listen, and the sites are {few(list(tasks.names))}",
+                    public=True,
+                )
         if all(heard is None or known <= {sender, *heard} for sender, heard in values.items()):
             return None
         every = {sender: known if heard is None else {*heard} for sender, heard in values.items()}
@@ -247,15 +277,19 @@ class Site:
     def _refuse_rehearsal(self, what: str) -> None:
         if self.dry_run:
             fedavg = " with fedavg() and" if what == "benefit" else ""
-            raise ValueError(
+            raise UnsupportedError(
+                "dry_run",
                 f"{what} plays many runs and cannot be rehearsed as a whole: rehearse run(...){fedavg} with each of "
-                "its methods, which lists what leaves this site in one (docs/deploying.md says how many there are)"
+                "its methods, which lists what leaves this site in one (docs/deploying.md says how many there are)",
+                public=True,
             )
 
     def _refuse_listeners(self, what: str) -> None:
         if self.listeners is not None:
-            raise ValueError(
-                f"{what} lets all sites hear all others, which listeners= forbids: leave it out, or play a run"
+            raise ConflictError(
+                "listeners",
+                f"{what} lets all sites hear all others, which listeners= forbids: leave it out, or play a run",
+                public=True,
             )
 
     def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:

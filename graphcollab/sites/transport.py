@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import ConflictError, ContractError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
-from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, in_words
+from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, public_text
 from graphcollab.sites.fetch import FetchRows, kinds_of, require_finite, unknown
-from graphcollab.sites.frame import Frame, FrameError
+from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.presence import Presence
 from graphcollab.transport import SharedTransport
 
@@ -107,7 +108,7 @@ class Sites(SharedTransport):
         for site, many in told.items():
             for total, some in zip(totals, many[len(values) :], strict=True):
                 if not bool((some >= 0).all()):
-                    raise FrameError(f"a message of {site} is not as it should be: it counts less than nothing")
+                    raise wrong_message(site, "it counts less than nothing")
                 total += some
         return *self._placed(values, told), *totals
 
@@ -133,15 +134,13 @@ class Sites(SharedTransport):
 
     def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """Refuse to tell everybody a model: between sites models go to listeners, or into a sum."""
-        raise ValueError(
-            f"{self.called} would tell all sites its model, and models go to those sites only that may hear it: each "
-            "site has its own"
-        )
+        message = f"{self.called} would tell all sites its model, and models go only to sites that may hear it"
+        raise ContractError("method", message, public=True)
 
     def _require_own(self, site: str, nodes: Tensor) -> None:
         """Check that what a site has told is of its own nodes."""
         if not bool(torch.isin(nodes.cpu(), (self.owner == self._sites.index(site)).nonzero()).all()):
-            raise FrameError(f"a message of {site} is not as it should be: it speaks for nodes of other sites")
+            raise wrong_message(site, "it speaks for nodes of other sites")
 
     def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
@@ -185,14 +184,15 @@ class Sites(SharedTransport):
             try:
                 Frame({}, some).require(*due, *((one.dtype, tuple(one.shape)) for one in whole))
             except FrameError as error:
-                raise FrameError(f"a message of {site} is not as it should be: {error}") from error
+                raise wrong_message(site, error) from error
         return told
 
     def require_listeners(self, names: Iterable[str]) -> None:
         """Check that sites may hear this one, whatever others have said of who may."""
         here = self.connection
         if here.listeners is not None and (strange := sorted({*names} - {*here.listeners})):
-            raise ValueError(f"{here.name} would send its model to {few(strange)}, and its listeners= does not say so")
+            message = f"{here.name} would send its model to {few(strange)}, and its listeners= does not say so"
+            raise ConflictError("listeners", message, public=True)
 
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; from site to site."""
@@ -302,19 +302,15 @@ class Sites(SharedTransport):
         if not all(has for played, has in told.values() if played == max(told.values())[0]):
             forget()
         if here.name in here.resting:
-            warn(
-                f"{here.name} has played {round_} rounds, as its checkpoints say, and others have played more: it goes "
-                "on from where they are with its own model as it was then",
-                RuntimeWarning,
-            )
+            played = f"{here.name} has played {round_} rounds, as its checkpoints say"
+            goes_on = "it goes on from where they are with its own model as it was then"
+            issue("other-run", f"site {here.name!r}", f"{played}, and others have played more: {goes_on}")
             try:
                 restore(here.take())
             except ValueError as error:  # such as: another phase has begun
-                raise ValueError(
-                    f"{here.name} has played {round_} rounds, as its checkpoints say, and cannot go on where others "
-                    f"are: {error}. Bring its newer checkpoints back, or let all sites start afresh, in other "
-                    "checkpoint= folders"
-                ) from error
+                cure = "Bring its newer checkpoints back, or let all sites start afresh, in other checkpoint= folders"
+                message = f"{played}, and cannot go on where others are: {error}. {cure}"
+                raise ConflictError("checkpoint", message, public=bool(public_text(error))) from error
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())
 
@@ -326,8 +322,9 @@ class Sites(SharedTransport):
             except RoundLost:
                 continue  # somebody else was lost in the meantime
             except ValueError as error:
-                why = in_words(error) or "what others have told does not fit what it has"
-                raise SiteLostError(f"{self.connection.name} was left behind: {why}") from error
+                why = public_text(error) or "what others have told does not fit what it has"
+                here = self.connection.name
+                raise SiteLostError(f"site {here!r}", f"{here} was left behind: {why}") from error
 
     @property
     def _eldest(self) -> str:

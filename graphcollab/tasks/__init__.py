@@ -8,7 +8,6 @@ from graphcollab.tasks._deal import Labelled
 from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._others import Everyone, Party
 from graphcollab.tasks._pairs import Samples
-from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks.at_site import Message, tasks_of_site, told_by_site
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks
 from graphcollab.tasks.column import Column
@@ -44,7 +43,6 @@ __all__ = [
     "Schedule",
     "Split",
     "Tasks",
-    "TellableError",
     "class_clusters",
     "class_shards",
     "class_windows",

@@ -37,39 +37,44 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
     then names, settings, sites that failed, and what kind of samples they have.
     """
     if not all(isinstance(one, Mapping) for one in told):
-        raise MismatchError("sites", "a site tells something that is no description of its samples")
+        raise MismatchError("sites", "a site tells something that is no description of its samples", public=True)
     if which := _differing(told, [one.get("version") for one in told]):
         raise VersionError(
-            "graphcollab", f"sites have different versions of graphcollab, {which}: install the same one at all of them"
+            "graphcollab",
+            f"sites have different versions of graphcollab, {which}: install the same one at all of them",
+            public=True,
         )
     for one in told:
         if any(type(one.get(part)) not in kinds for part, kinds in _KINDS.items()):
             raise MismatchError(
                 f"site {one.get('site')!r}",
                 f"site {one.get('site')!r} tells something that is no description of its samples",
+                public=True,
             )
     names = [str(one["site"]) for one in told]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise DuplicateError(
-            f"site {twice!r}", f"two sites are called {twice!r}: names tell sites apart and must differ"
+            f"site {twice!r}", f"two sites are called {twice!r}: names tell sites apart and must differ", public=True
         )
     if which := _differing(told, [one["of"] for one in told]):
-        raise MismatchError("data", f"sites give different kinds of data, {which}: give the same kind at all of them")
+        raise MismatchError(
+            "data", f"sites give different kinds of data, {which}: give the same kind at all of them", public=True
+        )
     _require_same_settings(told)
     require_done(told, names)
     require_parts(names, told, {"facts": {}})
     require_facts(names, [one["facts"] for one in told], own)
     empty = [one["site"] for one in told if not one["facts"]["rows"]]
     if empty:
-        raise EmptyError(f"site {empty[0]!r}", f"{_sites(empty)} no rows: leave such sites out")
+        raise EmptyError(f"site {empty[0]!r}", f"{_sites(empty)} no rows: leave such sites out", public=True)
     facts: list[Mapping[str, Any]] = [one["facts"] for one in told]
     if "columns" in facts[0]:
         _require_columns(told)
         column_kinds(told)
     for name, words in _ALIKE.items():
         if which := _differing(told, [one.get(name) for one in facts]):
-            raise MismatchError(name, f"sites have {words.format(which)}")
+            raise MismatchError(name, f"sites have {words.format(which)}", public=True)
 
 
 def require_done(told: Readers, names: Sequence[str]) -> None:
@@ -77,7 +82,7 @@ def require_done(told: Readers, names: Sequence[str]) -> None:
     for name, one in zip(names, told, strict=True):
         if one["failed"] is not None:
             why = one["failed"] or "its samples cannot be used; why is said there only, since that may quote them"
-            raise InvalidValueError(f"site {name!r}", f"site {name!r}: {why}")
+            raise InvalidValueError(f"site {name!r}", f"site {name!r}: {why}", public=True)
 
 
 def column_kinds(told: Readers) -> dict[str, str]:
@@ -94,6 +99,7 @@ def column_kinds(told: Readers) -> dict[str, str]:
                 f"column {name!r}",
                 f"column {name!r} holds values of different kinds, {which}: write it alike at all sites, name it in "
                 f"categorical=[{name!r}] at all of them, or {without(name)}",
+                public=True,
             )
         found[name] = some[0][1] if some else NOTHING
     return found
@@ -123,7 +129,9 @@ def _require_same_settings(told: Readers) -> None:
     }
     said = [f"{name}= is {which}" for name, which in differing.items() if which]
     if said:
-        raise MismatchError("settings", f"sites have different settings: {few(said)}. Give the same at all of them")
+        raise MismatchError(
+            "settings", f"sites have different settings: {few(said)}. Give the same at all of them", public=True
+        )
 
 
 def _require_columns(told: Readers) -> None:
@@ -142,6 +150,7 @@ def _require_columns(told: Readers) -> None:
             f"column {name!r}",
             f"column {name!r} is at {few([*map(repr, have)])} and not at {few([*map(repr, lack)])}{renamed} add it "
             f"there, with missing values where nothing is known, or {without(name)} where it is",
+            public=True,
         )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from graphcollab.errors import AmbiguousError, DuplicateError, EmptyError, FormatError
-from graphcollab.tasks._tellable import TellableError
 
 __all__ = ["LARGEST", "MISSING", "TRUTHS", "is_number", "objects", "read_csv", "text", "truths", "without"]
 
@@ -80,8 +79,10 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Callable[[str], np.ndarr
             + _headless(names),
         )
     if not rows:
-        raise TellableError(
-            f"{path.name} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}"
+        raise EmptyError(
+            f"file {path.name}",
+            f"{path.name} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}",
+            public=True,
         )
     wrong = next((k for k, row in enumerate(rows) if len(row) != len(names)), None)
     if wrong is not None:

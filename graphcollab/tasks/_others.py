@@ -16,14 +16,13 @@ from torch_geometric.utils import cumsum
 
 from graphcollab._version import __version__
 from graphcollab.checks import issue
-from graphcollab.errors import MismatchError, TooFewError, UnsupportedError
+from graphcollab.errors import EmptyError, GraphcollabError, MismatchError, TooFewError, UnsupportedError
 from graphcollab.naming import few as few_names
 from graphcollab.tasks._agreed import require_agreed, require_done
 from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import warn_of_spellings
 from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._sites import in_order, name_ids
-from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks._told import FEW, Told, require_parts
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import ELSEWHERE, Split
@@ -139,7 +138,7 @@ class Party(Together):
 
     def name_of(self, given: Any, rows: int) -> Any:
         if not rows:
-            raise TellableError("there are no samples")
+            raise EmptyError(f"site {str(self)!r}", "there are no samples", public=True)
         return [str(self)] * rows
 
     def begin(self, of: str, settings: Mapping[str, Any]) -> None:
@@ -151,7 +150,7 @@ class Party(Together):
         try:
             yield
         except Exception as error:
-            why = str(error) if isinstance(error, TellableError) else ""
+            why = str(error) if isinstance(error, GraphcollabError) and error.public else ""
             try:
                 self._meet("failure", {}, why)
             except ValueError as told:

@@ -21,7 +21,6 @@ from graphcollab.tasks._kinds import kind_of
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites
 from graphcollab.tasks._targets import are_amounts, refuse_missing
-from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks.column import numbers_of
 from graphcollab.tasks.preparation import Preparation
 
@@ -175,7 +174,9 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
-        raise TellableError(f"the table has no rows, only the columns {', '.join(map(repr, table.given))}")
+        raise EmptyError(
+            "table", f"the table has no rows, only the columns {', '.join(map(repr, table.given))}", public=True
+        )
     sites = find_sites(column, f" in column {node!r}")
     warn_of_spellings(f"column {node!r}, which names the sites,", sites.names)
     if table.sizes is None:

@@ -15,9 +15,17 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum
 
-from graphcollab.errors import ConflictError, InvalidValueError, MissingError, NotFiniteError, RangeError, ShapeError
+from graphcollab.errors import (
+    ConflictError,
+    EmptyError,
+    InvalidValueError,
+    MissingError,
+    NotFiniteError,
+    RangeError,
+    ShapeError,
+    TooFewError,
+)
 from graphcollab.naming import few as few_names
-from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
 
 __all__ = ["SAMPLES", "WORDS", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
@@ -93,7 +101,7 @@ def find_sites(node: Any, where: str = "") -> Sites:
     """Find the sites that rows belong to in a column of names, strings or whole numbers; errors say ``where`` it is."""
     column = _column(node, where)
     if len(column) == 0:
-        raise TellableError("tasks need at least one node, and the column node is empty")
+        raise EmptyError("column 'node'", "tasks need at least one node, and the column node is empty", public=True)
     if column.dtype.kind in "iu":
         found, inverse = np.unique(column, return_inverse=True)
         names = tuple(map(str, found.tolist()))
@@ -298,4 +306,4 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
             " and ".join(one) for one in ([f"{name}_fraction=0" for name in drawn], [*map(uses.__getitem__, drawn)])
         )
         cure += f" ({off} would do away with {lost} at all sites, which benefit needs)"
-    raise TellableError(f"every site needs {each}, and {who}: {cure}")
+    raise TooFewError(f"node {sites.names[int(few[0])]!r}", f"every site needs {each}, and {who}: {cure}", public=True)

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 from graphcollab._version import __version__
 from graphcollab.control.shares import ROWS, split_rows, tell_all
 from graphcollab.env import Attendance, Isolate
+from graphcollab.errors import MismatchError, StateError
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.ops.kernels import PRODUCTS
@@ -174,8 +175,12 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     if name.startswith(BASE):
         cure = ": all must have the same base model, so load it from the same file"
     if plane.private:
-        raise ValueError(f"sites differ in {name}, {' and '.join(f'{v} at {few(w)}' for v, w in what.items())}{cure}")
-    raise ValueError(f"processes differ in {name} ({', '.join(what)}){cure}")
+        raise MismatchError(
+            name,
+            f"sites differ in {name}, {' and '.join(f'{v} at {few(w)}' for v, w in what.items())}{cure}",
+            public=True,
+        )
+    raise MismatchError(name, f"processes differ in {name} ({', '.join(what)}){cure}", public=True)
 
 
 def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None:
@@ -190,8 +195,10 @@ def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None
         who, cure = "processes", "the same machines, with the same build of PyTorch"
         if plane.private:
             who, cure = "sites", "the same build of PyTorch at all"
-        raise RuntimeError(
-            f"{who} differ in {name!r} after round {data.round}, which all should have computed alike: use {cure}"
+        raise StateError(
+            name,
+            f"{who} differ in {name!r} after round {data.round}, which all should have computed alike: use {cure}",
+            public=True,
         )
 
 

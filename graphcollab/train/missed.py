@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.control.shares import ROWS
+from graphcollab.errors import ConflictError, ContractError, DamagedError, FormatError, RangeError, ShapeError
 from graphcollab.piece import Field
 from graphcollab.train.history import History
 from graphcollab.train.journal import decode, encode
@@ -77,11 +78,15 @@ def take_over(
         _require_public(told, data, fields)
     except DAMAGE as error:
         why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"what another site has handed over cannot be read ({why})") from error
+        raise DamagedError(
+            "state of the run", f"what another site has handed over cannot be read ({why})", public=True
+        ) from error
     if phase_start != data.phase_start:
-        raise ValueError(
+        raise ConflictError(
+            "phase",
             "the run has come to another phase of its method since, in which nodes keep something else: this site "
-            "cannot come back"
+            "cannot come back",
+            public=True,
         )
     back = Data()
     for name, value in data.to_dict().items():
@@ -99,20 +104,30 @@ def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Fiel
     """Check that fields are those that everybody may know, of the types and shapes that they have here."""
     for name, value in told.items():
         if not _is_public(name, fields):
-            raise ValueError(f"{name!r} is a site's own, and no other site may set it")
+            raise ContractError(name, f"{name!r} is a site's own, and no other site may set it", public=True)
         here = data.get(name, value)
         if type(value) is not type(here):
-            raise ValueError(f"{name!r} is a {type(value).__name__}, and a {type(here).__name__} was due")
+            raise FormatError(
+                name, f"{name!r} is a {type(value).__name__}, and a {type(here).__name__} was due", public=True
+            )
         if not isinstance(value, Tensor):
             continue
         free = _declared(name, fields).kind == "per_edge"  # edges may have changed meanwhile
         axis = 1 if name == "edge_index" else 0
         sizes = [[*one.shape[:axis], *one.shape[axis + 1 :]] if free else [*one.shape] for one in (value, here)]
         if value.dtype != here.dtype or sizes[0] != sizes[1]:
-            raise ValueError(f"{name!r} is {value.dtype} {[*value.shape]}, and {here.dtype} {[*here.shape]} was due")
+            raise ShapeError(
+                name,
+                f"{name!r} is {value.dtype} {[*value.shape]}, and {here.dtype} {[*here.shape]} was due",
+                public=True,
+            )
     edges = told["edge_index"]
     if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < int(data.num_nodes or 0):
-        raise ValueError(f"edges lead to nodes from {int(edges.min())} to {int(edges.max())}, of {data.num_nodes}")
+        raise RangeError(
+            "edge_index",
+            f"edges lead to nodes from {int(edges.min())} to {int(edges.max())}, of {data.num_nodes}",
+            public=True,
+        )
 
 
 def _with_own(history: History, own: History) -> History:

@@ -83,7 +83,8 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
             yield made
     except TerminatedWorkerError as error:
         raise ProcessLostError(
-            f"one of the processes of jobs={jobs} was ended by the system, as where memory is used up: take fewer"
+            "jobs",
+            f"one of the processes of jobs={jobs} was ended by the system, as where memory is used up: take fewer",
         ) from error
     finally:
         with own_filter("ignore"):  # joblib's word for what nobody waits for any more

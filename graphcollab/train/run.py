@@ -17,6 +17,7 @@ from graphcollab.control.state import LOOP, to_device
 from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.env import Attendance, Env, Isolate
+from graphcollab.errors import ConflictError, MismatchError, StateError, UnsupportedError
 from graphcollab.memory import let_go
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
@@ -25,7 +26,7 @@ from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Count, Natural, Seed, checked
 from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Tasks, TellableError
+from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.beginning import same_beginning, warn_of_unlike
 from graphcollab.train.callbacks import Callback, Progress
@@ -178,9 +179,9 @@ def run(
     """
     callbacks = tuple(callbacks)
     if torch.is_inference_mode_enabled():
-        raise RuntimeError("nothing can be trained inside torch.inference_mode(): call run outside of it")
+        raise StateError("run", "nothing can be trained inside torch.inference_mode(): call it outside", public=True)
     if tuned and (backend != "auto" or chunk is not None or microbatch is not None):
-        raise ValueError("tuned=True chooses backend, chunk and microbatch: leave them out, or tuned")
+        raise ConflictError("tuned", "tuned=True chooses backend, chunk and microbatch: leave them out", public=True)
     if patience is not None:
         tasks.require("val", "early stopping needs")
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
@@ -224,7 +225,7 @@ def run(
             about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate, plane)
         require_same_run(about, data, plane)
         if saved:
-            _require_same(before, about, str(checkpoint))
+            _require_same(before, about, str(checkpoint), plane.called)
         kinds, data = data.x.kinds, keep_own(data, fields, plane)
         if not plane.alone and len(modules) > 1:
             plane.kind = kinds
@@ -252,7 +253,7 @@ def run(
             about |= describe_start(data, plane, fields, began.isolate)
             about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
         if saved:
-            about = _require_same(before, about, str(checkpoint))
+            about = _require_same(before, about, str(checkpoint), plane.called)
             data, history = to_device(saved[0], method.fields, device), saved[1]
             data = data if plane.private else keep_own(data, fields, plane)  # between sites nobody has saved more
             if data.round > rounds:
@@ -275,19 +276,18 @@ def _refuse_between_parties(**settings: object) -> None:
     """Check that nothing was given that cannot be given between parties."""
     for name, value in settings.items():
         if value is not None:
-            raise ValueError(f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
+            raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}", public=True)
 
 
-def _require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> dict[str, Any]:
+def _require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str, called: str) -> dict[str, Any]:
     """Do as `require_same`; parties elsewhere may read in what runs differ, but no values, nor checksums of samples."""
     try:
         return require_same(saved, wanted, folder)
     except OtherRunError as error:
         differing = [name for name in differences(saved, wanted) if name in wanted]
         what = f", which differs in {few(differing)}" if differing else ""
-        raise error from TellableError(
-            f"its checkpoints are of another run{what}: give it another folder, or resume=False"
-        )
+        text = f"the checkpoints of {called} are of another run{what}: give it another folder, or resume=False"
+        raise error from MismatchError("checkpoint", text, public=True)
 
 
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:

@@ -60,7 +60,7 @@ class Aborted(Callback):
 
     def on_evaluate(self, data: Data, history: History) -> None:
         if history.rounds[-1] == self.round and not self.evaluates:
-            raise SiteLostError("the job was aborted")
+            raise SiteLostError("job", "the job was aborted")
 
 
 @dataclass

@@ -9,6 +9,8 @@ from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.frame import Frame
 from tests.sites.desk import Desk, commit
 
+ERROR = {"module": "builtins", "name": "ValueError", "subject": "", "message": "column 'age' is missing"}
+
 
 @pytest.fixture
 def desk() -> Desk:
@@ -61,7 +63,7 @@ def test_different_steps_stop_the_run_and_say_who_is_where(desk):
         desk.say(site, "meet", what="models")
     reply = desk.ask("c", "meet", what="losses")
     assert reply.about["status"] == "stop"
-    assert "a: models, b: models, c: losses" in reply.about["why"]
+    assert "a: models, b: models, c: losses" in reply.about["message"]
 
 
 def test_a_sum_for_some_and_not_for_others_stops_the_run(desk):
@@ -74,7 +76,7 @@ def test_what_cannot_be_added_names_its_site(desk):
     desk.say("a", "meet", what="x", sum=True, tensors=[torch.zeros(2)])
     desk.say("b", "meet", what="x", sum=True, tensors=[torch.zeros(3)])
     reply = desk.ask("c", "meet", what="x", sum=True, tensors=[torch.zeros(2)])
-    assert (reply.about["status"], reply.about["site"]) == ("stop", "b")
+    assert (reply.about["status"], reply.about["subject"]) == ("stop", "site 'b'")
 
 
 def test_what_does_not_say_what_it_tells_is_refused_and_harms_nobody(desk):
@@ -96,7 +98,7 @@ def test_a_site_of_another_version_stops_a_run_that_has_not_begun_and_is_named()
     desk.begin("a", "first life")
     reply = desk.ask("a", "meet", what="x", value=1, life="first life")
     assert reply.about["status"] == "stop"
-    assert "b cannot take part: it sends messages of another version" in reply.about["why"]
+    assert "b cannot take part: it sends messages of another version" in reply.about["message"]
 
 
 def test_messages_of_another_version_in_the_name_of_a_site_that_is_there_harm_nobody(desk):
@@ -142,14 +144,14 @@ def test_too_few_sites_stop_the_run():
     desk = Desk("ab", at_least=2)
     desk.pass_(11, "a")
     told = desk.ask("a", "beat").about
-    assert (told["status"], told["kind"]) == ("stop", "SiteLostError")
-    assert "only 'a' is left" in told["why"] or "only a is left" in told["why"]
+    assert (told["status"], told["name"]) == ("stop", "SiteLostError")
+    assert "only 'a' is left" in told["message"] or "only a is left" in told["message"]
 
 
 def test_too_few_sites_of_which_several_are_left_are_named():
     desk = Desk("abc", at_least=3)
     desk.pass_(11, "a", "b")
-    why = desk.ask("a", "beat").about["why"]
+    why = desk.ask("a", "beat").about["message"]
     assert why.startswith("only a, b are left, and a run needs 3 (at_least=): c has given no sign")
 
 
@@ -193,10 +195,10 @@ def test_a_site_that_has_not_come_so_far_is_waited_for(desk):
 
 def test_an_error_is_raised_everywhere(desk):
     desk.say("a", "meet", what="x")
-    desk.say("b", "fail", kind="ValueError", why="column 'age' is missing")
+    desk.say("b", "fail", **ERROR)
     for site in "ac":
         told = desk.ask(site, "beat").about
-        assert (told["status"], told["site"], told["kind"]) == ("stop", "b", "ValueError")
+        assert (told["status"], told["site"], told["name"]) == ("stop", "b", "ValueError")
 
 
 def test_a_site_may_leave(desk):
@@ -266,12 +268,17 @@ def test_greetings_are_not_kept_for_ever(desk):
 @pytest.mark.parametrize("verb", ["leave", "fail"])
 def test_what_a_site_says_is_one_printable_line(desk, caplog, verb):
     caplog.set_level(logging.WARNING)
-    desk.say("a", verb, kind="Odd\x1b[2J", why="left\nWARNING b is back\x1b[2J\u202e" + "x" * 5000)
+    desk.say(
+        "a",
+        verb,
+        name="Odd\x1b[2J",
+        **dict.fromkeys(["why", "message"], "left\nWARNING b is back\x1b[2J\u202e" + "x" * 5000),
+    )
     (line,) = [one.getMessage() for one in caplog.records]
     assert line.isprintable()
     assert len(line) < 300
     told = desk.ask("b", "beat").about
-    words = [told.get("why", ""), *told.get("lost", {}).values()]
+    words = [told.get("message", ""), *told.get("lost", {}).values()]
     assert all(len(one) <= 2000 and one.isprintable() for one in words)
 
 
@@ -312,12 +319,10 @@ def test_nobody_is_named_where_all_compute_or_a_meeting_has_just_begun(desk, cap
     assert waited_for(caplog) == []
 
 
-def test_an_error_whose_words_are_not_told_is_logged_by_its_site_and_kind(desk, caplog):
+def test_an_error_is_logged_with_its_site_and_class(desk, caplog):
     caplog.set_level(logging.ERROR)
-    desk.say("b", "fail", kind="KeyError", why="")
-    assert [one.getMessage() for one in caplog.records] == [
-        "the run stops: b has failed with a KeyError, whose words stay there"
-    ]
+    desk.say("b", "fail", **ERROR)
+    assert [one.getMessage() for one in caplog.records] == ["the run stops: b: ValueError: column 'age' is missing"]
 
 
 def test_a_site_that_meets_where_others_wait_for_its_model_stops_the_run():
@@ -327,4 +332,4 @@ def test_a_site_that_meets_where_others_wait_for_its_model_stops_the_run():
     assert desk.say("a", "missing", 0, 0, sites=["c"]) == "ok"
     told = desk.ask("a", "missing", 0, 0, sites=["b", "c"]).about
     assert told["status"] == "stop"
-    assert told["why"] == "sites have come to different steps of the run (a: waits for models, b: values)"
+    assert told["message"] == "sites have come to different steps of the run (a: waits for models, b: values)"

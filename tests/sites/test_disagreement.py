@@ -12,7 +12,7 @@ import graphcollab.tasks._others
 from graphcollab import build_model, methods, site
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection, SiteLostError
-from graphcollab.sites.errors import is_told
+from graphcollab.sites.errors import is_received
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.train import Callback, Result
@@ -52,14 +52,14 @@ def test_other_settings(what, setting, usual, other):
     choose = only("va", usual, other)
     told = refused(lambda here: plays(here, **{setting: choose(here)}))
     assert re.search(
-        rf"ValueError: sites differ in {what}, .* at cleveland, hungarian.* switzerland and .* at va", told
+        rf"MismatchError: sites differ in {what}, .* at cleveland, hungarian.* switzerland and .* at va", told
     )
 
 
 def test_the_setting_that_differs_is_named():
     choose = only("va", methods.l2c(epochs=1), methods.l2c(epochs=1, lr=0.5))
     assert refused(lambda here: plays(here, method=choose(here))) == (
-        "ValueError: sites differ in method, local.optimizer.lr=0.01 at cleveland, hungarian, switzerland and "
+        "MismatchError: sites differ in method, local.optimizer.lr=0.01 at cleveland, hungarian, switzerland and "
         "local.optimizer.lr=0.5 at va: all must play the same run"
     )
 
@@ -71,7 +71,7 @@ def test_the_layer_that_differs_is_named():
     told = refused(lambda here: plays(here, model=model(here)))
     [inputs] = together().input_shape
     assert told == (
-        f"ValueError: sites differ in shapes of the models, 'backbone.1.weight': [16, {inputs}] at cleveland, "
+        f"MismatchError: sites differ in shapes of the models, 'backbone.1.weight': [16, {inputs}] at cleveland, "
         f"hungarian, switzerland and 'backbone.1.weight': [8, {inputs}] at va: all must play the same run"
     )
 
@@ -87,7 +87,7 @@ def test_other_initial_parameters():
         return make
 
     told = refused(lambda here: plays(here, model=model(here)))
-    assert re.match(r"ValueError: sites differ in initial models of architecture 0, .* at va", told)
+    assert re.match(r"MismatchError: sites differ in initial models of architecture 0, .* at va", told)
 
 
 def test_a_model_that_others_have_not_made_is_not_told(monkeypatch):
@@ -109,7 +109,7 @@ def test_a_model_that_others_have_not_made_is_not_told(monkeypatch):
         return make
 
     told = refused(lambda here: plays(here, model=model(here)))
-    assert re.match(r"ValueError: sites differ in initial models of architecture 0", told)
+    assert re.match(r"MismatchError: sites differ in initial models of architecture 0", told)
     for kind in (torch.float32, torch.float64):
         pieces = [one[k : k + 8].to(kind).numpy().tobytes() for one in trained[:40] for k in range(0, 64, 8)]
         assert not any(piece in content for content in sent for piece in pieces)
@@ -157,7 +157,9 @@ def test_a_site_that_shows_the_checksums_of_another_one_is_named(monkeypatch):
         plays(here, model=nn.Linear(*together().input_shape, 2))
 
     found = meet(act)
-    errors = [error for name, error in found.items() if name != "va" and not is_told(error)]  # some hear of it first
+    errors = [
+        error for name, error in found.items() if name != "va" and not is_received(error)
+    ]  # some hear of it first
     assert {str(error) for error in errors} == {"at va, another initial model is shown than was committed to"}
 
 
@@ -252,7 +254,7 @@ def test_whoever_runs_the_server_reads_why(caplog):
     hall = Hall(NAMES, poll=0.5)
     meet(plays, hall, va={"val_fraction": 0.3})
     assert hall.coordinator.failed.endswith("Give the same at all of them")
-    assert "the run stops: sites have different settings: val_fraction= is " in caplog.text
+    assert "MismatchError: sites have different settings: val_fraction= is " in caplog.text
 
 
 def test_what_is_wrong_with_samples_is_said_at_their_site_only():
@@ -298,7 +300,7 @@ def test_two_sites_with_one_name():
 
 def test_unknown_listeners():
     told = refused(plays, va={"listeners": ["cleveland", "Basel"]})
-    assert told.startswith("ValueError: va lets 'Basel' listen, and the sites are") or "va lets Basel listen" in told
+    assert told.startswith("UnknownError: va lets 'Basel' listen, and the sites are") or "va lets Basel listen" in told
 
 
 def test_a_clock_that_is_off(monkeypatch):
@@ -394,7 +396,7 @@ def test_a_script_that_ends_early():
     found = meet(lambda here: None if here.name == "va" else plays(here))
     for name in ("cleveland", "hungarian", "switzerland"):
         assert isinstance(found[name], SiteLostError)
-        assert "va has come to the end of its script" in str(found[name])
+        assert "the script of va has ended" in str(found[name])
 
 
 def test_a_loss_that_is_not_finite_stops_all():

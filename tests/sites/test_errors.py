@@ -5,19 +5,16 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-from functools import partial
-from pathlib import Path
 
 import pytest
 from torch import nn
 
 import graphcollab
 from graphcollab import build_model, methods, run
-from graphcollab.engine import NonFiniteLossError
-from graphcollab.sites.errors import TOLD, SiteLostError, in_words, told_error
+from graphcollab.errors import MismatchError, UnknownError
+from graphcollab.sites.errors import SiteLostError, public_text, public_value, received
 from graphcollab.sites.hall import Door
 from graphcollab.sites.refused import require_of_run
-from graphcollab.tasks import TellableError
 from graphcollab.testing import Scene
 from tests.sites.in_threads import NAMES, meet, small
 
@@ -32,28 +29,49 @@ def raised(act) -> Exception:
 
 
 def test_words_of_a_script_or_of_a_library_stay_at_the_site():
-    assert in_words(raised(lambda: int("of a patient"))) == ""
-    assert in_words(raised(lambda: {}["of a patient"])) == ""
-    assert in_words(ValueError("made, and raised nowhere")) == ""
+    assert public_text(raised(lambda: int("of a patient"))) == ""
+    assert public_text(raised(lambda: {}["of a patient"])) == ""
+    assert public_text(MismatchError("Jane Doe", "not raised as public")) == ""
 
 
-@pytest.mark.parametrize("kind", [SiteLostError, partial(NonFiniteLossError, "node 0"), TellableError])
-def test_errors_that_quote_no_sample_are_told(kind):
-    assert in_words(kind("what it says")) == "what it says"
+@pytest.mark.parametrize(
+    "error",
+    [SiteLostError("site 'va'", "of it"), MismatchError("columns", "of it", public=True)],
+    ids=["lost", "public"],
+)
+def test_errors_that_are_public_are_told(error):
+    assert public_text(error) == "of it"
+    assert public_value(error, "va")["subject"] == error.subject
+
+
+@pytest.mark.parametrize(
+    ("subject", "shown"), [("column 'Jane Doe'", "column"), ("Jane Doe", ""), ("file /patients/anna.csv", "file")]
+)
+def test_of_the_subject_of_another_one_the_kind_is_told(subject, shown):
+    value = public_value(UnknownError(subject, "Jane Doe is not known"), "va")
+    assert value == {
+        "module": "graphcollab.errors",
+        "name": "UnknownError",
+        "subject": shown,
+        "message": f"va has failed with a UnknownError{f' ({shown})' * bool(shown)}; its message may quote a sample, "
+        "and stays there",
+    }
 
 
 def test_of_a_setting_the_name_is_told_and_not_what_was_given():
     scene = Scene.small()
     error = raised(lambda: run(methods.fedavg(), scene.tasks, scene.models, rounds=2, checkpoint_every=-987))
     assert "-987" in str(error)
-    assert in_words(error) == "checkpoint_every= is not what it must be; what was given stays there"
+    value = public_value(error, "va")
+    assert value["subject"] == "checkpoint_every"
+    assert "-987" not in str(value)
 
 
 def test_of_samples_in_place_of_a_setting_nothing_is_told():
     """What is wrong is called by the name of a node here."""
     error = raised(lambda: graphcollab.Tasks.from_samples({"Jane Doe": "Jane Doe"}))
     assert "Jane Doe" in str(error)
-    assert "Jane Doe" not in in_words(error)
+    assert "Jane Doe" not in str(public_value(error, "va"))
 
 
 @pytest.mark.parametrize(
@@ -69,27 +87,14 @@ def test_of_samples_in_place_of_a_setting_nothing_is_told():
 def test_other_words_that_quote_what_was_given_stay_at_the_site(act):
     error = raised(act)
     assert "Jane Doe" in str(error)
-    assert in_words(error) == ""
+    assert "Jane Doe" not in str(public_value(error, "va"))
 
 
-def test_words_that_stand_in_the_code_are_told():
-    scene = Scene.small()
-    error = raised(lambda: run(methods.fedavg(), scene.tasks, scene.models, rounds=2, tuned=True, chunk=1))
-    assert in_words(error) == "tuned=True chooses backend, chunk and microbatch: leave them out, or tuned"
-
-
-def test_words_of_an_error_that_somebody_tells_for_another_are_told():
+def test_the_message_of_a_public_cause_is_told():
     def act():
-        raise KeyError("Jane Doe") from TellableError("a site differs")
+        raise KeyError("Jane Doe") from MismatchError("columns", "a site differs", public=True)
 
-    assert in_words(raised(act)) == "a site differs"
-
-
-def test_what_may_quote_what_all_are_told_is_there():
-    package = Path(graphcollab.__file__).parent
-    for name, functions in TOLD.items():
-        text = (package / name).read_text()
-        assert all(f"def {one}(" in text for one in functions), name
+    assert public_text(raised(act)) == "a site differs"
 
 
 def spied(monkeypatch) -> list[bytes]:
@@ -136,7 +141,7 @@ def test_samples_in_place_of_a_setting_are_not_told(name, own, settings, monkeyp
     assert any(str(one) in str(found["va"]) for one in SECRETS)
     for other in OTHERS:
         assert "va has failed with a SettingError" in str(found[other])
-        assert f"{name}= is not what it must be" in str(found[other])
+        assert f"({name})" in str(found[other])
     assert sent
     assert not any(str(one).encode() in content for one in SECRETS for content in sent)
 
@@ -156,7 +161,7 @@ def test_of_checkpoints_of_another_run_others_read_in_what_it_differs(tmp_path, 
     checksums = re.findall(r"\b[0-9a-f]{12}\b", own)
     assert len(checksums) == 2
     for other in OTHERS:
-        assert "va has failed with a OtherRunError: its checkpoints are of another run" in str(found[other])
+        assert "the checkpoints of va are of another run" in str(found[other])
         assert "differs in inputs in split 'train', targets in split 'train'" in str(found[other])
     for secret in (*checksums, str(tmp_path)):
         assert not any(secret.encode() in content for content in sent)
@@ -166,21 +171,38 @@ def test_what_tasks_refuse_stays_at_the_site():
     scene = Scene.small()
     error = raised(lambda: scene.tasks.require("of no name", "this"))
     assert str(error)
-    assert in_words(error) == ""
+    assert public_text(error) == ""
 
 
 def test_of_a_full_disk_no_file_is_named():
-    assert in_words(OSError(errno.ENOSPC, "No space left on device", "/patients/anna.csv")) == "No space left on device"
+    error = OSError(errno.ENOSPC, "No space left on device", "/patients/anna.csv")
+    assert public_text(error) == "No space left on device"
 
 
-def test_what_is_told_is_raised_as_what_it_was():
-    error = told_error("Bern", "ValueError", "settings differ")
-    assert type(error) is ValueError
-    assert str(error) == "settings differ"
+def test_an_error_is_raised_as_what_it_was():
+    error = received({"site": "Bern", **public_value(MismatchError("columns", "settings differ", public=True), "Bern")})
+    assert type(error) is MismatchError
+    assert (error.code, error.subject, str(error)) == ("mismatch", "columns", "settings differ")
     assert error.__notes__ == ["It was raised at Bern."]
 
 
 def test_where_nothing_is_told_site_and_class_are_named():
-    error = told_error("Bern", "KeyError", "")
+    error = received({"site": "Bern", **public_value(KeyError("Jane Doe"), "Bern")})
     assert type(error) is RuntimeError
-    assert str(error) == "Bern has failed with a KeyError; what it says may quote a sample, and stays there"
+    assert str(error) == "Bern has failed with a KeyError; its message may quote a sample, and stays there"
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("os", "system"),
+        ("subprocess", "Popen"),
+        ("graphcollab.sites.site", "Site"),
+        ("graphcollab", "nothing"),
+        ("", ""),
+    ],
+)
+def test_no_class_comes_from_elsewhere(module, name):
+    error = received({"module": module, "name": name, "subject": "", "message": "of a peer"})
+    assert type(error) is RuntimeError
+    assert str(error) == f"{name}: of a peer"

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from graphcollab import methods, site
+from graphcollab.errors import ConflictError
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door
 from graphcollab.sites.leaving import ADDED
@@ -246,7 +247,7 @@ def test_a_rehearsal_in_a_job_is_refused_at_all_sites():
     found = meet(act, va={"dry_run": OTHERS})
     words = {str(one) for one in found.values()}
     assert words == {"va rehearses (dry_run=) in a job: take dry_run= out of its script"}
-    assert {type(one) for one in found.values()} == {ValueError}
+    assert {type(one) for one in found.values()} == {ConflictError}
 
 
 def test_nothing_is_sent_to_anybody_outside():

@@ -180,9 +180,8 @@ def test_a_rehearsal_reads_and_does_not_write(kept):
     job(once, own={"ledger": kept})
     before = kept.read_bytes()
     rehearse(table("a"))
-    with pytest.raises(ValueError, match="other sites were told counts and sums of 30 rows") as told:
+    with pytest.raises(ValueError, match="other sites were told counts and sums of 30 rows"):
         rehearse(table("a", slice(29)))
-    assert told.value.__cause__ is None
     assert kept.read_bytes() == before
 
 

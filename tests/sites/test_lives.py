@@ -40,7 +40,7 @@ def start_b_again(desk: Desk) -> None:
 @pytest.mark.parametrize("verb", ["leave", "fail", "finish", "meet", "beat", "back", "missing", "hello"])
 def test_what_comes_late_of_a_process_that_has_ended_changes_nothing(desk, verb):
     start_b_again(desk)
-    about = {"leave": {"why": "has failed"}, "fail": {"kind": "ValueError", "why": "x"}, "meet": {"what": "x"}}
+    about = {"leave": {"why": "has failed"}, "fail": {"name": "ValueError", "message": "x"}, "meet": {"what": "x"}}
     desk.clock.now += 11
     for site in "ac":
         desk.say(site, "beat", 2)

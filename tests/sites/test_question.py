@@ -22,7 +22,7 @@ def desk() -> Desk:
         *({"verb": "meet", "what": what} for what in (["x"], {}, 1)),
         *({"verb": verb} for verb in (["meet"], {}, None, "_stop", "watch")),
         *({"verb": "beat", "life": life} for life in ([], {}, None, 1, "of nobody")),
-        *({"verb": "fail", "kind": kind, "why": ""} for kind in ([], None)),
+        *({"verb": "fail", "name": name, "message": ""} for name in ([], None)),
         {"verb": "leave", "why": ["a"]},
         {"verb": "give", "run": "1"},
         {"verb": "beat", "epoch": True},

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from graphcollab.errors import MissingFileError
+
 
 @pytest.fixture
 def check():
     pytest.importorskip("nvflare")
-    from graphcollab.sites.flare.script import ScriptError, the_script
+    from graphcollab.sites.flare.script import the_script
 
     def act() -> str:
         try:
             return the_script()
-        except ScriptError as error:
+        except MissingFileError as error:
             return f"wrong: {error}"
 
     return act

@@ -21,14 +21,14 @@ from typing import Any
 from nvflare.collab import CollabCallError, collab
 from nvflare.collab.api.exceptions import RunAborted
 
+from graphcollab.errors import LostError, MissingFileError
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
-from graphcollab.sites.errors import SiteLostError
-from graphcollab.sites.flare.script import SCRIPT, ScriptError, the_script
+from graphcollab.sites.errors import SiteLostError, script_error
+from graphcollab.sites.flare.script import SCRIPT, the_script
 from graphcollab.sites.flare.sealed import only_sealed
 from graphcollab.sites.gathering import connected
 from graphcollab.sites.mailbox import Mailbox
-from graphcollab.sites.mistakes import as_text
 from graphcollab.tasks._sites import in_order
 
 __all__ = ["Client", "Server"]
@@ -78,7 +78,7 @@ class Server:
             time.sleep(0.2)
         time.sleep(2.0)  # in which the sites read the last answers
         if coordinator.failed:
-            raise RuntimeError(coordinator.failed)
+            raise LostError("run", coordinator.failed)
 
 
 class Client:
@@ -131,7 +131,7 @@ class Client:
             return LOG.error("the script was not begun: nothing can be written to %s", past.parent)
         try:
             path = the_script()
-        except ScriptError as error:
+        except MissingFileError as error:
             LOG.error("%s", error)
             return connection.leave(f"has no script to run, as its client's log says ({SCRIPT})")
         connection.folder = Path(path).parent
@@ -140,7 +140,7 @@ class Client:
                 runpy.run_path(path, run_name="__main__")
         except BaseException as error:
             LOG.error("%s has failed with a %s; standard error says why", path, type(error).__name__)
-            print(as_text(error, path), file=sys.stderr, flush=True)
+            print(script_error(error, path), file=sys.stderr, flush=True)
             connection.leave(error)
         else:
             connection.finish()
@@ -174,7 +174,7 @@ def _call(function: Any, content: bytes) -> Any:
     try:
         return function(content)
     except RunAborted:
-        raise SiteLostError(ENDED) from None
+        raise SiteLostError("job", ENDED) from None
     except (CollabCallError, RuntimeError) as error:  # RuntimeError: the job is ending
         raise ConnectionError(str(error)) from error
 

@@ -22,7 +22,8 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.collab.runtime.defs import SETUP_TASK_NAME, SyncKey
 from nvflare.collab.runtime.executor import CollabExecutor
 
-from graphcollab.sites.flare.script import ScriptError, the_script
+from graphcollab.errors import MissingFileError
+from graphcollab.sites.flare.script import the_script
 
 __all__ = ["Executor", "Launcher"]
 
@@ -50,7 +51,7 @@ class Launcher(ClientProcessJobLauncher):
         if event_type == EventType.SYSTEM_START:
             try:
                 the_script()
-            except ScriptError as error:
+            except MissingFileError as error:
                 self.logger.error(str(error))
             workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
             for running in sorted(Path(workspace.get_root_dir()).glob(f"*/{RUNNING}")):

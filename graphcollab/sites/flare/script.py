@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["SCRIPT", "ScriptError", "the_script"]
+from graphcollab.errors import MissingFileError
+
+__all__ = ["SCRIPT", "the_script"]
 
 SCRIPT = "GRAPHCOLLAB_SITE"
 
 
-class ScriptError(Exception):
-    """A site's client has not been told which script to run, or cannot read it."""
-
-
 def the_script() -> str:
-    """Return the path of this site's own script; a `ScriptError` says what to do if there is none."""
+    """Return the path of this site's own script; an error says what to do if there is none."""
     path = os.environ.get(SCRIPT, "")
     if os.access(path, os.R_OK) and Path(path).is_file():
         return path
     given = f"is {path!r}, which is no file that this user can read" if path else "is not set"
-    raise ScriptError(
+    raise MissingFileError(
+        SCRIPT,
         f"{SCRIPT} {given}, so this site cannot take part in jobs: start its client with the absolute path of the "
-        f"site's own script, {SCRIPT}=/srv/hearts/site.py bash startup/sub_start.sh --once"
+        f"site's own script, {SCRIPT}=/srv/hearts/site.py bash startup/sub_start.sh --once",
     )
