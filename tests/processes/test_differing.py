@@ -14,17 +14,17 @@ MESSAGES = {
     "owner short": "ValueError: owner must name a process for each of 6 nodes, got 2",
     "owner wide": "ValueError: owner must hold the number of a process for every node, [6] whole numbers, got [6, 2]",
     "owner parts": "ValueError: owner must hold the number of a process for every node, [6] whole numbers, got [6] of",
-    "tasks": "ValueError: processes differ in samples per node in split 'train' (",
-    "clusters": "ValueError: processes differ in true clusters (",
-    "isolate": "ValueError: processes differ in on_nonfinite (stop, isolate): all must play the same run",
-    "graph": "ValueError: processes differ in edges (",
-    "models": "ValueError: processes differ in shapes of the models (",
-    "initial models": "ValueError: processes differ in initial models of architecture 0 (",
-    "base": "ValueError: processes differ in frozen weights of architecture 0 (",
-    "meddled": "RuntimeError: processes differ in 'node_id' after round 1, which all should have computed alike",
-    "version": "ValueError: processes differ in version of graphcollab (9.0, 9.1): all must play the same run",
-    "capability": "ValueError: processes differ in instructions of the CPU (AVX2, AVX512)",
-    "kernels": "ValueError: processes differ in kernels for mixing (dense, dense, compiled)",
+    "tasks": "MismatchError: processes differ in samples per node in split 'train' (",
+    "clusters": "MismatchError: processes differ in true clusters (",
+    "isolate": "MismatchError: processes differ in on_nonfinite (stop, isolate): all must play the same run",
+    "graph": "MismatchError: processes differ in edges (",
+    "models": "MismatchError: processes differ in shapes of the models[0]",
+    "initial models": "MismatchError: processes differ in initial models of architecture 0 (",
+    "base": "MismatchError: processes differ in frozen weights of architecture 0 (",
+    "meddled": "StateError: processes differ in 'node_id' after round 1, which all should have computed alike",
+    "version": "MismatchError: processes differ in version of graphcollab (9.0, 9.1): all must play the same run",
+    "capability": "MismatchError: processes differ in instructions of the CPU (AVX2, AVX512)",
+    "kernels": "MismatchError: processes differ in kernels for mixing (dense, dense, compiled)",
 }
 
 
@@ -36,4 +36,4 @@ def test_what_differs_between_processes_is_refused():
         said = [line.removeprefix(f"{name}: ") for line in lines if line.startswith(f"{name}: ")]
         assert len(said) == 2, name
         assert said[0] == said[1], name
-        assert said[0].startswith(MESSAGES.get(name, f"ValueError: processes differ in {name} (")), said[0]
+        assert said[0].startswith(MESSAGES.get(name, f"MismatchError: processes differ in {name}")), said[0]
