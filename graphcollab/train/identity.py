@@ -154,7 +154,8 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
         return
     told, called = zip(*plane.everyone([json.dumps(here.get(name)), plane.called]), strict=True)
     values = [*map(json.loads, told)]
-    path = next(iter(differences({name: values[0]}, {name: next(one for one in values if one != values[0])})))
+    other = next((one for one in values if one != values[0]), None)
+    path = next(iter(differences({name: values[0]}, {name: other})), name)
     what: dict[str, list[str]] = {}
     for value, one in zip(values, called, strict=True):
         what.setdefault(_shown(value.get(path) if isinstance(value, dict) else value), []).append(one)

@@ -283,10 +283,9 @@ def _require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
     try:
         return require_same(saved, wanted, folder)
     except OtherRunError as error:
-        differing = [*differences(saved, wanted)]
-        what = f", which differs in {few(differing)}" if differing else ""
+        what = few([*differences(saved, wanted)])
         raise error from TellableError(
-            f"its checkpoints are of another run{what}: give it another folder, or resume=False"
+            f"its checkpoints are of another run, which differs in {what}: give it another folder, or resume=False"
         )
 
 
