@@ -9,7 +9,6 @@ from graphcollab.train.evaluation import evaluate
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History
-from graphcollab.train.identity import OtherRunError
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.logs import HistoryLog, JsonLinesLog, TensorBoardLog
@@ -36,7 +35,6 @@ __all__ = [
     "LearnedGraph",
     "Model",
     "Models",
-    "OtherRunError",
     "ProbeSimilarity",
     "Progress",
     "RecordGraph",

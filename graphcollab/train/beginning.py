@@ -18,8 +18,7 @@ from graphcollab.plane import Plane
 from graphcollab.slots import Exchanger
 from graphcollab.stack import ParamSpec
 from graphcollab.train.checksum import checksum
-from graphcollab.train.fingerprint import fingerprint
-from graphcollab.train.identity import layers
+from graphcollab.train.fingerprint import describe, fingerprint
 
 __all__ = ["same_beginning", "warn_of_unlike"]
 
@@ -37,7 +36,7 @@ def warn_of_unlike(method: Method | Phases, modules: Sequence[nn.Module]) -> Non
     for number, module in enumerate(modules):
         spec = ParamSpec.from_module(module)
         rows = spec.flatten(module).detach()
-        kind = fingerprint([layers(module), spec.names, [list(shape) for shape in spec.shapes]])
+        kind = fingerprint([describe(module, "", tensors=False), spec.names, [list(shape) for shape in spec.shapes]])
         mixed = fingerprint([checksum(rows[spec.columns(part)]) for part in sorted(parts)])
         starts.setdefault(kind, {}).setdefault(mixed, number)
     for alike in starts.values():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
+import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch_geometric.data import Data
 from graphcollab._version import __version__
 from graphcollab.control.shares import ROWS, split_rows, tell_all
 from graphcollab.env import Attendance, Isolate
-from graphcollab.errors import MismatchError, StateError
+from graphcollab.errors import MismatchError, OtherRunError, StateError
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.ops.kernels import PRODUCTS
@@ -27,21 +26,17 @@ from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.train.apart import shown_apart
 from graphcollab.train.checksum import checksum, digests, weights_checksum
-from graphcollab.train.fingerprint import MODELS, PLAIN, Reader, fingerprint
+from graphcollab.train.fingerprint import MODELS, describe, fingerprint
 from graphcollab.train.journal import encode
 
 __all__ = [
-    "OtherRunError",
     "describe_run",
     "describe_start",
     "differences",
-    "found_in",
     "identify_models",
     "identify_tasks",
     "isolated_at_start",
-    "layers",
     "require_alike",
     "require_one_state",
     "require_same",
@@ -50,14 +45,12 @@ __all__ = [
 
 OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
 VERSION = "version of "
+SHAPES = "shapes of the models"
 INITIAL = "initial models"
 BASE = "frozen weights"  # of the base model that all nodes of an architecture share, by their checksum
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
 AT_START = "factor of Isolate at the start"
-
-
-class OtherRunError(ValueError):
-    """The checkpoints in a folder are of another run."""
+SHOWN = 100  # characters of a value in a message
 
 
 def describe_run(
@@ -72,26 +65,26 @@ def describe_run(
     isolate: Isolate | bool = False,
     plane: Plane | None = None,
 ) -> dict[str, Any]:
-    """Describe a run by plain values: the models layer by layer, code that is not this package's, data by checksums."""
+    """Describe a run: settings by `describe`, everything else by plain values and checksums."""
     about: dict[str, Any] = {
         **_versions(modules),
-        "method": _without_addresses(method),
+        "method": describe(method, "method"),
         "pretrained mixers": [_checksums(piece.given) for piece in method.walk() if piece.given],
         "seed": seed,
-        "attendance": repr(attend or Attendance()),
+        "attendance": describe(attend or Attendance(), "attendance"),
         FACTOR: _factor(isolate),
         "number of nodes": tasks.num_nodes,
-        "shapes of the models": [dict(zip(spec.names, map(list, spec.shapes), strict=True)) for spec in data.x.specs],
+        SHAPES: describe([dict(zip(spec.names, spec.shapes, strict=True)) for spec in data.x.specs], SHAPES),
         "number type of the models": str(data.x.dtype),
         "autocast": autocast,
         "compile": compile,
-        "loss": _without_addresses(tasks.loss),
-        "metric": _without_addresses(tasks.metric),
+        "loss": describe(tasks.loss, "loss"),
+        "metric": describe(tasks.metric, "metric"),
+        "models": describe([*modules], "models", tensors=False),
         "node names": list(tasks.names),
         "node ids": checksum(tasks.ids),
+        "true clusters": None if tasks.cluster is None else checksum(tasks.cluster),
     }
-    if tasks.cluster is not None:
-        about["true clusters"] = checksum(tasks.cluster)
     if plane is not None and not plane.alone and tasks.classes is not None:
         about["classes of every node"] = checksum(tasks.classes)
     for number, module in enumerate(modules):
@@ -99,12 +92,6 @@ def describe_run(
             about[f"{BASE} of architecture {number}"] = weights_checksum(shared)
     for number, rows in enumerate(data.x.tensors):
         about[f"{INITIAL} of architecture {number}"] = checksum(rows[:1])
-    for number, module in enumerate(modules):
-        for path, text in layers(module).items():
-            what = f"layer {path!r}" if path else "the module itself"
-            about[f"{what} of architecture {number}"] = text
-    for what, value in {"loss": tasks.loss, "metric": tasks.metric, "method": method, "attendance": attend}.items():
-        about |= found_in(value, f"the {what}")
     return about | _describe_samples(tasks, plane or Plane(tasks.num_nodes))
 
 
@@ -121,7 +108,7 @@ def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
     shapes = [[spec.names, [list(shape) for shape in spec.shapes]] for spec in stacks.specs]
     bases = [weights_checksum(shared) for module in modules if (shared := shared_tensors(module))]
     members = [some.tolist() for some in stacks.members]
-    return fingerprint([[layers(module) for module in modules], shapes, members, *bases])
+    return fingerprint([describe([*modules], "models", tensors=False), shapes, members, *bases])
 
 
 def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
@@ -165,22 +152,22 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     name = _differing(here, plane)
     if name is None:
         return
+    told, called = zip(*plane.everyone([json.dumps(here.get(name)), plane.called]), strict=True)
+    values = [*map(json.loads, told)]
+    other = next((one for one in values if one != values[0]), None)
+    path = next(iter(differences({name: values[0]}, {name: other})), name)
     what: dict[str, list[str]] = {}
-    told, called = zip(*plane.everyone([str(here.get(name)), plane.called]), strict=True)
-    for value, one in zip(shown_apart(told), called, strict=True):
-        what.setdefault(value, []).append(one)
+    for value, one in zip(values, called, strict=True):
+        what.setdefault(_shown(value.get(path) if isinstance(value, dict) else value), []).append(one)
     cure = ": all must play the same run"
     if name.startswith(INITIAL):
         cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
     if name.startswith(BASE):
         cure = ": all must have the same base model, so load it from the same file"
     if plane.private:
-        raise MismatchError(
-            name,
-            f"sites differ in {name}, {' and '.join(f'{v} at {few(w)}' for v, w in what.items())}{cure}",
-            public=True,
-        )
-    raise MismatchError(name, f"processes differ in {name} ({', '.join(what)}){cure}", public=True)
+        shown = " and ".join(f"{v} at {few(w)}" for v, w in what.items())
+        raise MismatchError(path, f"sites differ in {path}, {shown}{cure}", public=True)
+    raise MismatchError(path, f"processes differ in {path} ({', '.join(what)}){cure}", public=True)
 
 
 def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None:
@@ -243,18 +230,18 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
     """
     differing = differences(saved, wanted)
     if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
-        differing.remove(FACTOR)  # one may begin to isolate nodes, or cease
+        del differing[FACTOR]  # one may begin to isolate nodes, or cease
     if not differing:
         return {**saved, FACTOR: wanted[FACTOR] if saved.get(FACTOR) is None else saved[FACTOR]}
-    first = differing[0]
+    (first, (there, here)), *others = differing.items()
     if first.startswith(VERSION):
         raise OtherRunError(
-            f"the checkpoints in {folder} were written with {first.removeprefix(VERSION)} {saved.get(first)}, and "
-            f"this is {wanted.get(first)}, which may compute something else: finish the run with the versions it began "
-            "with, use another folder, or resume=False to start afresh"
+            first,
+            f"the checkpoints in {folder} were written with {first.removeprefix(VERSION)} {there}, and this is {here}, "
+            "which may compute something else: finish the run with the versions it began with, use another folder, or "
+            "resume=False to start afresh",
         )
-    there, here = shown_apart([str(saved.get(first)), str(wanted.get(first))])
-    more = f", and also in {', '.join(differing[1:6])}" if len(differing) > 1 else ""
+    more = f", and also in {', '.join(key for key, _ in others[:5])}" if others else ""
     if first.startswith(BASE):
         more += ". The weights of the base model, which are not trained, are others: load those that it began with"
     elif all(key.startswith(INITIAL) for key in differing):
@@ -263,59 +250,33 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
             "that makes it, such as lambda: torch.nn.Linear(6, 1)"
         )
     raise OtherRunError(
-        f"the checkpoints in {folder} are of another run, which differs in {first} ({there} there, "
-        f"{here} here){more}: use another folder, or resume=False to start afresh"
+        first,
+        f"the checkpoints in {folder} are of another run, which differs in {first} ({_shown(there)} there, "
+        f"{_shown(here)} here){more}: use another folder, or resume=False to start afresh",
     )
 
 
-def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Return in what two runs differ, as `describe_run` calls it; of what has other settings, no code inside it.
+def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return in what a run differs from the one that is wanted, with both values, by name.
 
-    Such code has what it was made with, so it differs where a setting does.
+    Of objects of different types only the type is named.
     """
-    gone = [key for key in saved if key.startswith(("layer ", "code of ", "tensor "))]
-    found = [key for key in dict.fromkeys([*wanted, *gone]) if saved.get(key) != wanted.get(key)]
-    inside = tuple(f"code of the {key}" for key in found)
-    return [key for key in found if not key.startswith(inside)]
-
-
-def layers(model: nn.Module) -> dict[str, str]:
-    """Describe every module in a model by its path, without its children; the path of the model itself is ``""``.
-
-    That is class, attributes, hooks, what is frozen, and code of the user's own. Where a module holds another one of
-    the model besides its children, as in a bound method, that is named: parameters' values are no part of this.
-
-    Example:
-        >>> layers(nn.Dropout(0.3))
-        {'': 'Dropout(inplace=False, p=0.3)'}
-    """
-    classes: dict[type, str] = {}
-    found = {}
-    named = {id(module): path for path, module in model.named_modules()}
-    for path, module in model.named_modules():
-        reader = Reader(classes, named=named)
-        found[path] = reader.finish(reader.module(module))
+    found: dict[str, tuple[Any, Any]] = {}
+    for key, value in wanted.items():
+        before = saved.get(key)
+        if not (isinstance(value, dict) and isinstance(before, dict)):
+            before, value = {key: before}, {key: value}
+        for path in {**value, **before}:
+            inside = any(path.startswith((f"{one}.", f"{one}[")) for one in found)
+            if not inside and before.get(path) != value.get(path):
+                found[path] = before.get(path), value.get(path)
     return found
 
 
-def found_in(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Iterate over the tensors that a value holds, and all that is not plain, a container or a piece of this package.
-
-    What each is and where, from the value's name on, comes with its checksum or fingerprint.
-    """
-    if isinstance(value, Tensor):
-        yield f"tensor {name}", checksum(value)
-    elif type(value) is dict:
-        for key, item in value.items():
-            yield from found_in(item, f"{name}[{key!r}]")
-    elif isinstance(value, list | tuple) and type(value) in (list, tuple):
-        for number, item in enumerate(value):
-            yield from found_in(item, f"{name}[{number}]")
-    elif dataclasses.is_dataclass(value) and type(value).__module__.partition(".")[0] == "graphcollab":
-        for field in dataclasses.fields(value):
-            yield from found_in(getattr(value, field.name), f"{name}.{field.name}")
-    elif not isinstance(value, PLAIN):
-        yield f"code of {name}", fingerprint(value)
+def _shown(value: Any) -> str:
+    """Return a value as a message shows it, the end of a long one being left out."""
+    text = str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _factor(isolate: Isolate | bool) -> float | None:
@@ -334,8 +295,3 @@ def _versions(modules: Sequence[nn.Module]) -> dict[str, str]:
 
 def _checksums(tensors: Mapping[str, Tensor]) -> list[str]:
     return [checksum(tensors[name]) for name in sorted(tensors)]
-
-
-def _without_addresses(value: object) -> str:
-    """Return a value's text without places in memory, which differ from process to process."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))

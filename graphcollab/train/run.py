@@ -17,7 +17,7 @@ from graphcollab.control.state import LOOP, to_device
 from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan, tune
 from graphcollab.env import Attendance, Env, Isolate
-from graphcollab.errors import ConflictError, MismatchError, StateError, UnsupportedError
+from graphcollab.errors import ConflictError, MismatchError, OtherRunError, StateError, UnsupportedError
 from graphcollab.memory import let_go
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
@@ -33,7 +33,6 @@ from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
 from graphcollab.train.identity import (
-    OtherRunError,
     describe_run,
     describe_start,
     differences,
@@ -284,9 +283,9 @@ def _require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: s
     try:
         return require_same(saved, wanted, folder)
     except OtherRunError as error:
-        differing = [name for name in differences(saved, wanted) if name in wanted]
-        what = f", which differs in {few(differing)}" if differing else ""
-        text = f"the checkpoints of {called} are of another run{what}: give it another folder, or resume=False"
+        what = few([*differences(saved, wanted)])
+        text = f"the checkpoints of {called} are of another run, which differs in {what}"
+        text += ": give it another folder, or resume=False"
         raise error from MismatchError("checkpoint", text, public=True)
 
 
@@ -305,9 +304,10 @@ def _plans(before: Mapping[str, Any], backend: str, chunk: int | None, microbatc
         settings = {"backend": (backend, "auto"), "chunk": (chunk, None), "microbatch": (microbatch, None)}
         for name, (wanted, default) in settings.items():
             if wanted not in (default, getattr(plan, name)):
-                raise ValueError(
+                raise ConflictError(
+                    name,
                     f"the run began with {name}={getattr(plan, name)!r} and cannot be resumed with {wanted!r}: leave "
-                    "it out, or start afresh with resume=False"
+                    "it out, or start afresh with resume=False",
                 )
     return plans
 
@@ -315,9 +315,10 @@ def _plans(before: Mapping[str, Any], backend: str, chunk: int | None, microbatc
 def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
     """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule."""
     if stored is not None and wanted not in (None, stored):
-        raise ValueError(
+        raise ConflictError(
+            "threads",
             f"the run began with threads={stored} and cannot be resumed with {wanted}, which would give other last "
-            "bits: leave threads out, or start afresh with resume=False"
+            "bits: leave threads out, or start afresh with resume=False",
         )
     return stored or wanted or choose_threads([backend.module for backend in engine.backends], engine.plans)
 

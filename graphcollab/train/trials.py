@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from graphcollab.checks import own_filter
 from graphcollab.distributed import ProcessLostError
-from graphcollab.errors import InUseError
+from graphcollab.errors import InUseError, OtherRunError
 from graphcollab.memory import used_up
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -20,7 +20,7 @@ from graphcollab.train.budget import Spending
 from graphcollab.train.elsewhere import plane_of
 from graphcollab.train.findings import FOUND
 from graphcollab.train.graph_input import Graph
-from graphcollab.train.identity import OtherRunError, identify_tasks
+from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.shared_samples import Samples, identify_samples

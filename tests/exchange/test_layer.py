@@ -12,11 +12,11 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, MessagePassing, SAGEConv
 
 from graphcollab import Method, MixConv, run
+from graphcollab.errors import OtherRunError
 from graphcollab.exchange import Exchange, Layer, NoExchange, ThroughServer
 from graphcollab.local import Fit
 from graphcollab.slots import Exchanger
 from graphcollab.testing import Scene, check_contract
-from graphcollab.train import OtherRunError
 from graphcollab.transforms import Ring, WithSelfLoops
 from graphcollab.weigh import KeepWeights, LearnedLogits, Uniform
 from tests.raising import raises

@@ -18,7 +18,7 @@ MESSAGES = {
     "clusters": "MismatchError: processes differ in true clusters (",
     "isolate": "MismatchError: processes differ in on_nonfinite (stop, isolate): all must play the same run",
     "graph": "MismatchError: processes differ in edges (",
-    "models": "MismatchError: processes differ in shapes of the models (",
+    "models": "MismatchError: processes differ in shapes of the models[0]",
     "initial models": "MismatchError: processes differ in initial models of architecture 0 (",
     "base": "MismatchError: processes differ in frozen weights of architecture 0 (",
     "meddled": "StateError: processes differ in 'node_id' after round 1, which all should have computed alike",
@@ -36,4 +36,4 @@ def test_what_differs_between_processes_is_refused():
         said = [line.removeprefix(f"{name}: ") for line in lines if line.startswith(f"{name}: ")]
         assert len(said) == 2, name
         assert said[0] == said[1], name
-        assert said[0].startswith(MESSAGES.get(name, f"MismatchError: processes differ in {name} (")), said[0]
+        assert said[0].startswith(MESSAGES.get(name, f"MismatchError: processes differ in {name}")), said[0]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab import compare, fedavg, local
-from graphcollab.errors import InUseError
+from graphcollab.errors import InUseError, OtherRunError
 from graphcollab.method import NonFiniteLossError
 from graphcollab.methods import fedavg_finetuned, fomo
 from graphcollab.models import MLP
@@ -18,7 +18,6 @@ from graphcollab.tasks import Tasks
 from graphcollab.testing import differences
 from graphcollab.train import Callback, Comparison, Trial
 from graphcollab.train.compare import _choose
-from graphcollab.train.identity import OtherRunError
 from graphcollab.train.lock import hold_folder
 from graphcollab.transforms import Complete
 

@@ -10,10 +10,11 @@ from torch import nn
 
 from graphcollab import Tasks, compare, dpsgd, fedavg, join, load, local, run
 from graphcollab.engine import AdamW, LocalSteps, Rows
+from graphcollab.errors import OtherRunError
 from graphcollab.report._terms import unequal_terms
 from graphcollab.train import load_checkpoint
 from graphcollab.train.checksum import weights_checksum
-from graphcollab.train.identity import OtherRunError, identify_models
+from graphcollab.train.identity import identify_models
 
 WIDTH = 400
 BASE_BYTES = 4 * (WIDTH * WIDTH + WIDTH)

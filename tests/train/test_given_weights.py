@@ -14,9 +14,10 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import AddSelfLoops, BaseTransform
 
 from graphcollab import Method, Phases, Tasks, l2c, local, run
+from graphcollab.errors import OtherRunError
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
-from graphcollab.train import LearnedGraph, OtherRunError
+from graphcollab.train import LearnedGraph
 from graphcollab.transforms import Ring, WithSelfLoops
 from graphcollab.weigh import KeepWeights
 

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 from graphcollab import Tasks, benefit, compare, fedavg, ifca, join, l2c, load, local, report, run
 from graphcollab.engine import Loss
+from graphcollab.errors import OtherRunError
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.constant import constants
 from graphcollab.metrics import METRICS, Metric
-from graphcollab.train.identity import OtherRunError
 
 
 def columns(sizes=(30, 24, 36), seed=0):

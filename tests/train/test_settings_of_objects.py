@@ -17,7 +17,7 @@ from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.sites import connected, site
 from graphcollab.sites.hall import Hall
-from graphcollab.train import OtherRunError
+from tests.raising import raises
 
 X, Y = torch.arange(24.0).view(12, 2).sin(), torch.arange(12) % 2
 
@@ -97,23 +97,26 @@ def trained(**settings):
 
 
 OTHERS = {
-    "setting": (lambda value: {"loss": smooth(value)}, r"code of the loss \(.*label_smoothing=0\.25.*label_smoothing"),
-    "private": (lambda value: {"loss": Focal(value)}, r"code of the loss \(Focal\(_gamma=0\.25"),
-    "inside": (lambda value: {"loss": Around(value)}, "code of the loss"),
-    "evaluation": (lambda value: {"loss": nn.CrossEntropyLoss().train(value > 0.5)}, "code of the loss"),
-    "partial": (lambda value: {"loss": partial(smooth(value))}, "code of the loss"),
-    "of a function": (lambda value: {"loss": with_attribute(value)}, "code of the loss"),
-    "of a library's class": (lambda value: {"loss": hooked(value)}, "code of the loss"),
+    "setting": (lambda value: {"loss": smooth(value)}, "loss.label_smoothing"),
+    "private": (lambda value: {"loss": Focal(value)}, "loss._gamma"),
+    "inside": (lambda value: {"loss": Around(value)}, "loss.inner.label_smoothing"),
+    "evaluation": (lambda value: {"loss": nn.CrossEntropyLoss().train(value > 0.5)}, "loss.training"),
+    "partial": (lambda value: {"loss": partial(smooth(value))}, "loss.func.label_smoothing"),
+    "of a function": (lambda value: {"loss": with_attribute(value)}, "loss.scale"),
+    "of a library's class": (lambda value: {"loss": hooked(value)}, "loss._scale"),
     "class weights": (
         lambda value: {"loss": nn.CrossEntropyLoss(weight=torch.tensor([1.0, value]))},
-        "code of the loss",
+        "loss.weight",
     ),
-    "metric": (lambda value: {"metric": Share(value)}, "code of the metric"),
-    "augmentation": (lambda value: trained(views=Views(Times(value), 1)), r"code of the method\.local\.views\.augment"),
-    "objective": (lambda value: trained(objective=Loss(smooth(value))), r"code of the method\.local\.objective"),
+    "metric": (lambda value: {"metric": Share(value)}, "metric.threshold"),
+    "augmentation": (lambda value: trained(views=Views(Times(value), 1)), "method.local.views.augment.factor"),
+    "objective": (
+        lambda value: trained(objective=Loss(smooth(value))),
+        "method.local.objective.function.label_smoothing",
+    ),
     "transform": (
         lambda value: {"method": Method("own", local=Fit(), prepare=AddSelfLoops(fill_value=value))},
-        r"code of the method\.prepare",
+        "method.prepare.fill_value",
     ),
 }
 
@@ -125,9 +128,9 @@ def play(folder, rounds, loss="cross_entropy", metric="accuracy", method=None, m
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_a_run_with_another_setting_is_refused(tmp_path, what):
-    make, message = OTHERS[what]
+    make, subject = OTHERS[what]
     play(tmp_path, 1, **make(0.25))
-    with pytest.raises(OtherRunError, match=message):
+    with raises("other-run", subject):
         play(tmp_path, 2, **make(0.75))
     assert play(tmp_path, 2, **make(0.25)).data.round == 2
 
@@ -184,10 +187,12 @@ def test_layers_of_pyg_are_resumed_in_one_process(tmp_path, name):
     assert torch.equal(resumed.stacks.tensors[0], straight.stacks.tensors[0])
 
 
-@pytest.mark.parametrize("make", [Own, lambda scale: GCNConv(2, 2, improved=scale > 1)])
-def test_layers_of_pyg_with_other_settings_are_refused(tmp_path, make):
+@pytest.mark.parametrize(
+    ("make", "setting"), [(Own, "_scale"), (lambda scale: GCNConv(2, 2, improved=scale > 1), "improved")]
+)
+def test_layers_of_pyg_with_other_settings_are_refused(tmp_path, make, setting):
     of_nodes(tmp_path, 1, model=lambda: Graph(make(1.0)))
-    with pytest.raises(OtherRunError, match="layer 'layer' of architecture 0"):
+    with raises("other-run", f"models[0].layer.{setting}"):
         of_nodes(tmp_path, 2, model=lambda: Graph(make(2.0)))
 
 
@@ -199,5 +204,5 @@ def test_sites_with_other_settings_are_refused():
         with connected(connection):
             site(connection.name, table, target="ill").run(method, lambda: nn.Linear(1, 2), rounds=1)
 
-    with pytest.raises(ValueError, match=r"sites differ in code .*label_smoothing=0\.25 at a and .*0\.75 at b, c"):
+    with raises("mismatch", "method.local.objective.function.label_smoothing", "0.25 at a and 0.75 at b, c"):
         Hall(tuple("abc"), poll=0.1).play(act)
