@@ -5,6 +5,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from graphcollab.datasets import digits
+from tests.raising import raises
 
 
 def test_sizes_and_values() -> None:
@@ -38,5 +39,5 @@ def test_the_seed_decides() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5, 450])
 def test_refuses_shares(share: float) -> None:
-    with pytest.raises(ValueError, match="test_fraction must be a number above 0 and below 1, got"):
+    with raises("value", "test_fraction"):
         digits(test_fraction=share)

@@ -59,7 +59,7 @@ def test_the_digits_need_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown dataset '{name}'; did you mean '{nearest}'"):
+    with raises("unknown", "dataset", repr(name), f"did you mean {nearest!r}"):
         load_dataset(name)
 
 

@@ -141,5 +141,5 @@ def test_too_few_images(mini_imagenet_root: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"size": 0}, {"test_fraction": 1.0}, {"test_fraction": 0.0}])
 def test_odd_options(mini_imagenet_root: Path, options: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be"):
+    with raises("value", *options):
         mini_imagenet(mini_imagenet_root, **options)  # type: ignore[arg-type]

@@ -78,12 +78,10 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         load_dataset("parkinsons", root=tmp_path)
     with raises("unsupported", "download"):
         load_dataset("parkinsons", root=tmp_path, download=True)
-    with pytest.raises(ValueError, match="target must be 'motor_UPDRS' or 'total_UPDRS', got 'age'"):
+    with raises("value", "target", "'motor_UPDRS'", "'total_UPDRS'", "'age'"):
         load_dataset("parkinsons", root=tmp_path, target="age")
     write(tmp_path, HEADER.replace("motor", "arm"))
-    with pytest.raises(
-        ValueError, match=r"there is no column 'motor_UPDRS'; did you mean .*\? The columns are 'subject#'"
-    ):
+    with raises("unknown", "column 'motor_UPDRS'", "'subject#'"):
         load_dataset("parkinsons", root=tmp_path)
 
 

@@ -63,28 +63,26 @@ def test_names_classes_and_values_are_taken():
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "message"),
+    ("kind", "settings", "wanted"),
     [
-        (SGD, {"lr": -1.0}, "lr must be a finite number of at least 0, got -1.0"),
-        (SGD, {"lr": float("inf")}, "lr must be"),
-        (SGD, {"weight_decay": -0.1}, "weight_decay must be a finite number of at least 0, got -0.1"),
-        (SGD, {"momentum": 1.0}, "momentum must be a number of at least 0 and below 1, got 1.0"),
-        (SGD, {"nesterov": "no"}, "nesterov must be True or False, got 'no'"),
-        (SGD, {"nesterov": True}, "nesterov=True is a form of momentum: give a momentum above 0"),
-        (Adam, {"betas": (0.9,)}, r"betas must be a tuple .*, got \(0.9,\)"),
-        (Adam, {"betas": (0.9, 1.0)}, "betas must be"),
-        (AdamW, {"eps": 0.0}, "eps must be a positive finite number, got 0.0"),
+        (SGD, {"lr": -1.0}, ("value", "lr", "1.0")),
+        (SGD, {"lr": float("inf")}, ("value", "lr")),
+        (SGD, {"weight_decay": -0.1}, ("value", "weight_decay", "0.1")),
+        (SGD, {"momentum": 1.0}, ("value", "momentum", "1.0")),
+        (SGD, {"nesterov": "no"}, ("value", "nesterov", "'no'")),
+        (SGD, {"nesterov": True}, ("conflict", "momentum")),
+        (Adam, {"betas": (0.9,)}, ("value", "betas", "0.9")),
+        (Adam, {"betas": (0.9, 1.0)}, ("value", "betas")),
+        (AdamW, {"eps": 0.0}, ("value", "eps", "0.0")),
     ],
 )
-def test_settings_are_checked(kind, settings, message):
-    with pytest.raises(ValueError, match=message):
+def test_settings_are_checked(kind, settings, wanted):
+    with raises(*wanted):
         kind(**settings)
 
 
 def test_settings_that_an_optimiser_does_not_have():
-    with pytest.raises(
-        ValueError, match=r"momentum must be left out, since Adam has no momentum \(it has lr, .*got 0.9"
-    ):
+    with raises("value", "momentum", "0.9"):
         as_row_optimizer("adam", momentum=0.9)
     assert as_row_optimizer("adam", lr=0.5, momentum=0.0) == Adam(lr=0.5)
     assert as_row_optimizer("sgd", momentum=0.5) == SGD(momentum=0.5)
@@ -104,5 +102,5 @@ def test_an_optimiser_of_the_same_name_is_not_taken_for_the_known_one():
 
 @pytest.mark.parametrize("wrong", [torch.optim.Adam([torch.zeros(1)]), None, 0.1, int])
 def test_what_is_no_optimiser_is_refused_by_type(wrong):
-    with pytest.raises(ValueError, match=r"optimizer must be the name of an optimiser, a torch\.optim class or"):
+    with raises("value", "optimizer"):
         as_row_optimizer(wrong)

@@ -148,14 +148,14 @@ def test_planning_leaves_module_and_generator_alone():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "wanted"),
     [
-        ({"backend": "jit"}, "unknown backend 'jit'"),
-        ({"chunk": 0}, "chunk must be a whole number of at least 1 or None, got 0"),
+        ({"backend": "jit"}, ("unknown", "backend", "'jit'")),
+        ({"chunk": 0}, ("value", "chunk")),
     ],
 )
-def test_refusals(settings, message):
-    with pytest.raises(ValueError, match=message):
+def test_refusals(settings, wanted):
+    with raises(*wanted):
         plan(MLP(2, 4, 3), **settings)
 
 

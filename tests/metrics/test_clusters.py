@@ -130,7 +130,7 @@ def test_bad_inputs() -> None:
         recovered_clusters(TWO_TRIANGLES, weight, 4)
     with raises("shape", "edge_index"):
         adjusted_rand_index(TWO_TRIANGLES, weight[:6], torch.zeros(6))
-    with pytest.raises(TypeError, match=r"^adjusted_rand_index\(\) has no argument 'num_cluster'; did you mean"):
+    with raises("type", "num_cluster", kind=TypeError):
         adjusted_rand_index(TWO_TRIANGLES, weight, torch.zeros(6), num_cluster=2)
     with raises("shape", "node_id"):
         recovered_clusters(TWO_TRIANGLES, weight, 6, node_id=torch.arange(3))

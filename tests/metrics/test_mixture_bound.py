@@ -72,21 +72,21 @@ def test_the_bound_holds_for_linear_models_and_the_squared_hinge_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "wanted"),
     [
-        ({"edge_weight": WEIGHTS * 0.9}, "must sum to 1, self-loop included: those of node 0 sum to 0.9"),
-        ({"edge_weight": torch.tensor([1.25, -0.25, 1, 0.5, 0.5])}, "must not be negative, got -0.25"),
-        ({"delta": 1.0}, r"delta must be a number above 0 and below 1, got 1\.0"),
-        ({"num_samples": torch.tensor([1, 0, 1])}, "node 1 has no training samples"),
-        ({"risk": torch.ones(2)}, r"risk must be 3 numbers that are not negative, got shape \[2\]"),
-        ({"edge_distance": torch.ones(3)}, r"edge_distance must be 5 numbers"),
-        ({"disagreement": torch.tensor([1, math.nan, 1])}, "disagreement must be 3 numbers"),
-        ({"num_models": 1}, "at least 2, as many as some node mixes, got 1"),
-        ({"num_models": "all"}, "got 'all'"),
+        ({"edge_weight": WEIGHTS * 0.9}, ("value", "edge_weight", "0.9")),
+        ({"edge_weight": torch.tensor([1.25, -0.25, 1, 0.5, 0.5])}, ("range", "edge_weight", "0.25")),
+        ({"delta": 1.0}, ("value", "delta", "1.0")),
+        ({"num_samples": torch.tensor([1, 0, 1])}, ("too-few", "num_samples")),
+        ({"risk": torch.ones(2)}, ("value", "risk")),
+        ({"edge_distance": torch.ones(3)}, ("value", "edge_distance")),
+        ({"disagreement": torch.tensor([1, math.nan, 1])}, ("value", "disagreement")),
+        ({"num_models": 1}, ("range", "num_models")),
+        ({"num_models": "all"}, ("value", "num_models", "'all'")),
     ],
 )
-def test_bad_inputs(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_inputs(change: dict[str, Any], wanted: tuple[str, ...]) -> None:
+    with raises(*wanted):
         mixture_bound(EDGES, **{"edge_weight": WEIGHTS, **INPUTS, **change})
 
 

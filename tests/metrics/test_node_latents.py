@@ -106,9 +106,9 @@ def test_architectures_of_common_size_and_nodes_without_samples():
 
 def test_refusals():
     engine, models, samples = scene()
-    with pytest.raises(ValueError, match="of must be 'latent' or 'projection', got 'logits'"):
+    with raises("value", "of", "'latent'", "'projection'", "'logits'"):
         node_latents(engine, models, "train", of="logits")
-    with pytest.raises(ValueError, match="per_node must be a whole number of at least 1 or None, got 0"):
+    with raises("value", "per_node"):
         node_latents(engine, models, "train", per_node=0)
     with raises("empty", "split 'test'"):
         node_latents(engine, models)

@@ -74,7 +74,7 @@ def test_options_are_passed_on(name: str, options: dict[str, Any], count: int) -
     ("name", "nearest"), [("MLP", "mlp"), ("FedAvgCNN", "fedavg_cnn"), ("maml-cnn", "maml_cnn"), ("cnn", "maml_cnn")]
 )
 def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
-    with pytest.raises(ValueError, match=f"unknown model '{name}'; did you mean '{nearest}'"):
+    with raises("unknown", "model", repr(name), f"did you mean {nearest!r}"):
         build_model(name, IMAGE, 7)
 
 

@@ -51,13 +51,13 @@ def test_smallest_image(padding: Any, smallest: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name", "fact"),
     [
-        (((0, 32, 32), 10), "at least 1"),
-        (((3, 32, 32), 0), "at least 1"),
-        (((3, 32, 32), 10, "half"), "'valid' or 'same', got 'half'"),
+        (((0, 32, 32), 10), "input_shape", "at least 1"),
+        (((3, 32, 32), 0), "num_classes", "at least 1"),
+        (((3, 32, 32), 10, "half"), "padding", "'half'"),
     ],
 )
-def test_refuses(arguments: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_refuses(arguments: Any, name: str, fact: str) -> None:
+    with raises("value", name, fact):
         fedavg_cnn(*arguments)

@@ -11,6 +11,7 @@ from graphcollab.engine import SGD, Engine, LocalSteps, Objective, PrototypeCont
 from graphcollab.models import SplitModel, small_backbone, small_backbones, split_models
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
+from tests.raising import raises
 
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
 
@@ -146,16 +147,16 @@ def test_backends_agree_on_four_architectures_at_once(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "wanted"),
     [
-        ({"name": "resnet18"}, "unknown backbone 'resnet18'; did you mean 'resnet'"),
-        ({"name": "CNN"}, "did you mean 'cnn'"),
-        ({"width": 0}, "width must be a whole number of at least 1, got 0"),
-        ({"input_shape": (0, 8, 8)}, "input_shape must be a sequence of whole numbers of at least"),
-        ({"input_shape": (1, 3, 8)}, r"images of \(3, 8\) pixels are too small; 4 x 4 are needed"),
-        ({"input_shape": (64,)}, r"reads images \(channels, height, width\), got samples of shape \(64,\)"),
+        ({"name": "resnet18"}, ("unknown", "backbone", "'resnet18'", "'resnet'")),
+        ({"name": "CNN"}, ("unknown", "backbone", "'cnn'")),
+        ({"width": 0}, ("value", "width")),
+        ({"input_shape": (0, 8, 8)}, ("value", "input_shape")),
+        ({"input_shape": (1, 3, 8)}, ("shape", "input_shape")),
+        ({"input_shape": (64,)}, ("shape", "input_shape", "64")),
     ],
 )
-def test_refuses(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_refuses(arguments: dict[str, Any], wanted: tuple[str, ...]) -> None:
+    with raises(*wanted):
         small_backbone(**{"name": "cnn", "input_shape": (1, 8, 8), **arguments})

@@ -65,15 +65,15 @@ def test_smallest_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "wanted"),
     [
-        ({"input_shape": (0, 28, 28)}, "at least 1"),
-        ({"channels": ()}, "channels must be the channels of at least one"),
-        ({"hidden": (64, 0)}, "at least 1"),
-        ({"dropout": (0.1, 1.0)}, "dropout must be a tuple of a number of at least 0 and below"),
-        ({"dropout": (0.1,)}, "dropout must be a tuple of a number of at least 0 and below"),
+        ({"input_shape": (0, 28, 28)}, ("value", "input_shape", "at least 1")),
+        ({"channels": ()}, ("value", "channels")),
+        ({"hidden": (64, 0)}, ("value", "hidden", "at least 1")),
+        ({"dropout": (0.1, 1.0)}, ("value", "dropout")),
+        ({"dropout": (0.1,)}, ("value", "dropout")),
     ],
 )
-def test_refuses(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_refuses(arguments: dict[str, Any], wanted: tuple[str, ...]) -> None:
+    with raises(*wanted):
         CNN(**{"input_shape": (1, 28, 28), "num_classes": 10, **arguments})

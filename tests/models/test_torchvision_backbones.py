@@ -161,9 +161,9 @@ def test_backends_agree_on_four_architectures() -> None:
 
 
 def test_refuses() -> None:
-    with pytest.raises(ValueError, match=r"unknown backbone 'resnet'; did you mean 'resnet18'.* Known: googlenet, sh"):
+    with raises("unknown", "backbone", "'resnet'", "'resnet18'"):
         torchvision_backbone("resnet")
-    with pytest.raises(ValueError, match="in_channels must be a whole number of at least 1, got 0"):
+    with raises("value", "in_channels"):
         torchvision_backbones(0)
     with raises("contract", "backbone", "14"):
         split_models({"alexnet": torchvision_backbone("alexnet", 1)}, (1, 14, 14), 3)

@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.transforms import Complete, DropWeakest, WithSelfLoops
+from tests.raising import raises
 
 
 def test_four_nodes() -> None:
@@ -48,18 +49,18 @@ def test_ties_drop_the_larger_node_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "error", "message"),
+    ("settings", "error", "wanted"),
     [
-        ({}, ValueError, "exactly one of count and fraction, got count=None, fraction=None"),
-        ({"count": 1, "fraction": 0.5}, ValueError, "exactly one of count and fraction, got count=1, fraction=0.5"),
-        ({"count": -1}, ValueError, "count must be a whole number of at least 0 or None, got -1"),
-        ({"count": 1.0}, ValueError, "count must be a whole number of at least 0 or None, got 1.0"),
-        ({"fraction": 1.5}, ValueError, "fraction must be a number of at least 0 and at most 1 or"),
-        ({"fraction": float("nan")}, ValueError, "fraction must be a number of at least 0 and at most 1 or"),
+        ({}, ValueError, ("conflict", "count")),
+        ({"count": 1, "fraction": 0.5}, ValueError, ("conflict", "count", "0.5")),
+        ({"count": -1}, ValueError, ("value", "count")),
+        ({"count": 1.0}, ValueError, ("value", "count", "1.0")),
+        ({"fraction": 1.5}, ValueError, ("value", "fraction")),
+        ({"fraction": float("nan")}, ValueError, ("value", "fraction")),
     ],
 )
-def test_bad_settings(settings: dict[str, float], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_bad_settings(settings: dict[str, float], error: type[Exception], wanted: tuple[str, ...]) -> None:
+    with raises(*wanted, kind=error):
         DropWeakest(**settings)  # type: ignore[arg-type]
 
 

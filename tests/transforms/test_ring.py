@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.transforms import Ring
+from tests.raising import raises
 
 
 def test_five_nodes() -> None:
@@ -29,7 +30,7 @@ def test_places_follow_node_id() -> None:
 
 @pytest.mark.parametrize("neighbors", [0, 1.5, True])
 def test_bad_neighbors(neighbors: object) -> None:
-    with pytest.raises(ValueError, match=f"neighbors must be a whole number of at least 1, got {neighbors}"):
+    with raises("value", "neighbors", f"got {neighbors}"):
         Ring(neighbors)  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.transforms import TopK
+from tests.raising import raises
 
 
 def test_the_largest_and_the_self_loop_stay() -> None:
@@ -19,5 +20,5 @@ def test_the_largest_and_the_self_loop_stay() -> None:
 
 
 def test_bad_k() -> None:
-    with pytest.raises(ValueError, match="k must be a whole number of at least 0, got -1"):
+    with raises("value", "k"):
         TopK(-1)

@@ -104,15 +104,17 @@ def test_allowed_edges_are_places_in_memory_not_identities() -> None:
 
 
 @pytest.mark.parametrize(
-    ("allowed", "error", "message"),
+    ("allowed", "error", "wanted"),
     [
-        ([[0], [1]], ValueError, "allowed must be a Tensor or None, got"),
-        (torch.zeros(2, 1), ValueError, "got torch.float32"),
-        (torch.zeros(1, 2, dtype=torch.int64), ValueError, r"Complete: allowed must be an int64 tensor \[2, A\], got"),
+        ([[0], [1]], ValueError, ("value", "allowed")),
+        (torch.zeros(2, 1), ValueError, ("shape", "allowed")),
+        (torch.zeros(1, 2, dtype=torch.int64), ValueError, ("shape", "allowed")),
     ],
 )
-def test_bad_allowed_edges_fail_at_construction(allowed: object, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_bad_allowed_edges_fail_at_construction(
+    allowed: object, error: type[Exception], wanted: tuple[str, ...]
+) -> None:
+    with raises(*wanted, kind=error):
         Complete(allowed=allowed)  # type: ignore[arg-type]
 
 
