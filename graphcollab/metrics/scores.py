@@ -171,7 +171,7 @@ def score_nodes(
         nodes = scores.undefined(metric.name)
         if not {*nodes} <= {*(told or {}).get(metric.name, ())}:
             text = not_defined(metric, {split: (nodes, scores.nodes(metric.name))}, len(tasks.names))
-            issue("too-few", f"metric {metric.name!r}", text)
+            issue("quality", f"metric {metric.name!r}", text)
     return scores
 
 

@@ -39,7 +39,7 @@ def played(tasks: Tasks):
 
 def test_by_hand() -> None:
     result = played(three_sites())
-    with warns("too-few", "metric 'auc'"):
+    with warns("quality", "metric 'auc'"):
         scores = result.scores(["accuracy", "auc", "brier"])
     assert scores.sizes.tolist() == [2, 4, 2]
     assert scores["accuracy"].tolist() == [1.0, 0.5, 0.5]
