@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 import graphcollab.engine.static_steps as steps
-from graphcollab.checks import issue
 
 __all__ = ["Replayed", "Replays", "replayable"]
 
@@ -62,12 +61,7 @@ class Replayed:
             self._graph = steps.record(step, found, None)
         except RuntimeError as error:
             self._graph, self._given, self._found = False, [], []
-            issue(
-                "unsupported",
-                self.name,
-                f"{self.name} cannot be recorded as a CUDA graph ({str(error).splitlines()[0][:160]}): its operations "
-                "are launched one by one",
-            )
+            steps.warn_unrecorded(self.name, error)
 
 
 def _own(values: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from graphcollab.engine.backend import take_step
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
 
-__all__ = ["Kind", "StaticSteps", "kinds", "record"]
+__all__ = ["Kind", "StaticSteps", "kinds", "record", "warn_unrecorded"]
 
 Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any, bool], tuple[Tensor, list[Tensor | None]]]
 """Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from.
@@ -194,12 +194,7 @@ class StaticSteps:
                 self._graphs[kind] = graph = record(partial(self._step, kind), changed, self._memory)
                 self._memory = self._memory or graph.pool()  # all kinds share it: none is replayed beside another
             except RuntimeError as error:
-                issue(
-                    "unsupported",
-                    "graphs",
-                    f"a local step cannot be recorded as a CUDA graph ({str(error).splitlines()[0][:160]}): its "
-                    "operations are launched one by one",
-                )
+                warn_unrecorded("a local step", error)
                 self._graphs[kind] = None
         graph = self._graphs[kind]
         if graph is not None:
@@ -228,6 +223,13 @@ def kinds(size: Tensor, width: int, weighted: bool, together: bool) -> list[Kind
         alike = least == most or together
         found.append(Kind(length, weighted or least < length, bool(rests)) if alike else None)
     return found
+
+
+def warn_unrecorded(name: str, error: RuntimeError) -> None:
+    """Warn that a computation cannot be recorded as a CUDA graph."""
+    reason = str(error).splitlines()[0][:160]
+    text = f"{name} cannot be recorded as a CUDA graph ({reason}): its operations are launched one by one"
+    issue("unsupported", name, text)
 
 
 def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> torch.cuda.CUDAGraph:

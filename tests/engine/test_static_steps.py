@@ -222,7 +222,7 @@ def test_a_step_that_cannot_be_recorded_is_computed(make_engine, monkeypatch):
     monkeypatch.setattr(static_steps, "record", record)
     monkeypatch.setattr(static_steps, "REPLAYED", {"cpu"})
     plain, static, models = engines(make_engine, mlp(), sizes=ALIKE)
-    with warns("unsupported", "graphs") as told:
+    with warns("unsupported", "a local step") as told:
         found = fits(static, models)
     assert torch.equal(found[0], fits(plain, models)[0])
     assert len(told) == 1
