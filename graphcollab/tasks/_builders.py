@@ -210,8 +210,8 @@ class Builders:
         as in `from_arrays`.
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet
-                file, or a dict {site: any of these}.
+            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or
+                Parquet file, or a dict {site: any of these}.
             node: The column with the names of sites. In a dict by site it may be there or not.
             target: The column to predict. Text and whole numbers are classes, other numbers are real values, unless
                 ``loss`` says otherwise: ``"mse"`` is for real values, ``"cross_entropy"`` and ``"bce"`` for classes.

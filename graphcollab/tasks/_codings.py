@@ -7,7 +7,7 @@ from itertools import combinations
 
 from graphcollab.checks import issue
 from graphcollab.naming import few
-from graphcollab.tasks._csv import is_number
+from graphcollab.tasks._values import is_number
 
 __all__ = ["warn_of_codings"]
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, UnsupportedError
-from graphcollab.tasks._columns import dates
-from graphcollab.tasks._csv import is_number, without
+from graphcollab.tasks._values import dates, is_number, without
 
 __all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "visibly", "warn_of_spellings"]
 
@@ -50,8 +49,8 @@ def refuse_no_categories(
     known, days = rows.total(), {word for word in rows if _DATE.fullmatch(word)}
     if known and 2 * sum(rows[word] for word in days) > known:
         first = _first(values, days)
-        told = dates(name, f"{at(first)} has {values[first]!r}")
-        told = told if lacking == LACKING else told.removesuffix(f", or {without(name)}")
+        told = f"column {name!r} {dates(f'{at(first)} has {values[first]!r}')}"
+        told += f", or {without(name)}" * (lacking == LACKING)
         raise UnsupportedError(f"column {name!r}", f"{told}; {cure}")
     odd = None if declared else looks_like_numbers(values)
     if odd is not None:

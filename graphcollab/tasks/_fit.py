@@ -11,15 +11,15 @@ import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
-from graphcollab.tasks._columns import by_size, factorised, open_table
-from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._others import Counts
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks._targets import DROP
+from graphcollab.tasks._values import by_size, factorised, without
 from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Split
+from graphcollab.tasks.table import open_table
 
 __all__ = ["Draft", "Fit", "Seen", "declared_columns", "if_categories"]
 

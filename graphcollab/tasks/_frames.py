@@ -13,13 +13,13 @@ from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
 from graphcollab.naming import few
 from graphcollab.tasks._codings import warn_of_codings
-from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._fit import Fit, Seen
 from graphcollab.tasks._others import Counts, others_of, said
 from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks._suspects import warn_of_columns, warn_of_repeats
 from graphcollab.tasks._targets import refuse_many, targets_of, warn_of_many, warn_of_one_class
+from graphcollab.tasks._values import factorised
 from graphcollab.tasks.column import Column, encoded, numbers_of
 from graphcollab.tasks.metric_fit import of_one_class, refuse_misfit
 from graphcollab.tasks.preparation import Preparation

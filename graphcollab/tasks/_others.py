@@ -19,12 +19,12 @@ from graphcollab.checks import issue
 from graphcollab.errors import MismatchError, TooFewError, UnsupportedError
 from graphcollab.naming import few as few_names
 from graphcollab.tasks._agreed import require_agreed, require_done
-from graphcollab.tasks._csv import without
 from graphcollab.tasks._doubts import warn_of_spellings
 from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks._told import FEW, Told, require_parts
+from graphcollab.tasks._values import without
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import ELSEWHERE, Split
 
@@ -151,7 +151,7 @@ class Party(Together):
         try:
             yield
         except Exception as error:
-            why = str(error) if isinstance(error, TellableError) else ""
+            why = str(error) if isinstance(error, TellableError) or getattr(error, "public", False) else ""
             try:
                 self._meet("failure", {}, why)
             except ValueError as told:

@@ -17,9 +17,9 @@ from torch import Tensor
 from graphcollab.checks import issue
 from graphcollab.naming import few
 from graphcollab.tasks._coded import warn_of_codes, warn_of_target
-from graphcollab.tasks._csv import without
 from graphcollab.tasks._repeats import warn_of_repeats as repeats
 from graphcollab.tasks._sites import Sites
+from graphcollab.tasks._values import without
 from graphcollab.tasks.column import Column
 from graphcollab.tasks.samples import Split
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, MissingError, UnknownError
 from graphcollab.naming import few
-from graphcollab.tasks._csv import is_number
 from graphcollab.tasks._doubts import looks_like_numbers, refuse_no_categories
 from graphcollab.tasks._sites import Sites
+from graphcollab.tasks._values import is_number
 from graphcollab.tasks.column import Column, numbers_of
 
 __all__ = ["DROP", "are_amounts", "refuse_many", "refuse_missing", "targets_of", "warn_of_many", "warn_of_one_class"]
