@@ -13,7 +13,6 @@ from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, EmptyError, MissingError
 from graphcollab.tasks._agreed import column_kinds, require_alike
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
-from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._fit import if_categories
 from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import to_weights
@@ -21,7 +20,9 @@ from graphcollab.tasks._sites import Draw, Sites, find_sites
 from graphcollab.tasks._targets import are_amounts, refuse_missing
 from graphcollab.tasks._tellable import TellableError
 from graphcollab.tasks._values import as_text, kind_of
+from graphcollab.tasks._words import refuse_no_categories
 from graphcollab.tasks.column import numbers_of
+from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.table import Table, open_table
 
@@ -177,7 +178,7 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     if not len(column):
         raise TellableError(f"the table has no rows, only the columns {', '.join(map(repr, table.given))}")
     sites = find_sites(column, f" in column {node!r}")
-    warn_of_spellings(f"column {node!r}, which names the sites,", sites.names)
+    warn_of(of_spellings(f"column {node!r}, which names the sites,", sites.names))
     if table.sizes is None:
         return sites
     empty = [name for name, size in table.sizes.items() if not size]
