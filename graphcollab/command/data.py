@@ -14,7 +14,7 @@ from graphcollab.datasets import DATASETS, TABLES, load_dataset
 from graphcollab.models import MLP, build_model
 from graphcollab.naming import close
 from graphcollab.tasks import Tasks
-from graphcollab.tasks._targets import warn_of_many
+from graphcollab.tasks.doubts import of_many_classes, warn_of
 
 __all__ = ["DATA", "MODEL", "OF_TABLE", "model_for", "require_data", "tasks_for"]
 
@@ -93,7 +93,7 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
         tasks = Tasks.from_frame(data, seed=seed, **own)
         target = None if tasks.preparation is None else tasks.preparation.target
         if settings["loss"] is None and target is not None and target.numbers and target.name not in named:
-            warn_of_many(target.name, len(target.categories or ()), above=2)  # which may be counts
+            warn_of(of_many_classes(target.name, len(target.categories or ()), above=2))  # which may be counts
         return tasks
 
     return make

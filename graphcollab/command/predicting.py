@@ -15,7 +15,8 @@ from graphcollab.command.settings_file import COMMAND, RUN, read_toml
 from graphcollab.command.work import Work, note, tell
 from graphcollab.files import csv_text, write_csv
 from graphcollab.naming import close, few
-from graphcollab.tasks._columns import Table, factorised, open_table
+from graphcollab.tasks._values import factorised
+from graphcollab.tasks.table import Table, open_table
 from graphcollab.train import Models, load
 from graphcollab.train.bundle import MANIFEST
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from graphcollab.errors import DuplicateError, EmptyError, InvalidValueError, MismatchError, VersionError
 from graphcollab.naming import few
-from graphcollab.tasks._csv import without
-from graphcollab.tasks._kinds import NOTHING
 from graphcollab.tasks._told import require_facts, require_parts
+from graphcollab.tasks._values import NOTHING, without
 
 __all__ = ["column_kinds", "require_agreed", "require_alike", "require_done"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from graphcollab.errors import ConflictError, EmptyError, FormatError, MissingError, UnknownError
 from graphcollab.naming import few
-from graphcollab.tasks._columns import Table
-from graphcollab.tasks._no_column import no_column, wrong_separator
 from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.table import Table, no_column, wrong_separator
 
 __all__ = ["TAKEN", "choose", "read_by", "require_said", "require_same"]
 

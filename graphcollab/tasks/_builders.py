@@ -15,9 +15,8 @@ from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._others import others_of, said
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
-from graphcollab.tasks._repeats import warn_of_repeated_samples
-from graphcollab.tasks._scales import warn_of_scales
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
+from graphcollab.tasks.doubts import of_samples, warn_of
 from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool
@@ -169,8 +168,7 @@ class Builders:
             draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
             labels = class_labels(y.cpu()) if all(one["labelled"] for one in facts) else None
             splits = draw.divide(sites, labels, pool.group)
-            warn_of_repeated_samples({SAMPLES: pool}, splits, sites.names)
-            warn_of_scales({SAMPLES: pool}, splits, sites.names)
+            warn_of(of_samples({SAMPLES: pool}, splits, sites.names))
             about = (loss, metric, sites.node_id)
             own = cast(Any, cls)({SAMPLES: pool}, splits, sites.names, *about, split_given=split is not None)
         others.close(own, draw.may_train(sites))
@@ -210,8 +208,8 @@ class Builders:
         as in `from_arrays`.
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV or Parquet
-                file, or a dict {site: any of these}.
+            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or
+                Parquet file, or a dict {site: any of these}.
             node: The column with the names of sites. In a dict by site it may be there or not.
             target: The column to predict. Text and whole numbers are classes, other numbers are real values, unless
                 ``loss`` says otherwise: ``"mse"`` is for real values, ``"cross_entropy"`` and ``"bce"`` for classes.

@@ -11,15 +11,16 @@ import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
-from graphcollab.tasks._columns import by_size, factorised, open_table
-from graphcollab.tasks._csv import without
-from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._others import Counts
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks._targets import DROP
+from graphcollab.tasks._values import by_size, factorised, without
+from graphcollab.tasks._words import refuse_no_categories
 from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Split
+from graphcollab.tasks.table import open_table
 
 __all__ = ["Draft", "Fit", "Seen", "declared_columns", "if_categories"]
 
@@ -189,7 +190,7 @@ class Seen:
         if draft.names is not None:
             names = tuple(sorted({word for words in told.names[name] for word in words}, key=by_size))
             what = f"column {name!r}" if draft.known is not None else f"the target {name!r}"
-            warn_of_spellings(what, sorted({*names, *draft.every}, key=by_size))
+            warn_of(of_spellings(what, sorted({*names, *draft.every}, key=by_size)))
             _few_enough(name, names)
             column = replace(column, categories=names)
         if draft.known is None or self.fit.like is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,27 +12,23 @@ import torch
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
 from graphcollab.naming import few
-from graphcollab.tasks._codings import warn_of_codings
-from graphcollab.tasks._columns import factorised
+from graphcollab.tasks import doubts
 from graphcollab.tasks._fit import Fit, Seen
-from graphcollab.tasks._others import Counts, others_of, said
+from graphcollab.tasks._others import Counts, T, others_of, said
 from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
 from graphcollab.tasks._sites import SAMPLES, Draw
-from graphcollab.tasks._suspects import warn_of_columns, warn_of_repeats
-from graphcollab.tasks._targets import refuse_many, targets_of, warn_of_many, warn_of_one_class
+from graphcollab.tasks._targets import refuse_many, targets_of
+from graphcollab.tasks._values import factorised
 from graphcollab.tasks.column import Column, encoded, numbers_of
 from graphcollab.tasks.metric_fit import of_one_class, refuse_misfit
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool
 
-if TYPE_CHECKING:
-    from graphcollab.tasks.tasks import Tasks
-
 __all__ = ["tasks_of_table"]
 
 
 def tasks_of_table(
-    make: Callable[..., Tasks],
+    make: Callable[..., T],
     frame: Any,
     node: str,
     target: str,
@@ -45,7 +41,7 @@ def tasks_of_table(
     how: Fit | Preparation,
     loss: Any,
     metric: Any,
-) -> Tasks:
+) -> T:
     """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     others = others_of(frame)
@@ -73,7 +69,8 @@ def tasks_of_table(
             drafts = [seen.draft(name, one, name in rows.categorical) for name, one in rows.read.items()]
             drafts.append(seen.draft_target(rows.target, values, real))
             if known is None:
-                warn_of_columns(sites, rows.read, [*rows.categorical], rows.target, values, rows.groups)
+                about = (rows.read, [*rows.categorical], rows.target, values, rows.groups)
+                doubts.warn_of(doubts.of_columns(sites.names, sites.owner.numpy(), *about))
     fitted: Counts | None = None
     if isinstance(how, Fit):
         fitted = others.add_up(seen.count(drafts))
@@ -83,7 +80,7 @@ def tasks_of_table(
     loss, metric = default[0] if loss is None else loss, default[1] if metric is None else metric
     _require_fit(aim, loss, metric)
     if different:
-        warn_of_many(rows.target, max(different, len(aim.categories or ())))
+        doubts.warn_of(doubts.of_many_classes(rows.target, max(different, len(aim.categories or ()))))
     with others.telling():
         readable = {one.name: _readable(one, rows) for one in inputs}
         targets = targets_of(sites, aim, values, place)
@@ -97,7 +94,7 @@ def tasks_of_table(
         if known is not None or one.name in declared:
             one.warn_of_strangers(readable[one.name], place)
     encoded_inputs = encoded([(one, readable[one.name]) for one in how.columns], place)
-    warn_of_repeats(sites, how.columns, encoded_inputs, targets, splits)
+    doubts.warn_of(doubts.of_rows(how.columns, encoded_inputs, targets, splits, sites.owner, sites.names))
     if len(how.classes) == 1:
         if not others.rehearsed:
             _refuse_one_class(rows.target, how.classes[0])
@@ -108,12 +105,12 @@ def tasks_of_table(
             "other sites have another class",
         )
     elif metric == "auc":
-        warn_of_one_class(of_one_class(sites.names, splits.values(), targets))
+        doubts.warn_of(doubts.of_one_class(of_one_class(sites.names, splits.values(), targets)))
     pool = Pool(torch.from_numpy(encoded_inputs), targets, rows.weights, rows.groups)
     preparation = replace(how, group=rows.together)
     tasks = others.joined(replace(own, pools={SAMPLES: pool}, preparation=preparation))
     if fitted is not None:
-        warn_of_codings(tasks.names, fitted.rows.tolist(), fitted.names, rows.target)
+        doubts.warn_of(doubts.of_codings(tasks.names, fitted.rows.tolist(), fitted.names, rows.target))
     return tasks
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.errors import MissingError, ShapeError
-from graphcollab.tasks._columns import factorised
 from graphcollab.tasks._sites import Sites
+from graphcollab.tasks._values import factorised
 
 __all__ = ["to_groups"]
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,18 +19,36 @@ from graphcollab.checks import issue
 from graphcollab.errors import EmptyError, GraphcollabError, MismatchError, TooFewError, UnsupportedError
 from graphcollab.naming import few as few_names
 from graphcollab.tasks._agreed import require_agreed, require_done
-from graphcollab.tasks._csv import without
-from graphcollab.tasks._doubts import warn_of_spellings
 from graphcollab.tasks._ledger import Ledger
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks._told import FEW, Told, require_parts
+from graphcollab.tasks._values import without
+from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
-from graphcollab.tasks.samples import ELSEWHERE, Split
-
-if TYPE_CHECKING:
-    from graphcollab.tasks.tasks import Tasks
+from graphcollab.tasks.samples import ELSEWHERE, Pool, Split
 
 __all__ = ["Counts", "Everyone", "Party", "Together", "others_of", "said"]
+
+
+class Samples(Protocol):
+    """What sites tell each other of the tasks that they made, which are a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def pools(self) -> Mapping[str, Pool]: ...
+
+    @property
+    def splits(self) -> Mapping[str, Split]: ...
+
+    @property
+    def classes(self) -> Tensor | None: ...
+
+    @property
+    def cluster(self) -> Tensor | None: ...
+
+
+T = TypeVar("T", bound=Samples)
 
 
 class Everyone(Protocol):
@@ -92,10 +110,10 @@ class Together:
         """Tell what the rows say that are here, and return what those of all sites say."""
         return replace(own, squares={})
 
-    def close(self, own: Tasks, may_train: Split) -> None:
+    def close(self, own: Samples, may_train: Split) -> None:
         """Tell how many samples the tasks here have, and of which classes those are that ``may_train``."""
 
-    def joined(self, own: Tasks) -> Tasks:
+    def joined(self, own: T) -> T:
         """Return the tasks of all sites, of which these are here."""
         return own
 
@@ -160,7 +178,7 @@ class Party(Together):
 
     def agree(self, facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         told = self._meet("agreement", {"facts": dict(facts)})
-        warn_of_spellings("the meeting of sites", self._names)
+        warn_of(of_spellings("the meeting of sites", self._names))
         return [*told.values]
 
     def fitted_to(self, may_train: Split, train: Split) -> Split:
@@ -193,7 +211,7 @@ class Party(Together):
             told.warn_of_scale(name, many, sums[name], squares[name], self._names.index(str(self)))
         return Counts(rows, known, sums, squares, {name: told.words(name) for name in own.names}, counted)
 
-    def close(self, own: Tasks, may_train: Split) -> None:
+    def close(self, own: Samples, may_train: Split) -> None:
         labels = None if own.classes is None else own.pools[may_train.pool].targets[may_train.index].unique()
         value = {
             "samples": {name: int(split.sizes[0]) for name, split in own.splits.items()},
@@ -205,7 +223,7 @@ class Party(Together):
         self._sizes = {name: torch.from_numpy(told.counts("samples", name, most.get(name))) for name in own.splits}
         self._classes = None if labels is None else told.classes()
 
-    def joined(self, own: Tasks) -> Tasks:
+    def joined(self, own: T) -> T:
         if own.cluster is not None:
             raise UnsupportedError("cluster", "cluster= cannot be given where sites keep their samples: leave it out")
         place, splits = self._names.index(str(self)), {}

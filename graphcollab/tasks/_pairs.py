@@ -22,9 +22,8 @@ from graphcollab.errors import (
 )
 from graphcollab.settings import SettingError
 from graphcollab.tasks._datasets import read_dataset, rows_of_loader
-from graphcollab.tasks._repeats import warn_of_repeated_samples
-from graphcollab.tasks._scales import warn_of_scales
 from graphcollab.tasks._sites import in_order, name_ids
+from graphcollab.tasks.doubts import of_samples, warn_of
 from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
 
 __all__ = ["Every", "Samples", "class_labels", "facts_of_pool", "gathered", "to_tensors", "to_weights"]
@@ -88,8 +87,7 @@ def gathered(
         raise MismatchError(
             lacking[0], f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some"
         )
-    warn_of_repeated_samples(pools, splits, names)
-    warn_of_scales(pools, splits, names)
+    warn_of(of_samples(pools, splits, names))
     return pools, splits, about
 
 

@@ -13,16 +13,17 @@ from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, EmptyError, MissingError
 from graphcollab.tasks._agreed import column_kinds, require_alike
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
-from graphcollab.tasks._columns import Table, as_text, open_table
-from graphcollab.tasks._doubts import refuse_no_categories, warn_of_spellings
 from graphcollab.tasks._fit import if_categories
 from graphcollab.tasks._groups import to_groups
-from graphcollab.tasks._kinds import kind_of
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites
 from graphcollab.tasks._targets import are_amounts, refuse_missing
+from graphcollab.tasks._values import as_text, kind_of
+from graphcollab.tasks._words import refuse_no_categories
 from graphcollab.tasks.column import numbers_of
+from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.table import Table, open_table
 
 __all__ = ["Rows", "as_agreed", "facts_of", "read_rows"]
 
@@ -99,7 +100,7 @@ def read_rows(
     free = [name for name in table.names if name not in taken]
     named = [*categorical, *(name for name in declared if name != target)]
     chosen = choose(table, free, columns, leave_out, named) if known is None else read_by(known, table, free)
-    read = {name: table.column(name) for name in chosen}
+    read = {name: table.column(name, spare=True) for name in chosen}
     refuse_missing(sites, values, target)
     if known is None:
         compared = {*chosen, target} & table.kinds.keys() - {*categorical, *declared, *table.declared}
@@ -178,7 +179,7 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
             "table", f"the table has no rows, only the columns {', '.join(map(repr, table.given))}", public=True
         )
     sites = find_sites(column, f" in column {node!r}")
-    warn_of_spellings(f"column {node!r}, which names the sites,", sites.names)
+    warn_of(of_spellings(f"column {node!r}, which names the sites,", sites.names))
     if table.sizes is None:
         return sites
     empty = [name for name, size in table.sizes.items() if not size]

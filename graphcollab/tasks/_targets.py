@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, MissingError, UnknownError
 from graphcollab.naming import few
-from graphcollab.tasks._csv import is_number
-from graphcollab.tasks._doubts import looks_like_numbers, refuse_no_categories
 from graphcollab.tasks._sites import Sites
+from graphcollab.tasks._values import is_number
+from graphcollab.tasks._words import looks_like_numbers, refuse_no_categories
 from graphcollab.tasks.column import Column, numbers_of
 
-__all__ = ["DROP", "are_amounts", "refuse_many", "refuse_missing", "targets_of", "warn_of_many", "warn_of_one_class"]
+__all__ = ["DROP", "are_amounts", "refuse_many", "refuse_missing", "targets_of"]
 
 _MANY_CLASSES, _MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
 DROP = "drop the row where it is unknown"
@@ -79,17 +77,6 @@ def refuse_many(target: str, different: int) -> None:
         )
 
 
-def warn_of_many(target: str, different: int, above: int = _MANY_CLASSES) -> None:
-    """Warn of targets of so many different whole numbers that they may be no classes."""
-    if different > above:
-        issue(
-            "quality",
-            f"column {target!r}",
-            f"column {target!r} has {different} different whole numbers, which are taken for classes: give loss='mse' "
-            "if they are amounts, and loss='cross_entropy' if they are classes",
-        )
-
-
 def _refuse_words(sites: Sites, values: np.ndarray, target: str) -> None:
     """Refuse targets that are words where they are to be amounts."""
     if values.dtype.kind != "O":
@@ -121,15 +108,3 @@ def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarr
             f"trained on are {few(target.categories)}: drop such rows, or train on some{amounts}",
         )
     return torch.from_numpy(codes)
-
-
-def warn_of_one_class(lone: Sequence[str]) -> None:
-    """Warn of sites whose rows are all of one class, if there are any, where models are to be judged by AUC."""
-    if lone:
-        which = f"{'site' if len(lone) == 1 else 'sites'} {few([*map(repr, lone)])}"
-        issue(
-            "quality",
-            "metric",
-            f"all rows of {which} are of one class, so metric='auc' is not defined there: leave "
-            "such sites out, or use metric='log_loss' or metric='brier'",
-        )

@@ -11,9 +11,8 @@ from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, InvalidValueError, RangeError
 from graphcollab.naming import close, few
 from graphcollab.settings import check_settings
-from graphcollab.tasks._columns import factorised
-from graphcollab.tasks._csv import is_number
-from graphcollab.tasks._doubts import LACKING, plain, visibly
+from graphcollab.tasks._values import factorised, is_number
+from graphcollab.tasks._words import LACKING, plain, visibly
 
 __all__ = ["LARGEST", "Column", "encoded", "numbers_of"]
 

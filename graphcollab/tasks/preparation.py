@@ -14,9 +14,9 @@ from torch import Tensor
 from graphcollab.errors import ConflictError, FormatError, MissingError, ShapeError, UnknownError, VersionError
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
-from graphcollab.tasks._columns import Table, factorised, open_table
-from graphcollab.tasks._no_column import no_column
+from graphcollab.tasks._values import factorised
 from graphcollab.tasks.column import Column, encoded, numbers_of
+from graphcollab.tasks.table import Table, no_column, open_table
 
 __all__ = ["Preparation"]
 
@@ -98,8 +98,8 @@ class Preparation:
         """Return the inputs of a table's rows, float32 [n, D].
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, or the path of a CSV or
-                Parquet file. Columns that are not needed may be there or not.
+            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, or the path of a CSV, Excel
+                or Parquet file. Columns that are not needed may be there or not.
             site: Whose rows they are. Default: as the table says, if that matters.
 
         Raises:

@@ -14,7 +14,7 @@ import numpy as np
 
 from graphcollab import Tasks
 from graphcollab.errors import GraphcollabError
-from graphcollab.tasks._columns import open_table
+from graphcollab.tasks.table import open_table
 
 
 class Room:

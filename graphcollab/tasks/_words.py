@@ -1,20 +1,18 @@
-"""What a table hardly means: dates and identifiers as categories, and two spellings of one name."""
+"""Text that hardly holds categories, such as dates and identifiers, and names that look alike."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, UnsupportedError
-from graphcollab.tasks._columns import dates
-from graphcollab.tasks._csv import is_number, without
+from graphcollab.tasks._values import dates, is_number, without
 
-__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "visibly", "warn_of_spellings"]
+__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "visibly"]
 
 LACKING = "leave it empty where unknown"
 """What to do with an input that is not known."""
@@ -27,7 +25,6 @@ _UNITS = (  # after a space: "30s" may be people in their thirties
 )
 _LIKE_NUMBER = re.compile(rf"[+−-]?(?:{_GROUPED})(?:[.,]\d+)?(?:{_SYMBOLS}|{_UNITS})?", re.ASCII | re.IGNORECASE)
 _WITH_COMMA = re.compile(r"[+−-]?\d+,\d+", re.ASCII)
-_SHOWN = 3
 _LONE, _DECIMAL, _WHOLE = 2, 3, 10  # words beside numbers, and different numbers: with decimals, and at all
 _FEW = 10  # different values that may be categories however few rows there are
 
@@ -50,8 +47,8 @@ def refuse_no_categories(
     known, days = rows.total(), {word for word in rows if _DATE.fullmatch(word)}
     if known and 2 * sum(rows[word] for word in days) > known:
         first = _first(values, days)
-        told = dates(name, f"{at(first)} has {values[first]!r}")
-        told = told if lacking == LACKING else told.removesuffix(f", or {without(name)}")
+        told = f"column {name!r} {dates(f'{at(first)} has {values[first]!r}')}"
+        told += f", or {without(name)}" * (lacking == LACKING)
         raise UnsupportedError(f"column {name!r}", f"{told}; {cure}")
     odd = None if declared else looks_like_numbers(values)
     if odd is not None:
@@ -104,22 +101,6 @@ def _correct(word: str) -> str:
 def _first(values: np.ndarray, words: Collection[str]) -> int:
     """Return the first row of a column that has one of the words."""
     return next(k for k, one in enumerate(values.tolist()) if one in words)
-
-
-def warn_of_spellings(what: str, names: Iterable[str]) -> None:
-    """Warn of names that differ only by case, spaces or signs that nobody sees, and are told apart all the same."""
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault(plain(name), []).append(name)
-    several = [" and ".join(visibly(same)) for same in alike.values() if len(same) > 1]
-    if several:
-        more = f", … ({len(several)} in all)" if len(several) > _SHOWN else ""
-        issue(
-            "quality",
-            what,
-            f"{what} has both {', '.join(several[:_SHOWN])}{more}, which are told apart: if they are the same, write "
-            "them alike",
-        )
 
 
 def plain(name: str) -> str:

@@ -1,0 +1,205 @@
+"""Tables in files, read by pandas: CSV, Excel and Parquet.
+
+CSV cells are read as text first, so that numbers that could be read in two ways can be refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphcollab.errors import (
+    AmbiguousError,
+    DuplicateError,
+    EmptyError,
+    FormatError,
+    InvalidValueError,
+    MissingFileError,
+    MissingPackageError,
+)
+from graphcollab.tasks._values import LARGEST, MISSING, from_words, is_number, objects
+
+__all__ = ["existing", "is_csv", "read_csv", "read_frame"]
+
+_SHEETS, _PARQUET = (".xlsx", ".xls", ".xlsm", ".ods"), (".parquet", ".pq")
+_SEPARATORS, _DECIMAL_COMMAS_WITH = ",;\t|", ";\t"
+_SAID = re.compile(rf'"?sep=([{_SEPARATORS}])"?\s*')  # the first line of some files of Excel
+_DECIMAL_COMMA = re.compile(r"[+-]?(\d+(,\d+)?|,\d+)", re.ASCII)
+_WITH_DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+,\d+", re.ASCII)
+_WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
+_WITH_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
+_GROUP = 3  # digits of a group between separators of thousands
+
+Read = Callable[[str], np.ndarray]
+
+
+def existing(path: Path) -> Path:
+    """Return the path of a file that may be a table."""
+    if path.is_dir():
+        raise InvalidValueError(
+            f"file {path}", f"{path} is a folder: give the path of a file, or {{site: path}} for several"
+        )
+    if not path.is_file():
+        raise MissingFileError(f"file {path}", f"there is no file {path}: give the path of a CSV or Parquet file")
+    return path
+
+
+def is_csv(path: Path) -> bool:
+    """Return whether a file is text, by its name."""
+    return path.suffix.lower() not in (*_SHEETS, *_PARQUET)
+
+
+def read_frame(path: Path) -> Any:
+    """Return the frame of an Excel or Parquet file; of a workbook the first sheet."""
+    import pandas  # takes half a second
+
+    try:
+        if path.suffix.lower() in _PARQUET:
+            return pandas.read_parquet(path, engine="pyarrow")
+        return pandas.read_excel(path, dtype=object, keep_default_na=False, na_values=[""])
+    except ImportError as error:
+        package = "pyarrow" if path.suffix.lower() in _PARQUET else "openpyxl"
+        raise MissingPackageError(
+            package, f"{path} needs a further package: pip install {package}, or save the table as CSV ({error})"
+        ) from error
+    except Exception as error:  # of any of the libraries that pandas asks
+        raise FormatError(f"file {path}", f"{path} cannot be read: {error}") from error
+
+
+def read_csv(path: Path) -> tuple[tuple[str, ...], int, Read]:
+    """Return the names of a file's columns, how many rows it has, and what reads a column: numbers or text."""
+    cells, separator = _cells(path)
+    names = [str(name).strip() for name in cells[0]]
+    _refuse_names(path, names, len(cells) - 1)
+    columns = [[cell.strip() for cell in column] for column in zip(*cells[1:], strict=True)]
+    place = {name: k for k, name in enumerate(names)}
+
+    @cache
+    def decimal_commas() -> bool:
+        return any(_WITH_DECIMAL_COMMA.fullmatch(cell) for column in columns for cell in column if "," in cell)
+
+    def read(name: str) -> np.ndarray:
+        column = columns[place[name]]
+        _refuse_ambiguous(path, name, column, separator, decimal_commas)
+        return _parsed(column)
+
+    return tuple(names), len(cells) - 1, read
+
+
+def _cells(path: Path) -> tuple[list[list[str]], str]:
+    """Return the cells of a file, the names of columns first, and what separates them."""
+    import pandas  # takes half a second
+
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            said = _SAID.fullmatch(first)
+            separator = said[1] if said else max(_SEPARATORS, key=first.count)
+            file.seek(0 if said is None else file.tell())
+            how: Any = {"header": None, "dtype": object, "keep_default_na": False, "engine": "python"}
+            rows: list[list[Any]] = pandas.read_csv(file, sep=separator, **how).to_numpy().tolist()
+    except pandas.errors.EmptyDataError as error:
+        raise EmptyError(
+            f"file {path}", f"{path} is empty: it must have a line with the names of columns, and then rows"
+        ) from error
+    except pandas.errors.ParserError as error:
+        commas = "; with decimal commas, separate values by semicolons; put text with commas in quotes"
+        raise FormatError(
+            f"file {path}",
+            f"{path} cannot be read: {error}. See whether the first line names the columns, and quotes are closed"
+            + commas * (separator == ","),
+        ) from error
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"file {path}", f"{path} is no text in UTF-8: unpack it if it is compressed, or save it as CSV in UTF-8"
+        ) from error
+    short = next((k for k, row in enumerate(rows[1:]) if row[-1] is None), None)
+    if short is not None:
+        values = sum(one is not None for one in rows[1 + short])
+        raise FormatError(
+            f"file {path}", f"{path}: row {short} has {values} values, and there are {len(rows[0])} columns"
+        )
+    return rows, separator
+
+
+def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
+    """Refuse a first line that does not name all columns, each differently, or that no rows follow."""
+    numbers = sum(map(is_number, names))
+    headless = ". The first line must name the columns: is there one with names?" * (2 * numbers > len(names))
+    double = next((name for name in names if names.count(name) > 1), None)
+    if not rows:
+        raise EmptyError(
+            f"file {path}",
+            f"{path.name} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}",
+            public=True,
+        )
+    if "" in names:
+        raise FormatError(
+            f"file {path}",
+            f"{path}: column {names.index('')} has no name, as where pandas has written its index: name it, or write "
+            "the file with index=False",
+        )
+    if double is not None:
+        raise DuplicateError(
+            f"file {path}", f"{path}: {names.count(double)} columns have the name {double!r}{headless}"
+        )
+    if numbers == len(names):
+        raise FormatError(f"file {path}", f"{path}: all columns are named by numbers{headless}")
+
+
+def _refuse_ambiguous(path: Path, name: str, cells: Sequence[str], separator: str, commas: Callable[[], bool]) -> None:
+    """Refuse numbers whose commas or points may separate thousands or decimals."""
+    if separator not in _DECIMAL_COMMAS_WITH:
+        mark, word = ",", "comma"
+        why = f"decimal commas are read where values are separated by semicolons or tabs, and not by {separator!r}"
+        known = [cell for cell in cells if cell not in MISSING]
+        ambiguous = any("," in cell for cell in known) and all(map(_WITH_COMMAS.fullmatch, known))
+    else:
+        mark, word = ".", "point"
+        why = "numbers without one are all below a thousand, or others of the file have decimal commas"
+        ambiguous = _thousands_points(cells) and (_only_above(cells) or commas())
+    if ambiguous:
+        row = next(k for k, cell in enumerate(cells) if mark in cell and cell not in MISSING)
+        raise AmbiguousError(
+            f"column {name!r}",
+            f"{path}: row {row} has {cells[row]!r} in column {name!r}, whose {word} may separate thousands or "
+            f"decimals: write numbers without separators of thousands and all decimals alike ({why})",
+        )
+
+
+def _thousands_points(cells: Sequence[str]) -> bool:
+    """Return whether there are points in a column of numbers all of which may separate thousands."""
+    known = [cell for cell in cells if cell not in MISSING]
+    pointed = [cell for cell in known if "." in cell]
+    whole = all(_DECIMAL_COMMA.fullmatch(cell) for cell in known if "." not in cell)
+    return bool(pointed) and whole and all(map(_WITH_THOUSANDS_POINTS.fullmatch, pointed))
+
+
+def _only_above(cells: Sequence[str]) -> bool:
+    """Return whether points begin where thousands do: several numbers with one differ, others have three digits."""
+    pointed = {cell for cell in cells if "." in cell and cell not in MISSING}
+    whole = {cell.lstrip("+-") for cell in cells if cell.lstrip("+-").isdecimal()}
+    return len(pointed) > 1 and max(map(len, whole), default=0) == _GROUP
+
+
+def _parsed(cells: Sequence[str]) -> np.ndarray:
+    """Return cells as numbers where all are that are not missing; text where some begin with zeros, as codes do.
+
+    Numbers may have decimal commas, where commas can mean nothing else.
+    """
+    known = [cell for cell in cells if cell not in MISSING]
+    if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
+        return np.array([np.nan if cell in MISSING else float(cell.replace(",", ".")) for cell in cells])
+    codes = any(cell[0] == "0" and cell.isdigit() and cell != "0" for cell in known)
+    if not known or codes or not all(map(is_number, known)):
+        return from_words([None if cell in MISSING else cell for cell in cells])
+    if len(known) < len(cells) or not all(cell.lstrip("+-").isdigit() for cell in known):
+        return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
+    if max(abs(int(cell)) if len(cell) <= 20 else LARGEST + 1 for cell in cells) > LARGEST:  # such as of accounts
+        return objects(cells)
+    return np.array([*map(int, cells)], np.int64)

@@ -1,0 +1,207 @@
+"""Values of a column: numbers (bool, int64, or float64 with NaN where missing), or text (objects, None where missing).
+
+Spaces around text do not count. Text of nothing but true and false is bool, and some words mean a missing value
+(`MISSING`), in frames as in files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from graphcollab.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
+
+__all__ = [
+    "LARGEST",
+    "MISSING",
+    "NOTHING",
+    "TRUTHS",
+    "as_text",
+    "by_size",
+    "dates",
+    "factorised",
+    "from_array",
+    "from_objects",
+    "from_words",
+    "is_missing",
+    "is_number",
+    "kind_of",
+    "objects",
+    "without",
+]
+
+LARGEST = 2**63 - 1
+"""The largest whole number that a column of int64 can hold."""
+NOTHING = "no values"
+"""The kind of a column that is empty at a site, which goes with every other."""
+TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
+"""Words for true and false; a column of nothing else is as one of bool, wherever it comes from."""
+MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"}
+"""Text that means a missing value, wherever it comes from."""
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+
+
+def is_number(cell: str) -> bool:
+    """Return whether text is a number, also an infinite one; `float` reads some that nobody means, such as "1_0"."""
+    return _NUMBER.fullmatch(cell) is not None
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether an object means a missing value."""
+    if isinstance(value, str):
+        return value.strip() in MISSING
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def without(name: str) -> str:
+    """Return the advice to leave out a column."""
+    return f"leave it out by leave_out=[{name!r}]"
+
+
+def dates(what: str, lengths: bool = False) -> str:
+    """Return the message for a column of dates, or of lengths of time, and what to do."""
+    kind, since = ("lengths of time", "") if lengths else ("dates", " since the first")
+    return f"holds {kind} ({what}): make them numbers, such as days{since}"
+
+
+def kind_of(values: np.ndarray) -> str:
+    """Return the kind of a column's values, as sites compare it."""
+    if values.dtype.kind == "O":
+        return NOTHING if all(one is None for one in values.tolist()) else "text"
+    return NOTHING if bool(np.isnan(values).all()) else "numbers"
+
+
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """Return an array of Python's objects, one per entry; NumPy would make text of numbers among text."""
+    values = list(values)
+    return np.fromiter(values, object, len(values))
+
+
+def from_array(name: str, values: Any) -> np.ndarray:
+    """Return a column given as an array, a tensor or a sequence."""
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    array = np.asarray(array if hasattr(array, "dtype") else objects(array))
+    if array.ndim != 1:
+        raise ShapeError(
+            f"column {name!r}", f"column {name!r} must be one value per row, [N], got an array {list(array.shape)}"
+        )
+    match array.dtype.kind:
+        case "b":
+            return array
+        case "i" | "u":
+            return array.astype(np.float64 if array.dtype == np.uint64 and (array > LARGEST).any() else np.int64)
+        case "f":
+            return array.astype(np.float64)
+        case "U" | "T" | "O":
+            return from_objects(name, array.tolist())
+        case "m" | "M":
+            raise UnsupportedError(
+                f"column {name!r}", f"column {name!r} {dates(str(array.dtype), array.dtype.kind == 'm')}"
+            )
+    raise UnsupportedError(f"column {name!r}", f"column {name!r} holds {array.dtype}: make it numbers or text")
+
+
+def from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
+    """Return a column of Python's objects as numbers or text."""
+    lacks = [is_missing(one) for one in values]
+    known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
+    kinds = set(map(type, known)) or {str for one in values if isinstance(one, str)}
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return from_words([None if lack else str(one).strip() for one, lack in zip(values, lacks, strict=True)])
+    if all(issubclass(kind, Real | np.bool_) for kind in kinds):
+        return _from_numbers(name, [np.nan if lack else one for one, lack in zip(values, lacks, strict=True)])
+    day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
+    if day is not None:
+        told = dates(f"such as {day}", isinstance(day, datetime.timedelta))
+        raise UnsupportedError(f"column {name!r}", f"column {name!r} {told}")
+    _refuse_partly_text(name, values)
+    fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
+    odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
+    others = f", and other rows hold such as {known[0]!r}" if fits else ""
+    raise MismatchError(
+        f"column {name!r}", f"row {odd} of column {name!r} holds {values[odd]!r}{others}: make it numbers or text"
+    )
+
+
+def from_words(words: Sequence[str | None]) -> np.ndarray:
+    """Return a column of text, or of true and false where it says nothing else; of these missing ones are NaN."""
+    known = set(words) - {None}
+    if not known or not known <= TRUTHS.keys():
+        return objects(words)
+    values = [np.nan if one is None else TRUTHS[one] for one in words]
+    return np.array(values, np.float64 if None in words else bool)
+
+
+def _from_numbers(name: str, values: Sequence[Any]) -> np.ndarray:
+    """Return numbers as bool, int64 or float64."""
+    kinds = set(map(type, values))
+    if kinds and kinds <= {bool, np.bool_}:
+        return np.array(values, bool)
+    whole = all(issubclass(kind, Integral | np.bool_) for kind in kinds) and all(abs(int(n)) <= LARGEST for n in values)
+    try:
+        return np.array(values, np.int64 if whole and values else np.float64)
+    except OverflowError as error:
+        row = next(k for k, one in enumerate(values) if abs(one) > sys.float_info.max)
+        raise RangeError(
+            f"column {name!r}", f"row {row} of column {name!r} holds a number that is too large to compute with"
+        ) from error
+
+
+def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
+    """Refuse numbers of which some are text, usually since a word was among those of one file of several."""
+    words = {row: one for row, one in enumerate(values) if isinstance(one, str)}
+    text = next((row for row, one in words.items() if is_number(one.strip())), None)
+    number = next((row for row, one in enumerate(values) if isinstance(one, Real) and one == one), None)
+    if text is None or number is None:
+        return
+    others = sorted({one for one in words.values() if not is_number(one.strip())}, key=is_missing)
+    row = next((row for row, one in words.items() if others and one == others[0]), 0)
+    known = [one for one in others if not is_missing(one)]
+    cure = f"make all of them numbers, in pandas by pd.to_numeric(frame[{name!r}], errors='coerce')"
+    cure += f", or read the files with na_values={sorted(others)[:5]!r}" * bool(others)
+    if known:
+        cure = f"if that says that nothing is known, {cure}; if these are categories, make all of them text"
+    by = f", here by {others[0]!r} in row {row}" if others else ""
+    raise AmbiguousError(
+        f"column {name!r}",
+        f"row {text} of column {name!r} holds the text {values[text]!r}, and row {number} the number "
+        f"{values[number]!r}, as where several files are read and the numbers of some become text{by}: {cure}",
+    )
+
+
+def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the different values of a column as text, in order, and which of them every row has, -1 for a missing one.
+
+    Numbers are ordered by size and come before text, which is ordered by its letters. Whole numbers have no point.
+
+    Example:
+        >>> factorised(np.array([10.0, 9.0, np.nan]))
+        (('9', '10'), array([ 1,  0, -1]))
+    """
+    if values.dtype.kind == "O":
+        known = sorted({one for one in values.tolist() if one is not None}, key=by_size)
+        place = {None: -1, **dict(zip(known, range(len(known)), strict=True))}
+        return tuple(known), np.fromiter(map(place.__getitem__, values.tolist()), np.int64, len(values))
+    found, codes = np.unique(values, return_inverse=True)
+    present = found[~np.isnan(found)]
+    codes = np.where(codes < len(present), codes, -1)
+    return tuple(str(int(one)) if float(one).is_integer() else repr(float(one)) for one in present.tolist()), codes
+
+
+def by_size(text: str) -> tuple[bool, float, str]:
+    """Return the sort key of text by which numbers are in order of their size, and before other text."""
+    number = is_number(text) and float(text) == float(text)
+    return not number, float(text) if number else 0.0, text
+
+
+def as_text(values: np.ndarray) -> np.ndarray:
+    """Return a column of numbers as one of text."""
+    names, codes = factorised(values)
+    return objects([*names, None])[codes]

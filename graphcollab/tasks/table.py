@@ -1,0 +1,278 @@
+"""`Table`: a table column by column, of a frame, a dict of arrays, rows as dicts, a file, or of these by site."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphcollab.errors import (
+    AmbiguousError,
+    ConflictError,
+    DuplicateError,
+    EmptyError,
+    GraphcollabError,
+    InvalidTypeError,
+    MismatchError,
+    ShapeError,
+    UnknownError,
+    UnsupportedError,
+)
+from graphcollab.naming import close, few
+from graphcollab.tasks._files import existing, is_csv, read_csv, read_frame
+from graphcollab.tasks._values import (
+    TRUTHS,
+    as_text,
+    dates,
+    factorised,
+    from_array,
+    from_objects,
+    is_missing,
+    kind_of,
+    objects,
+    without,
+)
+
+__all__ = ["Table", "no_column", "open_table", "wrong_separator"]
+
+WHAT = (
+    "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or Parquet "
+    "file, or a dict of these by site"
+)
+_INDEX = re.compile(r"__index_level_\d+__")  # as what pandas and pyarrow keep an index without a name
+_LONG = 40  # letters of a column's name in a message at most
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose columns are read when they are asked for.
+
+    Args:
+        names: Names of the columns.
+        rows: How many rows there are.
+        read: Function from the name of a column to its values.
+        sizes: Rows of every site, {name: number}, where the table was given site by site.
+        declared: Columns whose type in a frame says that they are categories, whatever they hold.
+        index: Names of a frame's index.
+        made: The column that was made of the names of sites, where the table was given site by site.
+        kinds: What the columns that were read hold at every site, {column: {site: kind}}, where it was given so.
+    """
+
+    names: tuple[str, ...]
+    rows: int
+    read: Callable[[str], np.ndarray]
+    sizes: Mapping[str, int] | None = None
+    declared: frozenset[str] = frozenset()
+    index: tuple[str, ...] = ()
+    made: str | None = None
+    kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the columns that somebody has written."""
+        return tuple(name for name in self.names if name != self.made)
+
+    def column(self, name: str, given: str = "", spare: bool = False) -> np.ndarray:
+        """Return the values of a column.
+
+        Args:
+            name: The column.
+            given: The argument that names it, for messages.
+            spare: Whether an error may advise to leave the column out, if it is not ambiguous.
+        """
+        if name in self.index and name not in self.names:
+            raise UnknownError(
+                f"column {name!r}", f"{name!r} is the index of the frame and no column: give frame.reset_index()"
+            )
+        if name not in self.names:
+            raise UnknownError(f"column {name!r}", no_column(name, self.given, given))
+        try:
+            return self.read(name)
+        except GraphcollabError as error:
+            if not spare or isinstance(error, AmbiguousError):
+                raise
+            raise type(error)(error.subject, f"{error}, or {without(name)}", public=error.public) from error
+
+
+def open_table(frame: Any, node: str | None = None) -> Table:
+    """Open a table; of a dict of tables by site all become one, with a column ``node`` that names the site."""
+    if isinstance(frame, Mapping) and frame and all(map(_is_table, frame.values())):
+        tables = {str(name).strip(): _open(one) for name, one in frame.items()}
+        if len(tables) < len(frame):
+            raise DuplicateError(
+                "sites", f"names of sites must differ by more than spaces around them, got {few([*map(repr, frame)])}"
+            )
+        return _joined(tables, node)
+    return _open(frame)
+
+
+def no_column(name: str, names: Iterable[str], given: str = "") -> str:
+    """Return the message for a column that does not exist, ``given`` by an argument.
+
+    Example:
+        >>> no_column("il", ["site", "ill"], "target='il'")
+        "there is no column 'il' (target='il'); did you mean 'ill'? The columns are 'site', 'ill'"
+    """
+    names, told = list(names), f"there is no column {name!r}{given and f' ({given})'}"
+    if misread := wrong_separator(names):
+        return f"{told}: {misread}"
+    hint = f"; {near}The" if (near := close(name, names)) else ": the"
+    return f"{told}{hint} columns are {few([*map(repr, names)])}"
+
+
+def wrong_separator(names: Sequence[str]) -> str:
+    """Return the message for a table whose only column is named by a whole line of a file; else nothing.
+
+    Example:
+        >>> print(wrong_separator(["age;sex"]))
+        the table has one column only, 'age;sex', as where a file is read with the wrong separator: read it with \
+sep=';', or give the path of the file, for which the separator is found
+    """
+    separator = next((one for one in "\t;," if len(names) == 1 and one in names[0]), None)
+    if separator is None:
+        return ""
+    only = names[0] if len(names[0]) <= _LONG else f"{names[0][:_LONG]}…"
+    return (
+        f"the table has one column only, {only!r}, as where a file is read with the wrong separator: read it with "
+        f"sep={separator!r}, or give the path of the file, for which the separator is found"
+    )
+
+
+def _is_table(value: Any) -> bool:
+    rows = isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+    return rows or isinstance(value, Mapping | str | os.PathLike) or hasattr(value, "columns")
+
+
+def _open(frame: Any) -> Table:
+    if isinstance(frame, Mapping):
+        return _of_columns({str(name): values for name, values in frame.items()})
+    if isinstance(frame, str | os.PathLike):
+        path = existing(Path(frame))
+        return Table(*read_csv(path)) if is_csv(path) else _from_frame(read_frame(path))
+    if isinstance(frame, Sequence) and frame and all(isinstance(row, Mapping) for row in frame):
+        names = dict.fromkeys(name for row in frame for name in row)
+        return _open({name: [row.get(name) for row in frame] for name in names})
+    return _from_frame(frame)
+
+
+def _of_columns(columns: Mapping[str, Any]) -> Table:
+    single = [name for name, values in columns.items() if isinstance(values, str) or not hasattr(values, "__len__")]
+    if single:
+        raise ShapeError(
+            f"column {single[0]!r}",
+            f"column {single[0]!r} must have a value per row, got {columns[single[0]]!r}; for a single row give a list "
+            "of it, [row]",
+        )
+    sizes = {name: len(values) for name, values in columns.items()}
+    if not sizes:
+        raise EmptyError("table", "the table has no columns")
+    if len(set(sizes.values())) != 1:
+        raise ShapeError("table", f"columns must have one length, got the lengths {sizes}")
+    return Table(tuple(columns), next(iter(sizes.values())), lambda name: from_array(name, columns[name]))
+
+
+def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
+    """Put the tables of all sites below each other."""
+    names = dict.fromkeys(name for table in tables.values() for name in table.names if name != node)
+    kinds: dict[str, Mapping[str, str]] = {}
+
+    def read(name: str) -> np.ndarray:
+        if name == node:
+            return objects(one for site, table in tables.items() for one in [site] * table.rows)
+        parts = {site: _of_site(site, table, name) for site, table in tables.items()}
+        if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in parts.items()):
+            raise ConflictError(f"column {name!r}", f"column {name!r} names the site of every row: give node={name!r}")
+        kinds[name] = {site: kind_of(part) for site, part in parts.items()}
+        if any(part.dtype.kind == "O" for part in parts.values()):
+            _refuse_mixed_truths(name, parts)
+            parts = {site: part if part.dtype.kind == "O" else as_text(part) for site, part in parts.items()}
+        return np.concatenate([*parts.values()])
+
+    for site, table in tables.items():
+        if node in table.names and set(factorised(table.read(str(node)))[0]) - {site}:
+            raise ConflictError(
+                f"site {site!r}", f"the frame of site {site!r} has rows of other sites in its column {node!r}"
+            )
+    sizes = {site: table.rows for site, table in tables.items()}
+    declared = frozenset().union(*(table.declared for table in tables.values()))
+    every = (*names, *([node] if node else []))
+    return Table(every, sum(sizes.values()), read, sizes, declared, made=node, kinds=kinds)
+
+
+def _of_site(site: str, table: Table, name: str) -> np.ndarray:
+    """Return a column of one site's table."""
+    if name not in table.names:
+        raise MismatchError(
+            f"column {name!r}",
+            f"site {site!r} has no column {name!r}, which other sites have: add it, with missing values where nothing "
+            "is known",
+        )
+    try:
+        return table.read(name)
+    except GraphcollabError as error:
+        raise type(error)(error.subject, f"site {site!r}: {error}") from error
+
+
+def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
+    """Refuse a column that is true and false at one site, and such words among others at another."""
+    numbers = {site: set(part[~np.isnan(part)].tolist()) for site, part in parts.items() if part.dtype.kind != "O"}
+    other = next((site for site, values in numbers.items() if values and values <= {0, 1}), None)
+    mixed = ((site, set(part.tolist()) & TRUTHS.keys()) for site, part in parts.items() if site not in numbers)
+    site, words = next(((site, words) for site, words in mixed if words), ("", set()))
+    if words and other is not None:
+        raise MismatchError(
+            f"column {name!r}",
+            f"column {name!r} holds nothing but true and false at site {other!r}, and other words beside "
+            f"{min(words)!r} at site {site!r}: leave it empty where it is neither",
+        )
+
+
+def _from_frame(frame: Any) -> Table:
+    """Open a frame of any library that narwhals knows."""
+    import narwhals as nw  # takes a tenth of a second
+
+    try:
+        known = nw.from_native(frame, eager_only=True)
+        places = {str(name): place for place, name in enumerate(known.columns)}
+    except nw.exceptions.DuplicateError as error:
+        raise DuplicateError("table", f"columns must have different names: {error}") from error
+    except TypeError as error:
+        hint = ": call its collect() first" if hasattr(frame, "collect") else ""
+        if type(frame).__name__ == "Series":
+            hint = "; a single row of a frame is frame.iloc[[k]] in pandas and frame[[k]] in polars"
+        if isinstance(frame, Sequence) and frame and all(hasattr(one, "columns") for one in frame):
+            hint = f" of a {type(frame[0]).__name__} each: name the sites, {{'north': frames[0], 'south': frames[1]}}"
+        raise InvalidTypeError("table", f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
+    names = tuple(name for name in places if not _INDEX.fullmatch(name))  # it numbers rows, and says nothing of them
+    declared = frozenset(name for name in names if known[:, places[name]].dtype in (nw.Categorical, nw.Enum))
+
+    def read(name: str) -> np.ndarray:
+        series = known[:, places[name]]
+        dtype = series.dtype
+        if dtype.is_numeric() or dtype == nw.Boolean:
+            complete = not series.is_null().any()
+            if complete and dtype == nw.Boolean:
+                return from_array(name, series.to_numpy().astype(bool))
+            whole = complete and dtype.is_integer()
+            return from_array(name, series.cast(nw.Int64 if whole else nw.Float64).to_numpy())
+        if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
+            values = series.to_list()  # a cast to text would make text of missing values
+            return from_objects(name, [*map(_plain, values)] if name in declared else values)
+        if dtype.is_temporal():
+            raise UnsupportedError(f"column {name!r}", f"column {name!r} {dates(str(dtype), dtype == nw.Duration)}")
+        raise UnsupportedError(f"column {name!r}", f"column {name!r} holds {dtype}: make it numbers or text")
+
+    index = tuple(map(str, getattr(getattr(frame, "index", None), "names", ())))  # of pandas
+    return Table(names, len(known), read, declared=declared, index=index)
+
+
+def _plain(category: Any) -> Any:
+    """Return a declared category as a number or text, such as an interval of `pandas.cut`."""
+    plain = is_missing(category) or isinstance(category, str | Real | np.bool_)
+    return category if plain else str(category)
