@@ -71,8 +71,9 @@ def test_order_of_callbacks_and_evaluations(tmp_path):
     ]
     assert result.history.rounds == [2, 3]
     more = Calls()
-    run(local(**QUICK), small(), make, rounds=4, evaluate_every=2, callbacks=[more], checkpoint=tmp_path)
+    again = run(local(**QUICK), small(), make, rounds=4, evaluate_every=2, callbacks=[more], checkpoint=tmp_path)
     assert more.log == [("start", 3, 4), ("round", 4), ("evaluate", 4), ("end", 4)]
+    assert again.history.rounds == [2, 4]  # as in one go
 
 
 def test_callbacks_are_called_in_the_order_given():
