@@ -50,7 +50,7 @@ def from_value(value: Mapping[str, str]) -> Exception:
     """Return the error of `as_value`; nothing is imported for it, and a class that is not here is a RuntimeError."""
     module, name, message = sys.modules.get(value["module"]), value["name"], value["message"]
     known: dict[str, Any] = {kind.__name__: kind for kind in PYTHON} if module is builtins else vars(module or object)
-    if not _is_shared(kind := known.get(name)):
+    if (kind := known.get(name)) is None or not _is_shared(kind):
         return RuntimeError(f"{name}: {message}")
     error: Exception = kind.__new__(kind)
     if isinstance(error, GraphcollabError):  # whose class may have arguments of its own

@@ -152,6 +152,7 @@ def _pipeline(
         raise MissingPackageError(
             "kornia",
             "ImageAugment needs kornia: pip install 'graphcollab[augment]', or give another augmentation",
+            public=True,
         ) from error
     s, colours = settings, channels == 3
     kernel = 2 * (min(height, width) // 20) + 3  # about a tenth of the image, as in SimCLR, and odd

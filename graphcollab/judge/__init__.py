@@ -48,7 +48,7 @@ class FineTuned(Judge):
         super().__post_init__()
         if self.local.keep_state:
             raise UnsupportedError(
-                "keep_state", "fine-tuning starts anew every time and keeps no state: use keep_state=False"
+                "keep_state", "fine-tuning starts anew every time and keeps no state: use keep_state=False", public=True
             )
 
     def init(self, data: Data, env: Env) -> Data:

@@ -93,7 +93,9 @@ class PeerSampler(Rewiring):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.deluded and self.within is None:
-            raise ConflictError("deluded", "deluded nodes meet the wrong cluster, which needs within='cluster'")
+            raise ConflictError(
+                "deluded", "deluded nodes meet the wrong cluster, which needs within='cluster'", public=True
+            )
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the first round's edges."""

@@ -98,7 +98,7 @@ class Coordinator:
             with self._change:  # who has not begun would be waited for; who has must have been somebody else
                 if isinstance(error, OtherVersionError) and site in self.sites and not self._lives.begun(site):
                     self._stop(SiteLostError(f"site {site!r}", f"{site} cannot take part: it sends {error}"))
-            return Frame({"status": "refused", "why": str(error)}).pack()
+            return Frame({"status": "refused", "why": str(error), "subject": error.subject}).pack()
 
     def _hear(self, site: str, asked: Frame) -> Frame:
         verb, epoch, step, life = (asked.about[name] for name in ("verb", "epoch", "step", "life"))

@@ -79,8 +79,8 @@ class Delivery:
         while True:
             try:
                 reply = printable(Frame.unpack(self.link.ask(content() if callable(content) else content)))
-                if reply.about.get("status") == "refused" and "damaged" in str(reply.about.get("why")):
-                    raise FrameError("message", str(reply.about["why"]))
+                if reply.about.get("status") == "refused" and reply.about.get("subject") == "checksum":
+                    raise FrameError("checksum", str(reply.about.get("why")))
                 return reply
             except OtherVersionError as error:
                 raise SiteLostError(

@@ -91,7 +91,7 @@ class Frame:
             raise FrameError("message", f"a frame's description has {length} bytes, and may have {described}")
         body = content[start:]
         if length > len(body) or _digest(length, body) != digest:
-            raise FrameError("message", "a frame is damaged: it was cut or changed on its way")
+            raise FrameError("checksum", "a frame is damaged: it was cut or changed on its way")
         try:
             held = json.loads(body[:length])
             about, kinds = dict(held["about"]), [(TYPES[name], tuple(shape)) for name, shape in held["tensors"]]

@@ -69,7 +69,7 @@ def choose(
     """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
     if columns is not None and leave_out:
         raise ConflictError(
-            "columns", "columns= says what to predict from, and leave_out= what not: give only one of them"
+            "columns", "columns= says what to predict from, and leave_out= what not: give only one of them", public=True
         )
     given = {"columns=[...]": columns or (), "leave_out=[...]": leave_out, "categorical=[...]": categorical}
     _require_columns(table, free, given)

@@ -225,7 +225,9 @@ class Party(Together):
 
     def joined(self, own: T) -> T:
         if own.cluster is not None:
-            raise UnsupportedError("cluster", "cluster= cannot be given where sites keep their samples: leave it out")
+            raise UnsupportedError(
+                "cluster", "cluster= cannot be given where sites keep their samples: leave it out", public=True
+            )
         place, splits = self._names.index(str(self)), {}
         for name, split in own.splits.items():
             ptr = cumsum(self._sizes[name])

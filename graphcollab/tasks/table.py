@@ -171,7 +171,7 @@ def _of_columns(columns: Mapping[str, Any]) -> Table:
         )
     sizes = {name: len(values) for name, values in columns.items()}
     if not sizes:
-        raise EmptyError("table", "the table has no columns")
+        raise EmptyError("table", "the table has no columns", public=True)
     if len(set(sizes.values())) != 1:
         raise ShapeError("table", f"columns must have one length, got the lengths {sizes}")
     return Table(tuple(columns), next(iter(sizes.values())), lambda name: from_array(name, columns[name]))

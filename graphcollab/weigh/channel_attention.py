@@ -120,7 +120,9 @@ class ChannelAttention(Weigher):
         super().__post_init__()
         if self.frozen and self.pretrained is None:
             raise MissingError(
-                "pretrained", "frozen encoders must have been trained: give `pretrained`, a Mixer or its file"
+                "pretrained",
+                "frozen encoders must have been trained: give `pretrained`, a Mixer or its file",
+                public=True,
             )
         if (mixer := self._pretrained()) is not None:
             self._take_form(mixer)

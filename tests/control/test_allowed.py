@@ -18,6 +18,7 @@ from graphcollab.control.allowed import (
     without_the_alone,
 )
 from graphcollab.plane import Plane
+from tests.raising import raises
 
 NAMES = ("ann", "bob", "cai", "dan", "eve")
 ENV = SimpleNamespace(engine=SimpleNamespace(tasks=SimpleNamespace(names=NAMES)), plane=Plane(5))
@@ -93,18 +94,16 @@ def test_a_cluster_may_be_complete_in_a_component_that_is_not():
     """ann and bob are one cluster, cai, whom only bob hears, another."""
     path = graph(both((0, 1), (1, 2)))
     assert server_groups(path, ENV, torch.tensor([0, 0, 1, 2, 2])).tolist() == [0, 0, -1, -1, -1]
-    with pytest.raises(ValueError, match="average ann and cai"):
+    with raises("disconnected", "node 'ann'"):
         server_groups(path, ENV, torch.tensor([0, 1, 0, 2, 2]))
 
 
 def test_edges_without_a_way_back():
     around = graph([[0, 1, 2], [1, 2, 0]])
     require_both_ways(around, ENV, "models travel", by_path=True)
-    with pytest.raises(
-        ValueError, match="models travel, and bob may hear ann, but there is no edge bob → ann: give an"
-    ):
+    with raises("disconnected", "node 'bob'"):
         require_both_ways(around, ENV, "models travel")
-    with pytest.raises(ValueError, match="no path bob → ann"):
+    with raises("disconnected", "node 'bob'"):
         require_both_ways(graph([[0], [1]]), ENV, "models travel", by_path=True)
     require_both_ways(graph(both((0, 1))), ENV, "models travel")
     require_both_ways(Data(num_nodes=2, node_id=torch.arange(2)), ENV, "models travel")

@@ -25,6 +25,7 @@ from graphcollab.sites.hall import Hall
 from graphcollab.train import Callback, History, Result, load_checkpoint
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.saver import Saver
+from tests.raising import warns
 from tests.sites.in_threads import NAMES, meet, small, together
 
 LOST, STOPPED, ROUNDS = 2, 4, 6  # after how many rounds Long Beach stops, all others do, and the run is over
@@ -280,7 +281,7 @@ def test_a_site_whose_disk_is_full_leaves(tmp_path, monkeypatch):
     def act(here):
         return here.run(method, small, rounds=5, checkpoint=tmp_path / here.name, checkpoint_every=1)
 
-    with pytest.warns(RuntimeWarning, match=r"va has failed \(No space left on device\): the run goes on without it"):
+    with warns("lost", "site 'va'", "No space left on device"):
         found = meet(act)
     assert isinstance(found["va"], OSError)
     assert "goes on from its last checkpoint" in found["va"].__notes__[0]

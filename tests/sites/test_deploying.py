@@ -7,6 +7,7 @@ import json
 import pytest
 
 from graphcollab.sites import allow, job
+from tests.raising import raises
 
 SITE = {
     "class_allow_list": ["nvflare.apis."],
@@ -78,7 +79,7 @@ def test_a_server_keeps_jobs_in_its_kit_unless_told_where(tmp_path):
 
 
 def test_what_is_no_kit_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no startup kit"):
+    with raises("missing-file", "kit", kind=FileNotFoundError):
         allow(tmp_path)
 
 

@@ -17,6 +17,7 @@ from graphcollab.methods import local
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
+from tests.raising import raises
 
 AGES = [20 + k % 13 for k in range(40)]
 
@@ -136,7 +137,7 @@ def test_listeners_that_are_none_are_named(listeners):
             connection.__class__ = Liar
         with connected(connection):
             here = site(connection.name, {"age": AGES, "ill": [0, 1] * 20}, target="ill")
-            with pytest.raises(ValueError, match="b does not tell its listeners as a list of names") as raised:
+            with raises("format", "listeners", "b ") as raised:
                 here.run(local(), lambda tasks: torch.nn.Linear(*tasks.input_shape, 2), rounds=1)
             connection.leave(raised.value)
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphcollab.sites.frame import HEAD, MAGIC, Frame, FrameError, _digest
+from tests.raising import raises
 
 TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16]
 TYPES += [torch.int8, torch.uint8, torch.bool]
@@ -103,12 +104,12 @@ def test_a_description_that_is_nested_without_end_is_refused():
         if fits:
             assert Frame.unpack(Frame.unpack(forged(text)).pack()).about["value"]
             continue
-        with pytest.raises(FrameError, match="nested"):
+        with raises("damaged", "message", kind=FrameError):
             Frame.unpack(forged(text))
 
 
 def test_nothing_but_bytes_is_a_frame():
-    with pytest.raises(FrameError, match="got a str"):
+    with raises("damaged", "message", kind=FrameError):
         Frame.unpack("text")
 
 
@@ -121,5 +122,5 @@ def test_what_is_due_is_checked():
         [(torch.float32, (3, 2)), (torch.int64, (4,))],
         [(torch.float32, (2, 3)), (torch.int64, (4, 1))],
     ):
-        with pytest.raises(FrameError, match="was due that holds"):
+        with raises("damaged", "message", kind=FrameError):
             frame.require(*wanted)

@@ -16,6 +16,7 @@ from graphcollab.sites.hall import Door
 from graphcollab.sites.leaving import ADDED
 from graphcollab.train import HistoryLog
 from graphcollab.train.lock import hold_folder
+from tests.raising import raises
 from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 
 OTHERS = ["cleveland", "hungarian", "switzerland"]
@@ -182,7 +183,7 @@ def test_what_is_added_up_is_told_from_what_everybody_reads(averaged):
 def test_a_rehearsal_writes_nothing(tmp_path):
     kept = tmp_path / "history.json"
     kept.write_text("of the real run")
-    with pytest.raises(ValueError, match="a rehearsal plays no callbacks, as they may write files"):
+    with raises("conflict", "callbacks"):
         rehearsed(methods.l2c(epochs=1), callbacks=[HistoryLog(kept)])
     assert kept.read_text() == "of the real run"
 
@@ -207,14 +208,14 @@ def test_what_is_wrong_with_the_own_data_is_said_of_them_and_not_of_a_copy(rows,
 def test_other_sites_are_named_by_text():
     with pytest.raises((TypeError, ValueError), match="dry_run"):
         site("va", ROWS["va"], dry_run=[1, 2], **SETTINGS)
-    with pytest.raises(ValueError, match="dry_run= names the other sites, and there is none in it"):
+    with raises("empty", "dry_run"):
         site("va", ROWS["va"], dry_run=[], **SETTINGS)
 
 
 def test_others_are_named_once_and_without_the_site_itself():
-    with pytest.raises(ValueError, match="dry_run= names the other sites, and 'va' is this one: leave it out"):
+    with raises("conflict", "dry_run", "'va'"):
         site("va", ROWS["va"], dry_run=["cleveland", "va"], **SETTINGS)
-    with pytest.raises(ValueError, match="dry_run= names 'cleveland' twice"):
+    with raises("duplicate", "dry_run", "'cleveland'"):
         site("va", ROWS["va"], dry_run=["cleveland", "hungarian", "cleveland"], **SETTINGS)
 
 

@@ -23,6 +23,7 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.tasks import tasks_of_site
 from graphcollab.train import Callback, Result
+from tests.raising import raises
 
 NAMES = ("Basel", "Bern", "Chur")
 METHODS = {name: getattr(methods, name)(epochs=1) for name in ("fedavg", "l2c", "meta_l2c", "dac")}
@@ -177,5 +178,5 @@ def test_a_site_comes_back_after_a_run_that_a_callback_might_have_ended(tmp_path
 def test_a_run_without_checkpoints_cannot_be_mistaken_for_another(tmp_path, monkeypatch):
     """A site that begins its script again comes to its first run, and the others are in the second one."""
     monkeypatch.setitem(globals(), "CHECKPOINTS", False)
-    with pytest.raises(SiteLostError, match="the others have come to another run"):
+    with raises("lost", "site 'Chur'", kind=SiteLostError):
         play("fedavg", tmp_path, [2])

@@ -14,6 +14,7 @@ from graphcollab import Tasks, benefit, compare, local
 from graphcollab.distributed import ProcessLostError
 from graphcollab.sites import SiteLostError
 from graphcollab.train import Callback, saver
+from tests.raising import raises
 from tests.sites.in_threads import meet, small
 
 NO_SPACE = OSError(errno.ENOSPC, "No space left on device")
@@ -89,7 +90,7 @@ class Killed(Callback):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_process_that_the_system_ends() -> None:
-    with pytest.raises(ProcessLostError, match="one of the processes of jobs=2 was ended by the system"):
+    with raises("lost", "jobs", "2", kind=ProcessLostError):
         go(callbacks=[Killed()], jobs=2)
 
 

@@ -15,6 +15,7 @@ from graphcollab.testing import Scene
 from graphcollab.train import missed
 from graphcollab.train.history import Finding, History
 from graphcollab.train.missed import LENGTH, hand_over, take_over
+from tests.raising import raises
 
 NAMES = tuple("abcdef")
 
@@ -102,5 +103,5 @@ DATA = {"mapping": []}
 def test_damage_is_one_error(content):
     method = methods.l2c()
     data, _ = Scene.small(embeds=method.embeds).begin(method)
-    with pytest.raises(ValueError, match="what another site has handed over cannot be read"):
+    with raises("damaged", "state of the run"):
         take_over(content, data, (*LOOP, *method.fields))
