@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from graphcollab.errors import EmptyError, MissingError, ShapeError
 from graphcollab.metrics import cluster_traffic, similarity_by_cluster
 from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.naming import find_nodes
@@ -71,7 +72,7 @@ def accuracy_curves(
         values = [dict(zip(rounds, of, strict=True)) for rounds, of in seeds]
         rounds = sorted(set.intersection(*map(set, values)))
         if not rounds:
-            raise ValueError(f"{name}: its {len(seeds)} seeds have no evaluated round in common")
+            raise MissingError(f"method {name!r}", f"{name}: its {len(seeds)} seeds have no evaluated round in common")
         table = torch.tensor([[seed[r] for r in rounds] for seed in values], dtype=torch.float64)
         found[name] = rounds, table * (100 if percent else 1)
     figure, panel = _draw_curves(found, title)
@@ -183,7 +184,7 @@ def _draw_bands(
     inside, between = similarity_by_cluster(graphs, cluster, quantiles, pooled)
     used = (~(inside[0].isnan() & between[0].isnan()).all(0)).nonzero().flatten().tolist()
     if not used:
-        raise ValueError(hint)
+        raise EmptyError("graphs", hint)
     names = ["all nodes"] if pooled else [f"cluster {int(cluster.unique()[c])}" for c in used]
     figure, panels = _panels_over_rounds(names, ylabel, title)
     rounds = sorted(graphs)
@@ -226,10 +227,12 @@ def merge_curves(
         percent: Whether values are shares to be shown in percent. Default: as the metric's name says.
     """
     if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
-        raise ValueError("the run did not watch merging: give it callbacks=[WatchMerging()]")
+        raise MissingError("history", "the run did not watch merging: give it callbacks=[WatchMerging()]")
     cluster = torch.zeros(len(history.names)) if cluster is None else cluster.cpu()
     if cluster.shape != (len(history.names),):
-        raise ValueError(f"cluster must be [K] for K = {len(history.names)} nodes, got {list(cluster.shape)}")
+        raise ShapeError(
+            "cluster", f"cluster must be [K] for K = {len(history.names)} nodes, got {list(cluster.shape)}"
+        )
     percent = history.metric in SHARES if percent is None else percent
     clusters = cluster.unique().tolist()
     names = [f"cluster {one:g}" for one in clusters] if len(clusters) > 1 else ["all nodes"]

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from graphcollab.errors import EmptyError, InvalidValueError, MissingError, ShapeError
 from graphcollab.metrics import class_overlap, contact_counts, never_sampled
 from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.report._figure import COLOURS, GRID, TEXT, figure_names, leftmost, new_panels, quiet
@@ -81,7 +82,9 @@ def weight_heatmaps(
     else:
         rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
         if not rounds:
-            raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
+            raise EmptyError(
+                "graphs", "expected the graph of at least one round, got none: record them with RecordGraph(rounds)"
+            )
         matrices, unknown = {}, {}
         for r in sorted(rounds):
             edges, weights = rounds[r]
@@ -96,7 +99,9 @@ def weight_heatmaps(
     if classes is not None:
         first = 100 * class_overlap(classes.cpu())
         if len(first) != num_nodes:
-            raise ValueError(f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}")
+            raise ShapeError(
+                "classes", f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}"
+            )
     return _draw(matrices, scale, "mixing weight", order, cluster, title, names, first, unknown)[0]
 
 
@@ -170,7 +175,9 @@ def _of_run(
     if isinstance(graphs, History):
         return graphs.graphs, len(graphs.names), names or graphs.names
     if num_nodes is None:
-        raise ValueError("num_nodes must say how many nodes graphs by round have: a history or a result knows it")
+        raise MissingError(
+            "num_nodes", "num_nodes must say how many nodes graphs by round have: a history or a result knows it"
+        )
     return graphs, num_nodes, names
 
 
@@ -194,7 +201,7 @@ def _draw(
         drawn.insert(0, (COMMON, common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
     shown, group = _arranged(order, cluster, len(drawn[0][1]))
     if names is not None and len(names) != len(shown):
-        raise ValueError(f"names must have one for each of the {len(shown)} nodes, got {len(names)}")
+        raise ShapeError("names", f"names must have one for each of the {len(shown)} nodes, got {len(names)}")
     labels = figure_names([str(k) if names is None else names[k] for k in shown.tolist()])
     told = names is not None and any(names[k] != str(k) for k in range(len(names)))
     each = len(labels) <= NUMBERED and (group is None or told)
@@ -256,14 +263,17 @@ def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple
         keys = [tuple(row.nonzero().flatten().tolist()) for row in cluster.cpu()]
         shown = torch.tensor(sorted(range(count), key=keys.__getitem__))
     else:
-        raise ValueError(
+        raise ShapeError(
+            "cluster",
             f"cluster must be [K] integers or [K, C] bool for K = {count} nodes, "
-            f"got {cluster.dtype} of shape {list(cluster.shape)}"
+            f"got {cluster.dtype} of shape {list(cluster.shape)}",
         )
     if order is not None:
         shown = order.cpu().long()
         if shown.shape != (count,) or not torch.equal(shown.sort().values, torch.arange(count)):
-            raise ValueError(f"order must hold every node 0 to {count - 1} once, got {shown.tolist()[:10]}")
+            raise InvalidValueError(
+                "order", f"order must hold every node 0 to {count - 1} once, got {shown.tolist()[:10]}"
+            )
     return shown, None if group is None else group[shown]
 
 

@@ -14,6 +14,7 @@ from graphcollab.report._figure import COLOURS
 from graphcollab.tasks import Tasks
 from graphcollab.train import run
 from graphcollab.typing import Embedded
+from tests.raising import raises
 
 
 class Passing(nn.Module):
@@ -137,5 +138,5 @@ def test_a_latent_that_is_not_finite():
             found = super().forward(inputs, embed)
             return found._replace(latent=found.latent / 0) if embed else found
 
-    with pytest.raises(ValueError, match="a latent of 'node 0' is NaN or infinite"):
+    with raises("not-finite", "node 'node 0'"):
         latent_figure(made(model=Broken))

@@ -6,6 +6,7 @@ import torch
 from matplotlib.axes import Axes
 
 from graphcollab.report import similarity_curves
+from tests.raising import raises
 
 # nodes 0 and 3 have measured; 4 is of a cluster nobody of which has
 EDGES = torch.tensor([[1, 2, 3, 0, 4], [0, 0, 0, 3, 3]])
@@ -40,5 +41,5 @@ def test_all_nodes_in_one_panel() -> None:
 
 def test_nothing_was_measured() -> None:
     for scores in ({}, {1: (torch.empty(2, 0).long(), torch.empty(0))}):
-        with pytest.raises(ValueError, match="record them with RecordGraph"):
+        with raises("empty", "graphs"):
             similarity_curves(scores, CLUSTER)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphcollab.report import traffic_curves
+from tests.raising import raises
 
 CLUSTER = torch.tensor([0, 0, 1, 1, 1])
 INSIDE = torch.tensor([[1, 3], [0, 2]])
@@ -35,5 +36,5 @@ def test_rounds_without_messages_leave_a_gap() -> None:
 
 @pytest.mark.parametrize("graphs", [{}, {"dac": {}}])
 def test_no_graph(graphs: dict[str, dict[int, tuple[torch.Tensor, torch.Tensor]]]) -> None:
-    with pytest.raises(ValueError, match="at least one round of each run"):
+    with raises("too-few", "graphs"):
         traffic_curves(graphs, CLUSTER)

@@ -8,6 +8,7 @@ import torch
 from matplotlib.axes import Axes
 
 from graphcollab.report import weight_curves
+from tests.raising import raises
 
 CLUSTER = torch.tensor([0, 0, 1, 1])
 COMPLETE = torch.tensor([[j, i] for i in range(4) for j in range(4) if i != j]).T
@@ -57,7 +58,7 @@ def test_a_panel_for_each_cluster_of_receivers() -> None:
 
 def test_refusals() -> None:
     for graphs in ({}, {1: (torch.tensor([[0], [0]]), torch.ones(1))}):
-        with pytest.raises(ValueError, match=r"record graphs with RecordGraph\(rounds\)"):
+        with raises("empty", "graphs"):
             weight_curves(graphs, CLUSTER, missing=None)
     with pytest.raises(ValueError, match=re.escape("round 3: edge 0 (4 -> 0) is out of range for 4 nodes")):
         weight_curves({3: (torch.tensor([[4], [0]]), torch.ones(1))}, CLUSTER)
