@@ -33,13 +33,14 @@ from graphcollab.report._figure import COLOURS, GRID, figure_names, new_figure, 
 from graphcollab.report._text import failures, shown
 from graphcollab.report.curves import accuracy_curves
 from graphcollab.report.heatmaps import weight_heatmaps
-from graphcollab.settings import Count, Positive, Seed, checked
+from graphcollab.settings import Count, Seed, checked
 from graphcollab.train import Comparison, Result
 
 __all__ = ["comparison_figures", "latent_figure", "save_figure", "weight_by_overlap_figure"]
 
 _TSNE_STREAM = 153
 NAMED = 20  # entries of a legend at most
+PERPLEXITY = 30.0  # neighbors that t-SNE attends to, about
 FEWEST = 4  # samples that t-SNE can place
 # What would make two files of the same picture differ.
 _DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
@@ -147,8 +148,6 @@ def latent_figure(
     per_node: Count | None = 50,
     of: Literal["latent", "projection"] = "latent",
     by: Literal["node", "cluster"] = "node",
-    perplexity: Positive = 30.0,
-    distance: str = "euclidean",
     seed: Seed = 0,
     title: str | None = None,
 ) -> Figure:
@@ -162,8 +161,6 @@ def latent_figure(
     Args:
         result: What `run` returns; its models must have latents, see `graphcollab.metrics.node_latents`.
         by: Colours of the left panel: ``"node"``, or ``"cluster"``, the true one.
-        perplexity: How many neighbours t-SNE attends to, about; at most a third of the other samples.
-        distance: Between latents: ``"euclidean"``, ``"cosine"`` or another that scikit-learn knows.
         seed: Seed of the draw and of t-SNE.
 
     Raises:
@@ -194,8 +191,7 @@ def latent_figure(
     from sklearn.manifold import TSNE  # here, since importing it takes long
 
     made = TSNE(
-        perplexity=min(perplexity, (len(values) - 1) / 3),
-        metric=distance,
+        perplexity=min(PERPLEXITY, (len(values) - 1) / 3),
         init="pca" if values.shape[1] > 1 else "random",
         random_state=keyed_seed(_TSNE_STREAM, seed) % 2**32,
     )

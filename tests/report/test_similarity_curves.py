@@ -33,12 +33,6 @@ def test_a_panel_for_each_cluster_that_measured() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["own cluster", "others"]
 
 
-def test_all_nodes_in_one_panel() -> None:
-    figure = similarity_curves(SCORES, CLUSTER, pooled=True)
-    assert [axes.get_title() for axes in figure.axes] == ["all nodes"]
-    assert curves(figure.axes[0])["others"] == pytest.approx([2 / 3, 0.25])
-
-
 def test_nothing_was_measured() -> None:
     for scores in ({}, {1: (torch.empty(2, 0).long(), torch.empty(0))}):
         with raises("empty", "graphs"):

@@ -23,10 +23,9 @@ def test_means_over_receivers_and_chance() -> None:
     assert [text.get_text() for text in legend.get_texts()] == ["dac", "bad", "peers at random"]
 
 
-def test_scored_models_count_if_asked_for() -> None:
+def test_scored_models_do_not_count() -> None:
     graphs = {"pens": {1: (OUTSIDE, torch.tensor([0.0, 1.0]))}}
     assert traffic_curves(graphs, CLUSTER).axes[0].lines[0].get_ydata().tolist() == [100.0]
-    assert traffic_curves(graphs, CLUSTER, downloaded=True).axes[0].lines[0].get_ydata().tolist() == [50.0]
 
 
 def test_rounds_without_messages_leave_a_gap() -> None:

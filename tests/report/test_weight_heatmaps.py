@@ -44,15 +44,9 @@ def test_rounds_are_sorted_and_share_one_scale() -> None:
     assert figure.get_suptitle() == "l2c"
 
 
-def test_order() -> None:
-    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, order=torch.tensor([1, 0, 2]))
-    np.testing.assert_array_equal(shown(figure)[:2, :2], [[0.875, NO], [0.25, 0.75]])
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["1", "0", "2"]
-
-
 def test_nodes_are_called_by_their_names() -> None:
     names = ("Zurich", "Budapest", "Cleveland")
-    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, order=torch.tensor([1, 0, 2]), names=names)
+    figure = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3, cluster=torch.tensor([1, 0, 2]), names=names)
     for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
         assert [label.get_text() for label in labels] == ["Budapest", "Zurich", "Cleveland"]
     assert figure.axes[0].get_xticklabels()[0].get_rotation() == 90
@@ -174,7 +168,6 @@ def test_pyplot_is_left_alone() -> None:
         ),
         ((EDGES + 1, WEIGHTS), {}, r"round 7: edge 2 \(3 -> 2\) is out of range for 3 nodes"),
         ((EDGES, WEIGHTS / 0), {}, "round 7: the weight of edge 0 is not finite"),
-        ((EDGES, WEIGHTS), {"order": torch.tensor([0, 0, 1])}, "order must hold every node 0 to 2 once"),
         ((EDGES, WEIGHTS), {"cluster": torch.tensor([0, 0])}, r"for K = 3 nodes, got torch.int64 of shape \[2\]"),
         (
             (EDGES, WEIGHTS),
