@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from graphcollab.bars import bar
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.distributed import agreed, speaks
+from graphcollab.errors import ConflictError, EmptyError, InvalidTypeError, MismatchError, TooFewError, UnknownError
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Make, Played
@@ -122,14 +123,17 @@ def benefit(
         _require_settings(name, make, {"lr": lrs[0] if len(lrs) else 1.0, **work})
     _require_run(settings)
     if not len(lrs):
-        raise ValueError("lrs must list one step size or more to choose from, got none: leave it out for the usual")
+        raise EmptyError(
+            "lrs", "lrs must list one step size or more to choose from, got none: leave it out for the usual"
+        )
     dealt = _deal(tasks, range(seed, seed + repeats))
     layout = _lay_out(dealt, limit, seed)
     if all(_same_rows(one, dealt[0]) for one in dealt):
-        warn(
+        issue(
+            "quality",
+            "tasks",
             "the function of tasks makes the same split of every seed, so nothing is known of other splits: let it use "
             "the seed, lambda seed: Tasks.from_frame(..., seed=seed)",
-            UserWarning,
         )
     _require_names(dealt[0].names, methods)
     require_alike(model, {f"split {r}": split for r, split in enumerate(dealt)})
@@ -161,17 +165,19 @@ def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
         return [tasks_of(tasks, seed) for seed in seeds]
     whole = all(tasks.pools[split.pool].group is not None for split in tasks.splits.values())
     if tasks.split_given and not whole:
-        raise ValueError(
+        raise ConflictError(
+            "tasks",
             "the tasks say which samples are for testing (split= or test=), and benefit would deal all samples anew, "
             "also those that should stay together: give a function of the seed, with what rows belong to, lambda "
             "seed: Tasks.from_frame(..., group='patient', seed=seed) without split=, or with other splits of your own; "
-            "if all samples may be dealt anew, lambda seed: graphcollab.gains.resplit(tasks, seed)"
+            "if all samples may be dealt anew, lambda seed: graphcollab.gains.resplit(tasks, seed)",
         )
     if tasks.preparation is not None:
-        warn(
+        issue(
+            "quality",
+            "tasks",
             "the tasks were prepared by training rows that benefit deals out anew, also for testing, so a little of "
             "what they are tested on is known: give a function, lambda seed: Tasks.from_frame(..., seed=seed)",
-            UserWarning,
         )
     return [resplit(tasks, seed) for seed in seeds]
 
@@ -203,44 +209,56 @@ def _require_settings(name: str, make: Make, wanted: Mapping[str, Any]) -> None:
     known = inspect.signature(make).parameters
     lacking = sorted(wanted.keys() - known.keys())
     if lacking and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-        raise ValueError(
+        raise ConflictError(
+            f"method {name!r}",
             f"method {name!r} does not take {', '.join(lacking)}, by which benefit gives all methods the same work: "
-            "give a function that does"
+            "give a function that does",
         )
     try:
         make(**wanted)
     except TypeError as error:
-        raise TypeError(
+        raise InvalidTypeError(
+            f"method {name!r}",
             f"method {name!r} cannot be made with {', '.join(wanted)}, by which benefit gives all methods the same "
-            f"work, so its function must not set them: {error}"
+            f"work, so its function must not set them: {error}",
         ) from error
 
 
 def _require_run(settings: Mapping[str, Any]) -> None:
     own = [name for name in inspect.signature(benefit).parameters if name != "settings"]
     if unknown := sorted(settings.keys() - set(OF_RUN)):
-        raise ValueError(
+        raise UnknownError(
+            unknown[0],
             f"benefit has no setting {unknown[0]!r}; {close(unknown[0], [*own, *OF_RUN], 1)}its own are "
-            f"{', '.join(own)}, and it takes those of run that say where and how to compute: {', '.join(OF_RUN)}"
+            f"{', '.join(own)}, and it takes those of run that say where and how to compute: {', '.join(OF_RUN)}",
         )
 
 
 def _require_names(sites: Sequence[str], methods: Mapping[str, Make]) -> None:
     for name in methods:
         if name in RESERVED:
-            raise ValueError(f"a method cannot be called {name!r}, as what it is compared with: give it another name")
+            raise ConflictError(
+                f"method {name!r}",
+                f"a method cannot be called {name!r}, as what it is compared with: give it another name",
+            )
     for name in (*RESERVED, *methods):
         if name in sites:
-            raise ValueError(f"a site is called {name!r}, as something else in the answer: give it another name")
+            raise ConflictError(
+                f"site {name!r}", f"a site is called {name!r}, as something else in the answer: give it another name"
+            )
 
 
 def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:
     first = dealt[0]
     if first.num_nodes < 2:
-        raise ValueError(f"benefit asks who gains by whom, which takes two sites or more, got {first.num_nodes}")
+        raise TooFewError(
+            "tasks", f"benefit asks who gains by whom, which takes two sites or more, got {first.num_nodes}"
+        )
     for tasks in dealt:
         if tasks.names != first.names:
-            raise ValueError(f"every split must have the same sites, got {tasks.names[:5]} and {first.names[:5]}")
+            raise MismatchError(
+                "tasks", f"every split must have the same sites, got {tasks.names[:5]} and {first.names[:5]}"
+            )
         tasks.require("val", "benefit chooses step sizes by")
         tasks.require("test", "benefit measures gains by")
     return Layout.of(first.num_nodes, limit, seed)

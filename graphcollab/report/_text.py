@@ -28,7 +28,6 @@ shown = checked_with(
     SHARED
     | {
         "title": "Title of the whole figure.",
-        "order": "The nodes from top to bottom and from left to right, [K]. Default: as they are, or by ``cluster``.",
         "names": "Names of the nodes, such as ``tasks.names``, for the axes. Default: their numbers.",
         "comparison": "What `compare` returns.",
         "reference": "Name of the method that the others are compared with.",

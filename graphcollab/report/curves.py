@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from graphcollab.errors import EmptyError, MissingError, ShapeError
 from graphcollab.metrics import cluster_traffic, similarity_by_cluster
 from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.naming import find_nodes
@@ -71,7 +72,7 @@ def accuracy_curves(
         values = [dict(zip(rounds, of, strict=True)) for rounds, of in seeds]
         rounds = sorted(set.intersection(*map(set, values)))
         if not rounds:
-            raise ValueError(f"{name}: its {len(seeds)} seeds have no evaluated round in common")
+            raise MissingError(f"method {name!r}", f"{name}: its {len(seeds)} seeds have no evaluated round in common")
         table = torch.tensor([[seed[r] for r in rounds] for seed in values], dtype=torch.float64)
         found[name] = rounds, table * (100 if percent else 1)
     figure, panel = _draw_curves(found, title)
@@ -83,9 +84,7 @@ def accuracy_curves(
 
 
 @shown
-def traffic_curves(
-    graphs: Mapping[str, Graphs], cluster: Tensor, downloaded: bool = False, title: str | None = None
-) -> Figure:
+def traffic_curves(graphs: Mapping[str, Graphs], cluster: Tensor, title: str | None = None) -> Figure:
     """Draw over rounds which share of the models that nodes listen to comes from their own cluster.
 
     It is the mean over receivers, as `cluster_traffic` has it. The dotted line is the share that peers drawn at random
@@ -96,7 +95,7 @@ def traffic_curves(
             method.
     """
     require_some(graphs, "the graph of at least one round of each run", ": record with RecordGraph")
-    means = {name: 100 * cluster_traffic(rounds, cluster, downloaded)[1] for name, rounds in graphs.items()}
+    means = {name: 100 * cluster_traffic(rounds, cluster)[1] for name, rounds in graphs.items()}
     figure, panel = _draw_curves({name: (sorted(graphs[name]), mean[None]) for name, mean in means.items()}, title)
     for line in panel.lines:
         line.set_clip_on(False)
@@ -126,9 +125,7 @@ def _draw_curves(curves: Mapping[str, tuple[Sequence[int], Tensor]], title: str 
 
 
 @shown
-def similarity_curves(
-    scores: Graphs, cluster: Tensor, metric: str = "similarity", pooled: bool = False, title: str | None = None
-) -> Figure:
+def similarity_curves(scores: Graphs, cluster: Tensor, metric: str = "similarity", title: str | None = None) -> Figure:
     """Draw the similarity that nodes measure to their own cluster and to others, over rounds.
 
     It is the upper part of Fig. 4.3 to 4.5 of *Little Help*, for all nodes of a cluster together: mean, and a band from
@@ -138,33 +135,26 @@ def similarity_curves(
         scores: Edges j -> i, [2, E], and the similarity that i has measured, [E], by round, such as ``history.scores``.
         cluster: The true cluster of each node, [K]. There is a panel for each whose nodes have measured something.
         metric: What was measured.
-        pooled: Draw one panel for the nodes of all clusters.
     """
     hint = "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
-    return _draw_bands(scores, cluster, (0.1, 0.9), pooled, metric, title, f"{hint}ProbeSimilarity(...)")
+    return _draw_bands(scores, cluster, (0.1, 0.9), False, metric, title, f"{hint}ProbeSimilarity(...)")
 
 
 @shown
-def weight_curves(
-    graphs: Graphs, cluster: Tensor, pooled: bool = True, missing: float | None = 0.0, title: str | None = None
-) -> Figure:
+def weight_curves(graphs: Graphs, cluster: Tensor, title: str | None = None) -> Figure:
     """Draw the weight that nodes give to their own cluster and to others, over rounds.
 
     It is what `weight_heatmaps` shows, and Fig. 3 of `CoBo: Collaborative Learning via Bilevel Optimization
     <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024), followed over time: mean weight of ordered
     pairs of different nodes, and a band from the smallest to the largest. Clusters have been found where the bands no
-    longer overlap.
+    longer overlap. Pairs that have no edge weigh 0.
 
-    Args:
-        pooled: Draw one panel for the nodes of all clusters. Otherwise there is one for each cluster of receivers.
-        missing: The weight of ordered pairs that have no edge; None shows existing edges only.
     """
-    if missing is not None:
-        every = torch.ones(len(cluster), len(cluster)).nonzero().T.flip(0)  # all ordered pairs
-        dense = {r: pair_weights(*graph, len(cluster), f"round {r}: ") for r, graph in graphs.items()}
-        graphs = {r: (every, weights.nan_to_num(missing).flatten()) for r, weights in dense.items()}
+    every = torch.ones(len(cluster), len(cluster)).nonzero().T.flip(0)  # all ordered pairs
+    dense = {r: pair_weights(*graph, len(cluster), f"round {r}: ") for r, graph in graphs.items()}
+    graphs = {r: (every, weights.nan_to_num(0.0).flatten()) for r, weights in dense.items()}
     hint = "there are no weights between different nodes: record graphs with RecordGraph(rounds)"
-    return _draw_bands(graphs, cluster, (0.0, 1.0), pooled, "weight", title, hint)
+    return _draw_bands(graphs, cluster, (0.0, 1.0), True, "weight", title, hint)
 
 
 def _draw_bands(
@@ -183,7 +173,7 @@ def _draw_bands(
     inside, between = similarity_by_cluster(graphs, cluster, quantiles, pooled)
     used = (~(inside[0].isnan() & between[0].isnan()).all(0)).nonzero().flatten().tolist()
     if not used:
-        raise ValueError(hint)
+        raise EmptyError("graphs", hint)
     names = ["all nodes"] if pooled else [f"cluster {int(cluster.unique()[c])}" for c in used]
     figure, panels = _panels_over_rounds(names, ylabel, title)
     rounds = sorted(graphs)
@@ -226,10 +216,12 @@ def merge_curves(
         percent: Whether values are shares to be shown in percent. Default: as the metric's name says.
     """
     if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
-        raise ValueError("the run did not watch merging: give it callbacks=[WatchMerging()]")
+        raise MissingError("history", "the run did not watch merging: give it callbacks=[WatchMerging()]")
     cluster = torch.zeros(len(history.names)) if cluster is None else cluster.cpu()
     if cluster.shape != (len(history.names),):
-        raise ValueError(f"cluster must be [K] for K = {len(history.names)} nodes, got {list(cluster.shape)}")
+        raise ShapeError(
+            "cluster", f"cluster must be [K] for K = {len(history.names)} nodes, got {list(cluster.shape)}"
+        )
     percent = history.metric in SHARES if percent is None else percent
     clusters = cluster.unique().tolist()
     names = [f"cluster {one:g}" for one in clusters] if len(clusters) > 1 else ["all nodes"]

@@ -15,6 +15,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
+from graphcollab.errors import (
+    EmptyError,
+    FormatError,
+    InvalidValueError,
+    MissingError,
+    NotFiniteError,
+    ShapeError,
+    TooFewError,
+    UnknownError,
+)
 from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_order, keyed_seed
 from graphcollab.metrics import METRICS, node_latents, weight_by_overlap
@@ -23,13 +33,14 @@ from graphcollab.report._figure import COLOURS, GRID, figure_names, new_figure, 
 from graphcollab.report._text import failures, shown
 from graphcollab.report.curves import accuracy_curves
 from graphcollab.report.heatmaps import weight_heatmaps
-from graphcollab.settings import Count, Positive, Seed, checked
+from graphcollab.settings import Count, Seed, checked
 from graphcollab.train import Comparison, Result
 
 __all__ = ["comparison_figures", "latent_figure", "save_figure", "weight_by_overlap_figure"]
 
 _TSNE_STREAM = 153
 NAMED = 20  # entries of a legend at most
+PERPLEXITY = 30.0  # neighbors that t-SNE attends to, about
 FEWEST = 4  # samples that t-SNE can place
 # What would make two files of the same picture differ.
 _DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
@@ -57,13 +68,19 @@ def comparison_figures(
     figures, late, classes = {}, {}, None
     for name in weights_of:
         if name in comparison.chosen and name not in comparison.results and failures(comparison, name):
-            raise ValueError(f"{name} {failures(comparison, name)}: it has no weights to draw; leave it out")
+            raise EmptyError(
+                f"method {name!r}", f"{name} {failures(comparison, name)}: it has no weights to draw; leave it out"
+            )
         if name not in comparison.results:
-            raise ValueError(f"there is no method {name!r} in the comparison; there are {sorted(comparison.results)}")
+            raise UnknownError(
+                "weights_of", f"there is no method {name!r} in the comparison; there are {sorted(comparison.results)}"
+            )
         result = comparison.results[name]
         graphs, classes = result.history.graphs, result.tasks.classes
         if not graphs:
-            raise ValueError(f"{name} recorded no graph: pass callbacks=[RecordGraph(rounds)] to compare")
+            raise MissingError(
+                f"method {name!r}", f"{name} recorded no graph: pass callbacks=[RecordGraph(rounds)] to compare"
+            )
         group = classes if result.tasks.cluster is None else result.tasks.cluster
         heading = f"{name}: who listens to whom"
         names = result.tasks.names
@@ -103,7 +120,7 @@ def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title
         graphs: Edges j -> i, [2, E], and what i gives to j, [E], by the name of the panel.
     """
     if not graphs:
-        raise ValueError("expected the graph of at least one method, got none")
+        raise EmptyError("graphs", "expected the graph of at least one method, got none")
     figure = new_figure(2.9 * len(graphs) + 0.8, 3.7 if title else 3.4, title)
     panels = figure.subplots(1, len(graphs), squeeze=False, sharey=True)[0]
     for panel, (name, (edge_index, edge_weight)) in zip(panels, graphs.items(), strict=True):
@@ -131,8 +148,6 @@ def latent_figure(
     per_node: Count | None = 50,
     of: Literal["latent", "projection"] = "latent",
     by: Literal["node", "cluster"] = "node",
-    perplexity: Positive = 30.0,
-    distance: str = "euclidean",
     seed: Seed = 0,
     title: str | None = None,
 ) -> Figure:
@@ -146,8 +161,6 @@ def latent_figure(
     Args:
         result: What `run` returns; its models must have latents, see `graphcollab.metrics.node_latents`.
         by: Colours of the left panel: ``"node"``, or ``"cluster"``, the true one.
-        perplexity: How many neighbours t-SNE attends to, about; at most a third of the other samples.
-        distance: Between latents: ``"euclidean"``, ``"cosine"`` or another that scikit-learn knows.
         seed: Seed of the draw and of t-SNE.
 
     Raises:
@@ -156,23 +169,29 @@ def latent_figure(
     """
     tasks = result.tasks
     if by == "cluster" and tasks.cluster is None:
-        raise ValueError("true clusters are not known: give Tasks(..., cluster=...), or use by='node'")
+        raise MissingError("cluster", "true clusters are not known: give Tasks(..., cluster=...), or use by='node'")
     found = node_latents(result.env.engine, result.stacks, split, per_node, of, seed)
     values, node, target = (some.cpu() for some in found)
     if target.is_floating_point() or target.dim() > 1:
-        raise ValueError(f"targets must be classes, [N] integers, got {target.dtype} {list(target.shape)}")
+        raise ShapeError("targets", f"targets must be classes, [N] integers, got {target.dtype} {list(target.shape)}")
     bad = node[(~values.isfinite()).any(1)].tolist()
     if bad:
-        raise ValueError(f"a latent of {tasks.names[bad[0]]!r} is NaN or infinite: train with a smaller step size")
+        raise NotFiniteError(
+            f"node {tasks.names[bad[0]]!r}",
+            f"a latent of {tasks.names[bad[0]]!r} is NaN or infinite: train with a smaller step size",
+        )
     if len(values) < FEWEST:
-        raise ValueError(f"t-SNE needs at least {FEWEST} samples, got {len(values)}: use more nodes or another split")
+        raise TooFewError(
+            "split", f"t-SNE needs at least {FEWEST} samples, got {len(values)}: use more nodes or another split"
+        )
     if bool((values == values[0]).all()):
-        raise ValueError("all latents are the same, so there is nothing to draw: are the models trained?")
+        raise InvalidValueError(
+            "result", "all latents are the same, so there is nothing to draw: are the models trained?"
+        )
     from sklearn.manifold import TSNE  # here, since importing it takes long
 
     made = TSNE(
-        perplexity=min(perplexity, (len(values) - 1) / 3),
-        metric=distance,
+        perplexity=min(PERPLEXITY, (len(values) - 1) / 3),
         init="pca" if values.shape[1] > 1 else "random",
         random_state=keyed_seed(_TSNE_STREAM, seed) % 2**32,
     )
@@ -227,7 +246,7 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     kind = path.suffix.lstrip(".").lower()
     known = sorted(figure.canvas.get_supported_filetypes())
     if kind not in known:
-        raise ValueError(f"the file name must end in one of {', '.join(known)}, got {path.name!r}")
+        raise FormatError("path", f"the file name must end in one of {', '.join(known)}, got {path.name!r}")
     content = BytesIO()
     metadata = {_DATES[kind]: None} if kind in _DATES else None
     figure.savefig(content, format=kind, dpi=figure.dpi, metadata=metadata)

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from graphcollab.errors import EmptyError, MissingError, ShapeError
 from graphcollab.metrics import class_overlap, contact_counts, never_sampled
 from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.report._figure import COLOURS, GRID, TEXT, figure_names, leftmost, new_panels, quiet
@@ -43,7 +44,6 @@ OfRuns: TypeAlias = Annotated[
 def weight_heatmaps(
     graphs: OfRun,
     num_nodes: Count | None = None,
-    order: Tensor | None = None,
     cluster: Tensor | None = None,
     title: str | None = None,
     classes: Tensor | None = None,
@@ -81,7 +81,9 @@ def weight_heatmaps(
     else:
         rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
         if not rounds:
-            raise ValueError("expected the graph of at least one round, got none: record them with RecordGraph(rounds)")
+            raise EmptyError(
+                "graphs", "expected the graph of at least one round, got none: record them with RecordGraph(rounds)"
+            )
         matrices, unknown = {}, {}
         for r in sorted(rounds):
             edges, weights = rounds[r]
@@ -96,8 +98,10 @@ def weight_heatmaps(
     if classes is not None:
         first = 100 * class_overlap(classes.cpu())
         if len(first) != num_nodes:
-            raise ValueError(f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}")
-    return _draw(matrices, scale, "mixing weight", order, cluster, title, names, first, unknown)[0]
+            raise ShapeError(
+                "classes", f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(classes.shape)}"
+            )
+    return _draw(matrices, scale, "mixing weight", cluster, title, names, first, unknown)[0]
 
 
 def _unknown(edges: Tensor, weights: Tensor, count: int) -> Tensor:
@@ -113,8 +117,6 @@ def contact_heatmap(
     graphs: OfRuns,
     num_nodes: Count | None = None,
     cluster: Tensor | None = None,
-    order: Tensor | None = None,
-    downloaded: bool = False,
     title: str | None = None,
     names: Sequence[str] | None = None,
 ) -> Figure:
@@ -141,11 +143,11 @@ def contact_heatmap(
     require_some(named, "the graph of at least one round of each run", ": record with RecordGraph")
     matrices, unheard = {}, {}
     for name, rounds in named.items():
-        matrices[name] = pair_weights(*contact_counts(rounds, count, downloaded), count)
-        unheard[name] = never_sampled(rounds, count, downloaded)
+        matrices[name] = pair_weights(*contact_counts(rounds, count), count)
+        unheard[name] = never_sampled(rounds, count)
     most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
     scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
-    figure, panels, nodes_shown = _draw(matrices, scale, COUNTS, order, cluster, title, names)
+    figure, panels, nodes_shown = _draw(matrices, scale, COUNTS, cluster, title, names)
     for panel, (name, nodes) in zip(panels, unheard.items(), strict=True):
         if 0 < len(nodes) < count:
             columns = nodes_shown.argsort()[nodes].sort().values.tolist()
@@ -170,7 +172,9 @@ def _of_run(
     if isinstance(graphs, History):
         return graphs.graphs, len(graphs.names), names or graphs.names
     if num_nodes is None:
-        raise ValueError("num_nodes must say how many nodes graphs by round have: a history or a result knows it")
+        raise MissingError(
+            "num_nodes", "num_nodes must say how many nodes graphs by round have: a history or a result knows it"
+        )
     return graphs, num_nodes, names
 
 
@@ -178,7 +182,6 @@ def _draw(
     matrices: Mapping[str, Tensor],
     scale: ScalarMappable,
     label: str,
-    order: Tensor | None,
     cluster: Tensor | None,
     title: str | None,
     names: Sequence[str] | None,
@@ -192,9 +195,9 @@ def _draw(
     drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
     if common is not None:
         drawn.insert(0, (COMMON, common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
-    shown, group = _arranged(order, cluster, len(drawn[0][1]))
+    shown, group = _arranged(cluster, len(drawn[0][1]))
     if names is not None and len(names) != len(shown):
-        raise ValueError(f"names must have one for each of the {len(shown)} nodes, got {len(names)}")
+        raise ShapeError("names", f"names must have one for each of the {len(shown)} nodes, got {len(names)}")
     labels = figure_names([str(k) if names is None else names[k] for k in shown.tolist()])
     told = names is not None and any(names[k] != str(k) for k in range(len(names)))
     each = len(labels) <= NUMBERED and (group is None or told)
@@ -244,7 +247,7 @@ def _mark(panel: Axes, unknown: Tensor) -> None:
     panel.set_xlabel(f"{panel.get_xlabel()}\n{'?' if len(unknown) <= WRITTEN else 'grey'}: known to the receiver alone")
 
 
-def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None]:
+def _arranged(cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None]:
     """Return the nodes as they are shown, and between whose groups lines are drawn: by cluster, or by first class."""
     if cluster is None:
         shown, group = torch.arange(count), None
@@ -256,14 +259,11 @@ def _arranged(order: Tensor | None, cluster: Tensor | None, count: int) -> tuple
         keys = [tuple(row.nonzero().flatten().tolist()) for row in cluster.cpu()]
         shown = torch.tensor(sorted(range(count), key=keys.__getitem__))
     else:
-        raise ValueError(
+        raise ShapeError(
+            "cluster",
             f"cluster must be [K] integers or [K, C] bool for K = {count} nodes, "
-            f"got {cluster.dtype} of shape {list(cluster.shape)}"
+            f"got {cluster.dtype} of shape {list(cluster.shape)}",
         )
-    if order is not None:
-        shown = order.cpu().long()
-        if shown.shape != (count,) or not torch.equal(shown.sort().values, torch.arange(count)):
-            raise ValueError(f"order must hold every node 0 to {count - 1} once, got {shown.tolist()[:10]}")
     return shown, None if group is None else group[shown]
 
 

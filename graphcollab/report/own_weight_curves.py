@@ -7,6 +7,7 @@ from itertools import cycle
 import torch
 from matplotlib.figure import Figure
 
+from graphcollab.errors import MissingError
 from graphcollab.report._figure import LOOKS, MARKED, legend_right, new_panels, over_rounds
 from graphcollab.report._text import shown
 from graphcollab.train import History
@@ -35,9 +36,10 @@ def own_weight_curves(history: History, title: str | None = None) -> Figure:
         history: Of a run that watched weights (``callbacks=[WatchWeights()]``).
     """
     if not WEIGHTS.keys() <= history.values.keys():
-        raise ValueError(
+        raise MissingError(
+            "history",
             "no weights were watched: give the run callbacks=[WatchWeights()], and a method whose models travel along "
-            "edges"
+            "edges",
         )
     kinds = {"weights": dict(WEIGHTS)}
     for name in sorted(history.values):

@@ -8,7 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.checks import own_filter, warn
+from graphcollab.checks import issue, own_filter
+from graphcollab.errors import EmptyError, MismatchError, UnknownError
 from graphcollab.findings import Finding
 from graphcollab.gains.held import rarer_held
 from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
@@ -64,9 +65,11 @@ def site_table(
     """
     many, note = _by_name(results)
     if not many:
-        raise ValueError(f"there are no results to show{note}")
+        raise EmptyError("results", f"there are no results to show{note}")
     if reference is not None and reference not in many:
-        raise ValueError(f"there is no method {reference!r} to compare with; there are {sorted(many)}{note}")
+        raise UnknownError(
+            "reference", f"there is no method {reference!r} to compare with; there are {sorted(many)}{note}"
+        )
     first = next(iter(many.values()))
     for name, result in many.items():
         _require_same_samples(next(iter(many)), first, name, result, split)
@@ -144,9 +147,10 @@ def _require_same_samples(name: str, one: Result, other_name: str, other: Result
         same = same and _same_weights(a.weight, b.weight, mine.here, theirs.here)
     same = all(one.env.plane.everyone(bool(same)))  # each process knows the samples of its own nodes
     if not same:
-        raise ValueError(
+        raise MismatchError(
+            "results",
             f"{name!r} and {other_name!r} have other nodes or other {split} samples (seeds {one.env.seed} and "
-            f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed"
+            f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed",
         )
 
 
@@ -171,7 +175,7 @@ def _warn_of_undefined(scores: Mapping[str, Scores], split: str) -> None:
         lost = {name for one in scores.values() for name in one.undefined(metric.name)}
         if nodes := [name for name in first.names if name in lost]:
             left = min(one.nodes(metric.name) for one in scores.values())
-            warn(not_defined(metric, {split: (nodes, left)}, len(first.names)))
+            issue("quality", f"metric {metric.name!r}", not_defined(metric, {split: (nodes, left)}, len(first.names)))
 
 
 def _stacked(scores: Scores) -> Tensor:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from graphcollab.errors import TooFewError, UnknownError
 from graphcollab.findings import Finding
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import few
@@ -207,10 +208,12 @@ def paired_values(
 ) -> Table:
     """Return the table of `paired_table`."""
     if reference not in comparison.chosen:
-        raise ValueError(f"there is no method {reference!r} to compare with; there are {sorted(comparison.chosen)}")
+        raise UnknownError(
+            "reference", f"there is no method {reference!r} to compare with; there are {sorted(comparison.chosen)}"
+        )
     others = [name for name in comparison.chosen if name != reference]
     if not others:
-        raise ValueError(f"there is only {reference!r}: a difference needs another method")
+        raise TooFewError("reference", f"there is only {reference!r}: a difference needs another method")
     points = comparison.share and column in METRIC_COLUMNS  # shares are shown in percentage points
     scale, digits, _ = shown_in(points, 2)
     sign = 1 if comparison.better(column) else -1

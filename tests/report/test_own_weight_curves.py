@@ -8,6 +8,7 @@ import torch
 
 from graphcollab.report import own_weight_curves
 from graphcollab.train import History
+from tests.raising import raises
 
 
 def history(**more: list[list[float]]) -> History:
@@ -65,5 +66,5 @@ def test_rounds_without_a_value_are_gaps() -> None:
 
 
 def test_runs_that_were_not_watched_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"no weights were watched: give the run callbacks=\[WatchWeights\(\)\]"):
+    with raises("missing", "history"):
         own_weight_curves(History(("a",)))

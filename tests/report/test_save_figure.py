@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from graphcollab.report import save_figure
 from graphcollab.report._figure import new_figure
+from tests.raising import raises
 
 
 def test_png_has_the_size_in_inches_times_150(tmp_path: Path) -> None:
@@ -23,5 +24,5 @@ def test_the_same_picture_is_the_same_file(tmp_path: Path, kind: str) -> None:
 
 
 def test_unknown_ending(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must end in one of .*png.*, got 'a\.txt'"):
+    with raises("format", "path", "'a.txt'"):
         save_figure(Figure(), tmp_path / "a.txt")

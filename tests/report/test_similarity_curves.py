@@ -6,6 +6,7 @@ import torch
 from matplotlib.axes import Axes
 
 from graphcollab.report import similarity_curves
+from tests.raising import raises
 
 # nodes 0 and 3 have measured; 4 is of a cluster nobody of which has
 EDGES = torch.tensor([[1, 2, 3, 0, 4], [0, 0, 0, 3, 3]])
@@ -32,13 +33,7 @@ def test_a_panel_for_each_cluster_that_measured() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["own cluster", "others"]
 
 
-def test_all_nodes_in_one_panel() -> None:
-    figure = similarity_curves(SCORES, CLUSTER, pooled=True)
-    assert [axes.get_title() for axes in figure.axes] == ["all nodes"]
-    assert curves(figure.axes[0])["others"] == pytest.approx([2 / 3, 0.25])
-
-
 def test_nothing_was_measured() -> None:
     for scores in ({}, {1: (torch.empty(2, 0).long(), torch.empty(0))}):
-        with pytest.raises(ValueError, match="record them with RecordGraph"):
+        with raises("empty", "graphs"):
             similarity_curves(scores, CLUSTER)

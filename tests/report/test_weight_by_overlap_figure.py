@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphcollab.report import weight_by_overlap_figure
+from tests.raising import raises
 
 CLASSES = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 1, 1]]).bool()
 EDGES = torch.tensor([[1, 2, 0, 0], [0, 0, 1, 0]])
@@ -32,7 +33,7 @@ def test_negative_weights_have_whole_bars() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(ValueError, match="at least one method, got none"):
+    with raises("empty", "graphs"):
         weight_by_overlap_figure({}, CLASSES)
-    with pytest.raises(ValueError, match="out of range for 3 nodes"):
+    with raises("range", "edge_index", "3"):
         weight_by_overlap_figure({"l2c": (EDGES + 1, WEIGHTS)}, CLASSES)

@@ -8,6 +8,7 @@ import torch
 from matplotlib.axes import Axes
 
 from graphcollab.report import weight_curves
+from tests.raising import raises
 
 CLUSTER = torch.tensor([0, 0, 1, 1])
 COMPLETE = torch.tensor([[j, i] for i in range(4) for j in range(4) if i != j]).T
@@ -41,23 +42,12 @@ def test_mean_and_extremes_by_hand() -> None:
 def test_pairs_without_an_edge_and_self_loops() -> None:
     graph = torch.tensor([[1, 2, 0], [0, 0, 0]]), torch.tensor([0.5, 0.25, 9.0])  # 0 -> 0 counts nowhere
     assert curves(weight_curves({1: graph}, CLUSTER).axes[0]) == {"own cluster": [0.125], "others": [0.03125]}
-    existing = weight_curves({1: graph}, CLUSTER, missing=None).axes[0]
-    assert curves(existing) == {"own cluster": [0.5], "others": [0.25]}
     nobody = weight_curves({1: (torch.empty(2, 0).long(), torch.empty(0))}, CLUSTER).axes[0]
     assert curves(nobody) == {"own cluster": [0.0], "others": [0.0]}
 
 
-def test_a_panel_for_each_cluster_of_receivers() -> None:
-    graph = torch.tensor([[1, 3, 0], [0, 2, 3]]), torch.tensor([0.5, 0.25, 1.0])
-    figure = weight_curves({1: graph}, CLUSTER, pooled=False)
-    assert [axes.get_title() for axes in figure.axes] == ["cluster 0", "cluster 1"]
-    assert curves(figure.axes[0]) == {"own cluster": [0.25], "others": [0.0]}
-    assert curves(figure.axes[1]) == {"own cluster": [0.125], "others": [0.25]}
-
-
 def test_refusals() -> None:
-    for graphs in ({}, {1: (torch.tensor([[0], [0]]), torch.ones(1))}):
-        with pytest.raises(ValueError, match=r"record graphs with RecordGraph\(rounds\)"):
-            weight_curves(graphs, CLUSTER, missing=None)
+    with raises("empty", "graphs"):
+        weight_curves({}, CLUSTER)
     with pytest.raises(ValueError, match=re.escape("round 3: edge 0 (4 -> 0) is out of range for 4 nodes")):
         weight_curves({3: (torch.tensor([[4], [0]]), torch.ones(1))}, CLUSTER)

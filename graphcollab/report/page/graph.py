@@ -12,7 +12,7 @@ from torch import Tensor
 from graphcollab.metrics.edges import pair_weights
 from graphcollab.naming import few
 from graphcollab.report._text import number
-from graphcollab.report.page.content import Section
+from graphcollab.report.page.content import Chart, Section
 from graphcollab.report.page.graph_chart import Line, graph_chart
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
@@ -70,7 +70,7 @@ def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     some = {
         name: result for name, result in last.items() if any(len(_between(*g)[1]) for g in _graphs(result).values())
     }
-    charts = []
+    charts: list[Chart] = []
     for name, result in some.items():
         if (found := listening(result, len(some))) is not None:
             place, rounds = f"graph-{len(charts)}", (found.rounds[0], found.rounds[-1])
@@ -117,7 +117,11 @@ def _laid_out(weights: Tensor) -> tuple[list[int], float, list[tuple[float, floa
     clear = networkx.community.modularity(graph, some) if graph.size() else 0.0
     few_nodes = len(weights) <= IN_A_CIRCLE
     places = networkx.circular_layout(graph) if few_nodes else networkx.spring_layout(graph, seed=0)
-    return [of[k] for k in range(len(weights))], clear, [tuple(map(float, places[k])) for k in range(len(weights))]
+    return (
+        [of[k] for k in range(len(weights))],
+        clear,
+        [(float(x), float(y)) for x, y in map(places.__getitem__, range(len(weights)))],
+    )
 
 
 def _graphs(result: Result) -> dict[int, tuple[Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from graphcollab.report._text import cell_text
 from graphcollab.report.benefit_answer import benefit_findings, mean_findings
 from graphcollab.report.benefit_table import benefit_values
 from graphcollab.report.page.charts import matrix_chart
-from graphcollab.report.page.content import Content, Section
+from graphcollab.report.page.content import Chart, Content, Section
 from graphcollab.report.values import Cell, Column, Table
 
 __all__ = ["content_of_benefit"]
@@ -82,7 +82,8 @@ def _of_group(benefit: Benefit, gain: Gain) -> Finding:
 
 
 def _matrices(every: Sequence[Benefit]) -> Iterator[Section]:
-    charts, said = [], ""
+    charts: list[Chart] = []
+    said = ""
     for one in every:
         names, column = one.names[:MOST_SITES], Column("gain", "gain", scale_of(one)[1])
         gains = [g for g in one.pair_gains if {g.site, g.by} <= {*names} and not math.isnan(g.gain)]
