@@ -13,7 +13,7 @@ from graphcollab.settings import Fraction, Known, Real, Seed, checked
 from graphcollab.tasks._fit import Fit, declared_columns
 from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._groups import to_groups
-from graphcollab.tasks._others import others_of, said
+from graphcollab.tasks._others import others_of
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
 from graphcollab.tasks.doubts import of_samples, warn_of
@@ -76,7 +76,7 @@ class Builders:
         """
         others, given = others_of(train), {"val": val, "test": test, "cluster": cluster, **kwargs}
         drawn = {"val_fraction": val_fraction, "seed": seed, "stratify": stratify}
-        others.begin("samples", {**{name: said(one) for name, one in given.items()}, **drawn})
+        others.begin("samples", {**given, **drawn})
         with others.telling():
             pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
         told = others.agree(facts_of_pool(pools["train"]))
@@ -145,8 +145,8 @@ class Builders:
             (('north', 'south'), [5, 8], [2, 2])
         """
         others, draw = others_of(node), Draw(split, val_fraction, test_fraction, stratify, seed)
-        alike = {"weight": said(weight), "group": said(group), "split": said(split), **draw.settings}
-        others.begin("arrays", {**alike, "loss": said(loss), "metric": said(metric)})
+        alike = {"weight": weight, "group": group, "split": split, **draw.settings}
+        others.begin("arrays", {**alike, "loss": loss, "metric": metric})
         with others.telling():
             x, y = to_tensors(inputs, targets)
             sites = find_sites(others.name_of(node, len(x)))

@@ -14,7 +14,7 @@ from graphcollab.errors import InvalidValueError, TooManyError
 from graphcollab.tasks._others import Counts
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks._targets import DROP
-from graphcollab.tasks._values import by_size, factorised, without
+from graphcollab.tasks._values import factorised, sorted_names, without
 from graphcollab.tasks._words import refuse_no_categories
 from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.doubts import of_spellings, warn_of
@@ -188,9 +188,9 @@ class Seen:
             means = tuple((total / self._counted(draft, told)).tolist())
         column = replace(column, mean=means, deviation=(1.0,) * len(means))
         if draft.names is not None:
-            names = tuple(sorted({word for words in told.names[name] for word in words}, key=by_size))
+            names = tuple(sorted_names({word for words in told.names[name] for word in words}))
             what = f"column {name!r}" if draft.known is not None else f"the target {name!r}"
-            warn_of(of_spellings(what, sorted({*names, *draft.every}, key=by_size)))
+            warn_of(of_spellings(what, sorted_names({*names, *draft.every})))
             _few_enough(name, names)
             column = replace(column, categories=names)
         if draft.known is None or self.fit.like is not None:

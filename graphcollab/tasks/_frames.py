@@ -11,10 +11,11 @@ import torch
 
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
+from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks import doubts
 from graphcollab.tasks._fit import Fit, Seen
-from graphcollab.tasks._others import Counts, T, others_of, said
+from graphcollab.tasks._others import Counts, T, others_of
 from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks._targets import refuse_many, targets_of
@@ -60,7 +61,7 @@ def tasks_of_table(
             f"standardise_target=True is for amounts, and the targets in column {rows.target!r} are classes: leave it "
             "out, or give loss='mse' if they are amounts",
         )
-    sites, values = rows.sites, rows.values
+    sites, values, found = rows.sites, rows.values, list[Finding]()
     with others.telling():
         may_train = rows.draw.may_train(sites)
         splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
@@ -70,7 +71,7 @@ def tasks_of_table(
             drafts.append(seen.draft_target(rows.target, values, real))
             if known is None:
                 about = (rows.read, [*rows.categorical], rows.target, values, rows.groups)
-                doubts.warn_of(doubts.of_columns(sites.names, sites.owner.numpy(), *about))
+                found += doubts.of_columns(sites.names, sites.owner.numpy(), *about)
     fitted: Counts | None = None
     if isinstance(how, Fit):
         fitted = others.add_up(seen.count(drafts))
@@ -80,7 +81,7 @@ def tasks_of_table(
     loss, metric = default[0] if loss is None else loss, default[1] if metric is None else metric
     _require_fit(aim, loss, metric)
     if different:
-        doubts.warn_of(doubts.of_many_classes(rows.target, max(different, len(aim.categories or ()))))
+        found += doubts.of_many_classes(rows.target, max(different, len(aim.categories or ())))
     with others.telling():
         readable = {one.name: _readable(one, rows) for one in inputs}
         targets = targets_of(sites, aim, values, place)
@@ -94,7 +95,7 @@ def tasks_of_table(
         if known is not None or one.name in declared:
             one.warn_of_strangers(readable[one.name], place)
     encoded_inputs = encoded([(one, readable[one.name]) for one in how.columns], place)
-    doubts.warn_of(doubts.of_rows(how.columns, encoded_inputs, targets, splits, sites.owner, sites.names))
+    found += doubts.of_rows(how.columns, encoded_inputs, targets, splits, sites.owner, sites.names)
     if len(how.classes) == 1:
         if not others.rehearsed:
             _refuse_one_class(rows.target, how.classes[0])
@@ -105,38 +106,39 @@ def tasks_of_table(
             "other sites have another class",
         )
     elif metric == "auc":
-        doubts.warn_of(doubts.of_one_class(of_one_class(sites.names, splits.values(), targets)))
+        found += doubts.of_one_class(of_one_class(sites.names, splits.values(), targets))
     pool = Pool(torch.from_numpy(encoded_inputs), targets, rows.weights, rows.groups)
     preparation = replace(how, group=rows.together)
     tasks = others.joined(replace(own, pools={SAMPLES: pool}, preparation=preparation))
     if fitted is not None:
-        doubts.warn_of(doubts.of_codings(tasks.names, fitted.rows.tolist(), fitted.names, rows.target))
-    return tasks
+        found += doubts.of_codings(tasks.names, fitted.rows.tolist(), fitted.names, rows.target)
+    doubts.warn_of(found)
+    return replace(tasks, findings=tuple(found))
 
 
 def _settings(
     node: str, target: str, weight: Any, group: Any, draw: Draw, how: Fit | Preparation, loss: Any, metric: Any
 ) -> dict[str, Any]:
-    """Return what must be the same at all sites, in words."""
-    fitted: dict[str, Any] = {"refit": False, "preparation": said(how)}
+    """Return the settings that must be the same at all sites."""
+    fitted: dict[str, Any] = {"refit": False, "preparation": how}
     if isinstance(how, Fit):
         fitted = {
             "pooled": "per_site" if how.per_site else "sums",
             "standardise_target": how.standardise_target,
             "indicator_above": how.indicator_above,
             "categories": {name: column.categories for name, column in how.declared.items()},
-            "preparation": said(how.like),
+            "preparation": how.like,
             "refit": how.like is not None,
         }
     return {
         "node": node,
         "target": target,
-        "weight": said(weight),
-        "group": said(group),
+        "weight": weight,
+        "group": group,
         **draw.settings,
         **fitted,
-        "loss": said(loss),
-        "metric": said(metric),
+        "loss": loss,
+        "metric": metric,
     }
 
 

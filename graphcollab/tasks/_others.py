@@ -161,7 +161,8 @@ class Party(Together):
 
     def begin(self, of: str, settings: Mapping[str, Any]) -> None:
         name = int(self.name) if isinstance(self.name, int | np.integer) else str(self)
-        self._first = {"version": __version__, "site": name, "of": of, "settings": dict(settings)}
+        told = {key: value if key == "categories" else said(value) for key, value in settings.items()}
+        self._first = {"version": __version__, "site": name, "of": of, "settings": told}
 
     @contextmanager
     def telling(self) -> Iterator[None]:

@@ -31,6 +31,7 @@ __all__ = [
     "nines",
     "numbered",
     "repeated",
+    "row_hashes",
     "sorts",
     "tellers",
     "tells",
@@ -100,6 +101,24 @@ def visits(column: np.ndarray, owner: np.ndarray) -> tuple[object, int] | None:
     if len(counts) < _PERSONS or not again or len(persons) > _VISITS * len(counts):
         return None
     return column[known][first[counts.argmax()]], int(counts.max())
+
+
+def row_hashes(columns: Sequence[tuple[int, bool]], inputs: np.ndarray, targets: Tensor) -> Tensor:
+    """Return hashes of the even and odd columns of inputs [N, D], and of all with the target, [3, N].
+
+    Of every column it is given of how many numbers it is, and whether these stand for categories.
+    """
+    halves, place = [np.zeros(len(inputs), np.uint64) for _ in range(2)], 0
+    for k, (width, categories) in enumerate(columns):
+        features = inputs[:, place : (place := place + width)]
+        if categories:  # of which one is 1, or none: its number says as much
+            features = (features @ np.arange(1, 1 + features.shape[1], dtype=np.float32))[:, None]
+        for values in features.T:
+            mix(halves[k % 2], (values + 0.0).view(np.uint32))  # -0.0 is 0.0
+    rows = halves[0].copy()
+    mix(rows, halves[1])
+    mix(rows, targets.numpy().astype(np.float64).view(np.uint64))
+    return torch.from_numpy(np.stack([*halves, rows]).view(np.int64))
 
 
 def repeated(hashes: Mapping[str, Tensor]) -> Tensor | None:

@@ -24,7 +24,6 @@ __all__ = [
     "NOTHING",
     "TRUTHS",
     "as_text",
-    "by_size",
     "dates",
     "factorised",
     "from_array",
@@ -34,6 +33,7 @@ __all__ = [
     "is_number",
     "kind_of",
     "objects",
+    "sorted_names",
     "without",
 ]
 
@@ -186,7 +186,7 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
         (('9', '10'), array([ 1,  0, -1]))
     """
     if values.dtype.kind == "O":
-        known = sorted({one for one in values.tolist() if one is not None}, key=by_size)
+        known = sorted_names({one for one in values.tolist() if one is not None})
         place = {None: -1, **dict(zip(known, range(len(known)), strict=True))}
         return tuple(known), np.fromiter(map(place.__getitem__, values.tolist()), np.int64, len(values))
     found, codes = np.unique(values, return_inverse=True)
@@ -195,7 +195,12 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(str(int(one)) if float(one).is_integer() else repr(float(one)) for one in present.tolist()), codes
 
 
-def by_size(text: str) -> tuple[bool, float, str]:
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """Return text with numbers in order of their size, before other text."""
+    return sorted(names, key=_by_size)
+
+
+def _by_size(text: str) -> tuple[bool, float, str]:
     """Return the sort key of text by which numbers are in order of their size, and before other text."""
     number = is_number(text) and float(text) == float(text)
     return not number, float(text) if number else 0.0, text

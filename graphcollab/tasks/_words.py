@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
 from graphcollab.errors import AmbiguousError, UnsupportedError
 from graphcollab.tasks._values import dates, is_number, without
 
-__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "visibly"]
+__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "spelled_alike", "visibly"]
 
 LACKING = "leave it empty where unknown"
 """What to do with an input that is not known."""
@@ -101,6 +101,14 @@ def _correct(word: str) -> str:
 def _first(values: np.ndarray, words: Collection[str]) -> int:
     """Return the first row of a column that has one of the words."""
     return next(k for k, one in enumerate(values.tolist()) if one in words)
+
+
+def spelled_alike(names: Iterable[str]) -> list[str]:
+    """Return which names differ only by case, spaces or signs that nobody sees, as text."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(plain(name), []).append(name)
+    return [" and ".join(visibly(same)) for same in alike.values() if len(same) > 1]
 
 
 def plain(name: str) -> str:

@@ -17,7 +17,7 @@ from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks import _signs
 from graphcollab.tasks._values import is_number, without
-from graphcollab.tasks._words import plain, visibly
+from graphcollab.tasks._words import spelled_alike
 from graphcollab.tasks.column import Column
 from graphcollab.tasks.samples import Pool, Split
 
@@ -103,17 +103,7 @@ def of_rows(
     """Return the doubt that many rows for testing have the inputs [N, D] and the target of rows for training."""
     if len(splits) < 2:
         return []
-    halves, place = [np.zeros(len(inputs), np.uint64) for _ in range(2)], 0
-    for k, column in enumerate(columns):
-        features = inputs[:, place : (place := place + len(column.features))]
-        if column.categories is not None:  # of which one is 1, or none: its number says as much
-            features = (features @ np.arange(1, 1 + features.shape[1], dtype=np.float32))[:, None]
-        for values in features.T:
-            _signs.mix(halves[k % 2], (values + 0.0).view(np.uint32))  # -0.0 is 0.0
-    rows = halves[0].copy()
-    _signs.mix(rows, halves[1])
-    _signs.mix(rows, targets.numpy().astype(np.float64).view(np.uint64))
-    found = torch.from_numpy(np.stack([*halves, rows]).view(np.int64))  # [3, N]
+    found = _signs.row_hashes([(len(one.features), one.categories is not None) for one in columns], inputs, targets)
     cure = "drop rows that are there twice, in pandas by frame.drop_duplicates(), or keep them together by group="
     hashes = {name: found[:, split.index] for name, split in splits.items()}
     return _of_repeats(hashes, torch.cat([owner[split.index] for split in splits.values()]), names, "site", cure)
@@ -162,10 +152,7 @@ def of_codings(
 
 def of_spellings(subject: str, names: Iterable[str]) -> list[Finding]:
     """Return the doubt that names differ only by case, spaces or signs that nobody sees."""
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault(plain(name), []).append(name)
-    several = [" and ".join(visibly(same)) for same in alike.values() if len(same) > 1]
+    several = spelled_alike(names)
     if not several:
         return []
     more = f", … ({len(several)} in all)" if len(several) > _SHOWN else ""

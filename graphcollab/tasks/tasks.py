@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.errors import ContractError, DuplicateError, EmptyError, MismatchError, MissingError
+from graphcollab.findings import Finding
 from graphcollab.naming import Node, few, find_nodes
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
@@ -43,6 +44,7 @@ class Tasks(Builders):
             not deal them anew.
         told: Which classes occur among every node's training samples, or between sites among those that may train,
             [K, C], where some of these are elsewhere.
+        findings: Doubts about the samples that were warned of when tasks were made of a table.
 
     Raises:
         ValueError: If a node has no training samples, or in some split none whose weight is above 0, an index is
@@ -66,6 +68,7 @@ class Tasks(Builders):
     preparation: Preparation | None = field(default=None, repr=False)
     split_given: bool = field(default=False, repr=False)
     told: Tensor | None = field(default=None, repr=False)
+    findings: tuple[Finding, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         given = () if self.names is None else check_setting("names", Names, self.names)

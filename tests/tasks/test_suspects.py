@@ -314,3 +314,14 @@ def test_names_that_look_alike():
     known = Tasks.from_frame({**BASE, "ward": np.where(BASE["ward"] == "a", "süd", "nord")}, **ALL).preparation
     with warns("quality", "column 'ward'", "'su\\u0308d'", "'s\\xfcd'"):
         known.apply({"x": [0.5], "age": [40], "ward": ["su\u0308d"]})
+
+
+def test_tasks_keep_what_was_warned_of():
+    with pytest.warns(RuntimeWarning):
+        tasks = Tasks.from_frame({**BASE, "label": 1 - BASE["y"], "mrn": np.arange(N)}, **ALL)
+    assert [(one.code, one.subject) for one in tasks.findings] == [
+        ("tells-target", "column 'label'"),
+        ("numbers-rows", "column 'mrn'"),
+    ]
+    assert tasks.findings[0].numbers == {"columns": ["label"]}
+    assert tasks.select([0]).findings == tasks.findings
