@@ -70,8 +70,8 @@ def tasks_of_table(
             drafts = [seen.draft(name, one, name in rows.categorical) for name, one in rows.read.items()]
             drafts.append(seen.draft_target(rows.target, values, real))
             if known is None:
-                about = (rows.read, [*rows.categorical], rows.target, values, rows.groups)
-                found += doubts.of_columns(sites.names, sites.owner.numpy(), *about)
+                read = (rows.read, [*rows.categorical], rows.target, values, rows.groups)
+                found += doubts.of_columns(sites.names, sites.owner.numpy(), *read)
     fitted: Counts | None = None
     if isinstance(how, Fit):
         fitted = others.add_up(seen.count(drafts))

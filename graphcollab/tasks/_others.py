@@ -36,6 +36,9 @@ class Samples(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
     def pools(self) -> Mapping[str, Pool]: ...
 
     @property

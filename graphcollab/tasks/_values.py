@@ -187,7 +187,7 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     """
     if values.dtype.kind == "O":
         known = sorted_names({one for one in values.tolist() if one is not None})
-        place = {None: -1, **dict(zip(known, range(len(known)), strict=True))}
+        place: dict[str | None, int] = {None: -1, **dict(zip(known, range(len(known)), strict=True))}
         return tuple(known), np.fromiter(map(place.__getitem__, values.tolist()), np.int64, len(values))
     found, codes = np.unique(values, return_inverse=True)
     present = found[~np.isnan(found)]
