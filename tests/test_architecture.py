@@ -56,7 +56,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("gains",),
     ("llm", "report", "testing"),
     ("sites",),
-    ("command",),
+    ("cli",),
     ("__main__",),
 )
 TIER = {part: tier for tier, parts in enumerate(TIERS) for part in parts}
