@@ -64,10 +64,10 @@ lint: setup ## check style and formatting
 	@$(PY) -m ruff format --check .
 
 types: setup ## check the types of the package and of the examples
-	@$(PY) -m mypy graphcollab graphcollab_command $(EXAMPLES)
+	@$(PY) -m mypy graphcollab $(EXAMPLES)
 
 doctest: setup ## run the examples in the docstrings
-	@$(PY) -m pytest graphcollab graphcollab_command
+	@$(PY) -m pytest graphcollab
 
 # An example says how it runs here in comments of the form `# ci: --rounds 2 --seeds 1`, one run for each. $$OUT in them is a
 # temporary folder. A bare `# ci:` is a run without arguments; an example without any such comment is an error.
@@ -85,7 +85,7 @@ examples: setup ## run every example on the small settings that its `# ci:` line
 
 clean: ## remove caches and build outputs
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	@find graphcollab graphcollab_command tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find graphcollab tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well
 	@rm -rf $(VENV)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import runpy
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -57,7 +58,8 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
         for name in listed(text)
         if not file.startswith("_") and (folder == "methods" or (folder in SLOTS and f"\nclass {name}" in text))
     }
-    imports = [one for one in ast.parse(source).body if isinstance(one, ast.ImportFrom) and of_package(one)]
+    imports = [one for one in importing_block(source) if isinstance(one, ast.ImportFrom) and of_package(one)]
+    indent = " " * imports[0].col_offset
     here = {one: (one.module or "").startswith(f"graphcollab.{folder}.") for one in imports}
     names = {alias.name for one in imports if here[one] for alias in one.names} | {*listed(source)}
     others = {alias.name for one in imports if not here[one] for alias in one.names} | {*defined(source)}
@@ -68,8 +70,16 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
     [old] = [one for one in ast.parse(source).body if is_list(one)]
     lines = source.splitlines(keepends=True)
     lines[old.lineno - 1 : old.end_lineno] = [wrapped("__all__ = [", [f'"{name}"' for name in shown], "]")]
-    lines[imports[0].lineno - 1 : imports[-1].end_lineno] = [importing(*group) for group in sorted(groups.items())]
+    lines[imports[0].lineno - 1 : imports[-1].end_lineno] = [
+        textwrap.indent(importing(*group), indent) for group in sorted(groups.items())
+    ]
     return "".join(lines)
+
+
+def importing_block(source: str) -> list[ast.stmt]:
+    """Return the statements among which exports are imported: those for type checkers where the package is lazy."""
+    body = ast.parse(source).body
+    return next((node.body for node in body if isinstance(node, ast.If)), body)
 
 
 def importing(module: str, names: Iterable[str]) -> str:

@@ -16,9 +16,10 @@ import torch
 
 import graphcollab
 from graphcollab import methods, slots
-from graphcollab.command.works import declared
 from graphcollab.control.state import LOOP
+from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.method import Method
+from graphcollab.metrics import METRICS
 from graphcollab.phases import Phases
 from graphcollab.piece import Field, Piece, Reader
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN
@@ -45,7 +46,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield page, between(text, "settings between sites", table_of_settings())
     page = ROOT / "docs" / "threat_model.md"
     yield page, between(page.read_text(encoding="utf-8"), "readers", table_of_readers())
-    yield ROOT / "graphcollab_command" / "declared.json", declared()
+    yield ROOT / "graphcollab" / "cli" / "choices.py", choices()
 
 
 def between(page: str, name: str, text: str) -> str:
@@ -62,6 +63,17 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = list(head)
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def choices() -> str:
+    """Return the module of names that options of the command line choose from."""
+    lines = ['"""Names to choose from on the command line. `make generate` writes this file."""', ""]
+    lines += ["from __future__ import annotations", "", "from typing import Literal", ""]
+    lines += ['__all__ = ["Dataset", "Method", "Metric"]', ""]
+    known = {"Dataset": [*TABLES, *DATASETS], "Method": methods.__all__, "Metric": METRICS}
+    for kind, names in known.items():
+        lines += [f"{kind} = Literal[", *(f'    "{name}",' for name in names), "]"]
+    return "\n".join(lines) + "\n"
 
 
 def table_of_methods() -> str:

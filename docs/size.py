@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("graphcollab", "graphcollab_command")
+PACKAGES = ("graphcollab",)
 NOT_CODE = {
     tokenize.COMMENT,
     tokenize.DEDENT,

@@ -1,31 +1,39 @@
 """graphcollab: collaborative learning of personalised models and of the graph that says who listens to whom."""
 
+# mypy: disable-error-code="no-redef"
+# mypy takes `graphcollab.train.run`, a module and a function in it, for two definitions.
+
+from typing import TYPE_CHECKING
+
+from graphcollab._lazy import make_lazy
 from graphcollab._version import __version__ as __version__
-from graphcollab.datasets import load_dataset
-from graphcollab.gains import benefit
-from graphcollab.method import Method
-from graphcollab.methods import *  # noqa: F403 - the methods list themselves
 from graphcollab.methods import __all__ as _methods
-from graphcollab.methods import get_method
-from graphcollab.models import build_model
-from graphcollab.nn import MixConv, Mixer
-from graphcollab.phases import Phases
-from graphcollab.sites import site
-from graphcollab.tasks import (
-    Preparation,
-    Tasks,
-    concept_shift,
-    covariate_shift,
-    disjoint_classes,
-    grouped_tasks,
-    label_shift,
-    linear_regression_tasks,
-    majority_tasks,
-    permuted_labels,
-    rotation_shift,
-    shard_tasks,
-)
-from graphcollab.train import compare, join, load, run
+
+if TYPE_CHECKING:
+    from graphcollab.datasets import load_dataset
+    from graphcollab.gains import benefit
+    from graphcollab.method import Method
+    from graphcollab.methods import *  # noqa: F403 - the methods list themselves
+    from graphcollab.methods import get_method
+    from graphcollab.models import build_model
+    from graphcollab.nn import MixConv, Mixer
+    from graphcollab.phases import Phases
+    from graphcollab.sites import site
+    from graphcollab.tasks import (
+        Preparation,
+        Tasks,
+        concept_shift,
+        covariate_shift,
+        disjoint_classes,
+        grouped_tasks,
+        label_shift,
+        linear_regression_tasks,
+        majority_tasks,
+        permuted_labels,
+        rotation_shift,
+        shard_tasks,
+    )
+    from graphcollab.train import compare, join, load, run
 
 __all__ = [
     "Method",
@@ -55,3 +63,5 @@ __all__ = [
     "site",
     *_methods,
 ]
+
+make_lazy(__name__)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphcollab_command.main import main
+from graphcollab.cli import main
 
 __all__: list[str] = []
 
 if __name__ == "__main__":
-    main(prog_name="graphcollab")
+    main()

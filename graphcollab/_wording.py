@@ -1,4 +1,4 @@
-"""What annotations of settings allow, in words."""
+"""What annotations of settings allow, in words, and texts without control characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from typing import Annotated, Any
 
 from graphcollab._ranges import MOST, bounds_of, literals_of
 
-__all__ = ["describe"]
+__all__ = ["describe", "printable"]
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal or browser obeys: control characters, and those that change the direction of text."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text with escapes for control characters; newlines and tabs stay.
+
+    Example:
+        >>> print(printable("Bern\x1b[2J, \u202egnp.exe"))
+        Bern\x1b[2J, \u202egnp.exe
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def describe(annotation: Any) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from graphcollab._wording import printable
 from graphcollab.errors import GraphcollabWarning
-from graphcollab_command.wording import printable
 
 __all__ = ["issue", "own_filter", "unlogged", "warn"]
 

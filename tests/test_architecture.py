@@ -17,7 +17,7 @@ PACKAGE = "graphcollab"
 
 # Imports point left (here: up) only. Parts of one tier do not import each other, unless EQUALS says why.
 TIERS: tuple[tuple[str, ...], ...] = (
-    ("_ranges", "errors", "findings"),
+    ("_lazy", "_ranges", "errors", "findings"),
     ("_wording",),
     (
         "typing",
@@ -56,7 +56,7 @@ TIERS: tuple[tuple[str, ...], ...] = (
     ("gains",),
     ("llm", "report", "testing"),
     ("sites",),
-    ("command",),
+    ("cli",),
     ("__main__",),
 )
 TIER = {part: tier for tier, parts in enumerate(TIERS) for part in parts}

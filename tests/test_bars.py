@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from graphcollab.bars import bar
-from graphcollab_command.main import main
+from graphcollab.cli import call
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_comparison_shows_how_far_it_is(terminal, monkeypatch, tmp_path, rows,
     monkeypatch.chdir(tmp_path)
     told = terminal(rows, 120)
     line = ["compare", "heart_disease", "--methods", "local", "fedavg", "--seeds", "2", "--rounds", "3"]
-    main([*line, "--jobs", str(jobs)], standalone_mode=False)
+    call([*line, "--jobs", str(jobs)])
     shown = told()
     assert "4/4" in shown
     assert "trial" in shown
@@ -76,5 +76,5 @@ def test_a_comparison_shows_how_far_it_is(terminal, monkeypatch, tmp_path, rows,
 def test_quiet_shows_none(terminal):
     told = terminal(0, 120)
     line = ["compare", "heart_disease", "--methods", "local", "--seeds", "1", "--rounds", "1", "--quiet"]
-    main(line, standalone_mode=False)
+    call(line)
     assert told() == ""

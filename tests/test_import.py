@@ -6,6 +6,9 @@ import os
 import subprocess
 import sys
 
+import graphcollab
+from graphcollab import methods
+
 HEAVY = ("torchvision", "sklearn", "matplotlib", "peft", "graphcollab.llm", "graphcollab.ops._triton")
 SCRIPT = f"""
 import sys
@@ -30,3 +33,28 @@ def test_no_heavy_library_is_imported_and_nothing_is_left_in_the_temporary_folde
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == ""
     assert list(tmp_path.iterdir()) == []
+
+
+LAZY = """
+import sys
+import graphcollab, graphcollab.methods
+names = dir(graphcollab)
+print(*(name for name in ("numpy", "torch", "graphcollab.train") if name in sys.modules))
+from graphcollab.methods.local import local
+import graphcollab.local, graphcollab.train
+assert graphcollab.local is graphcollab.methods.local is local  # and not the packages of these names
+assert set(graphcollab.__all__) <= set(names)
+from graphcollab import *
+assert run is graphcollab.train.run
+"""
+
+
+def test_names_are_imported_at_first_use():
+    done = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
+
+
+def test_what_is_exported_is_there():
+    for package in (graphcollab, methods):
+        assert [name for name in package.__all__ if not callable(getattr(package, name))] == []
+    assert not hasattr(graphcollab, "no_such_name")

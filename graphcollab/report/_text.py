@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphcollab._wording import printable
 from graphcollab.documentation import checked_with
 from graphcollab.errors import TooFewError
 from graphcollab.findings import Finding
@@ -18,7 +19,6 @@ from graphcollab.naming import few
 from graphcollab.report.values import Cell, Column, Form, Table, mean_cell
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison
-from graphcollab_command.wording import printable
 
 MISSING = "–"
 FEW = 5  # test samples, below which it is said that what a node has rests on few

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
+from graphcollab._wording import printable
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
 from graphcollab.gains.constant import CONSTANTS
@@ -26,7 +27,6 @@ from graphcollab.report._gains import (
     told,
 )
 from graphcollab.report._text import FEW, agreement, noted, number, shown, with_few
-from graphcollab_command.wording import printable
 
 __all__ = ["benefit_answer", "benefit_findings", "mean_findings"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from graphcollab._version import __version__
+from graphcollab._wording import printable
 from graphcollab.checks import issue
 from graphcollab.distributed import speaks
 from graphcollab.files import write_whole
@@ -24,7 +25,6 @@ from graphcollab.report.page.of_comparison import content_of_comparison
 from graphcollab.report.results_json import versions
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Comparison
-from graphcollab_command.wording import printable
 
 __all__ = ["page"]
 

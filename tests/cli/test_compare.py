@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from graphcollab import build_model, compare, load_dataset, methods, shard_tasks
-from graphcollab.command.comparing import _seeds
+from graphcollab.cli.comparing import _seeds
 from graphcollab.tasks import Tasks
 
 SHORT = ["--rounds", "2", "--hidden", "4"]
@@ -59,7 +59,7 @@ def test_what_a_run_writes_repeats_it(call, line, tmp_path):
     told = tomllib.loads((tmp_path / "report" / "run.toml").read_text())
     assert (told["command"], told["data"], told["out"]) == ("compare", "../patients.csv", ".")
     assert told["seeds"] == [0, 1]
-    assert told["set"] == {"fedavg": {"batch_size": [5, 20]}}
+    assert told["set"] == ["fedavg.batch_size=5,20"]
     again = call("compare", "--config", "report/run.toml", "--out", "again")
     assert again.exit_code == 0, again.output
     assert numbers(tmp_path / "again" / "results.json") == numbers(tmp_path / "report" / "results.json")
@@ -82,13 +82,14 @@ def test_the_line_wins_over_the_file(call, line, tmp_path):
 def test_goes_on_in_its_folder_and_no_other_run_does(call, line, tmp_path):
     assert call(*line, "--out", "report").exit_code == 0
     before = (tmp_path / "report" / "results.txt").read_text()
-    assert "has no saved models: repeat its command with --save" in call("predict", "report", "patients.csv").stderr
+    assert call("predict", "report", "patients.csv").exit_code == 2
     assert call("show", "report").stdout.startswith(before)
     again = call(*line, "--out", "report", "--jobs", "1")
     assert (again.exit_code, again.stdout) == (0, before)  # seconds, too: they are those of the checkpoints
     other = call(*line, "--out", "report", "--metric", "brier")
     assert other.exit_code == 2
-    assert "holds another run, which differs in metric" in other.stderr
+    assert other.stderr.startswith("graphcollab: --out: ")
+    assert "metric" in other.stderr
 
 
 def test_models_are_saved_and_predict(call, line, patients, tmp_path):
@@ -110,15 +111,16 @@ def test_models_are_saved_and_predict(call, line, patients, tmp_path):
     assert printed.stdout.splitlines()[0] == "row,hospital,disease"
     assert [row.split(",")[2] for row in printed.stdout.splitlines()[1:]] == [one["disease"] for one in told]
     far = call("predict", "report/models/fedavgg", new)
-    assert "there is no folder report/models/fedavgg; did you mean 'fedavg'?" in far.stderr
+    assert far.exit_code == 2
+    assert "'fedavg'" in far.stderr
     several = call("predict", "report", new)
     assert several.exit_code == 2
-    assert "the models of several methods" in several.stderr
+    assert "report/models/fedavg or report/models/local" in several.stderr
     shown = call("show", "report/models/fedavg")
     assert "sites: north, south, west" in shown.stdout
     strange = call("predict", "report/models/fedavg", new, "--site", "nort")
     assert strange.exit_code == 2
-    assert "did you mean 'north'" in strange.stderr
+    assert "'north'" in strange.stderr
 
 
 @pytest.mark.parametrize(("given", "meant"), [((5,), [0, 1, 2, 3, 4]), ((0,), [0]), ((1,), [0]), ((3, 7), [3, 7])])
@@ -139,7 +141,7 @@ def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path
     monkeypatch.setitem(sys.modules, "altair", None)
     done = call(*line, "--out", "report")
     assert done.exit_code == 0
-    assert "no report.html was written" in done.stderr
+    assert "report.html" in done.stderr
     assert (tmp_path / "report" / "results.json").is_file()
     assert not (tmp_path / "report" / "report.html").exists()
 
@@ -157,7 +159,8 @@ def test_more_rounds_methods_and_seeds_go_on_in_the_folder(call, patients, about
     assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["rounds"] == 4
     fewer = call(*first)
     assert fewer.exit_code == 2
-    assert "holds another run, which differs in methods, seeds, rounds" in fewer.stderr
+    assert fewer.stderr.startswith("graphcollab: --out: ")
+    assert all(name in fewer.stderr for name in ("methods", "seeds", "rounds"))
 
 
 def test_a_dataset_without_sites_is_dealt_out(call, tmp_path):
@@ -180,13 +183,13 @@ def test_a_dataset_without_sites_is_dealt_out(call, tmp_path):
 def test_categories_are_given_on_the_line_and_in_a_file(call, line, tmp_path):
     assert call(*line, "--categories", "sex=f,m,x", "--out", "report", "--save").exit_code == 0
     assert "sex = x" in call("show", "report/models/local").stdout
-    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["categories"] == {"sex": ["f", "m", "x"]}
+    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["categories"] == ["sex=f,m,x"]
     assert call("compare", "--config", "report/run.toml").exit_code == 0
 
 
 def test_without_local_training_nothing_is_said_of_collaborating(call, patients, about):
     line = ["compare", patients, *about, "--seeds", "0", *SHORT, "--methods", "fedavg", "dpsgd"]
-    said = "Whether any of this is better than training alone nothing here says: add local to --methods."
+    said = "Add local to --methods to compare with training alone."
     assert call(*line).stdout.rstrip().endswith(said)
     assert said not in call(*line, "local").stdout
 
@@ -196,7 +199,7 @@ def test_one_site_is_warned_of(call, patients, about):
     patients.write_text("\n".join(one) + "\n")
     done = call("compare", patients, *about, "--methods", "local", "--seeds", "0", *SHORT)
     assert done.exit_code == 0
-    assert "warning: there is one site" in done.stderr
+    assert "warning: --node: " in done.stderr
 
 
 def test_who_may_hear_whom_is_read_from_a_file(call, patients, about, tmp_path):
@@ -204,11 +207,12 @@ def test_who_may_hear_whom_is_read_from_a_file(call, patients, about, tmp_path):
     line = ["compare", patients, *about, "--methods", "dpsgd", "--seeds", "0", *SHORT]
     assert call(*line, "--graphs", "dpsgd=roads.csv", "--out", "report").exit_code == 0
     assert call("compare", "--config", "report/run.toml", "--out", "again").exit_code == 0
-    (tmp_path / "pairs.toml").write_text('[graphs]\ndpsgd = [["north", "south"], ["south", "north"]]\n')
-    assert call(*line, "--config", "pairs.toml", "--out", "pairs").exit_code == 0
+    (tmp_path / "graphs.toml").write_text('[graphs]\ndpsgd = "roads.csv"\n')
+    assert call(*line, "--config", "graphs.toml", "--out", "file").exit_code == 0
     assert call(*line, "--out", "all").exit_code == 0
-    sent = {name: numbers(tmp_path / name / "results.json") for name in ("report", "again", "pairs", "all")}
-    assert sent["report"] == sent["again"] == sent["pairs"] != sent["all"]
+    sent = {name: numbers(tmp_path / name / "results.json") for name in ("report", "again", "file", "all")}
+    assert sent["report"] == sent["again"] == sent["file"] != sent["all"]
     gone = call(*line, "--graphs", "dpsgd=road.csv")
     assert gone.exit_code == 2
-    assert "columns sender and receiver" in gone.stderr
+    assert gone.stderr.startswith("graphcollab: --graphs: ")
+    assert "road.csv" in gone.stderr

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import random
 import warnings
 
 import pytest
-from click.testing import CliRunner
 
 from graphcollab import Tasks, build_model, l2c, local, report, run
+from graphcollab.cli import main
 from graphcollab.train import RecordGraph, compare
-from graphcollab_command.main import main
 
 ESCAPE, BIDI, FORMULA, TAB = "Bern\x1b[2J", "Chur\u202egnp.exe", "=cmd|' /C calc'!A0", "@SUM(1,2)"
 SITES, TARGET = (ESCAPE, BIDI, FORMULA, TAB), '=HYPERLINK("//evil")'
@@ -101,13 +102,19 @@ def test_edges_that_were_written_are_read_again(strange, tmp_path):
 def test_answers_in_other_encodings_say_the_same(patients, about, charset, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     patients.write_text(patients.read_text().replace("west", "Łódź"), encoding="utf-8")
-    runner = CliRunner(charset=charset)
-    done = runner.invoke(main, ["compare", str(patients), *about, "--methods", "local", "fedavg", *SHORT])
-    assert done.exit_code == 0, done.output
-    assert "error of graphcollab" not in done.output
-    if charset != "ascii":  # in its place click writes UTF-8
-        assert r"\u0141" in done.stdout
-        assert " -" in done.stdout or "+" in done.stdout
-    done = runner.invoke(main, ["predict", "→", str(patients)])
-    assert done.exit_code == 2, done.output
-    assert runner.invoke(main, ["compare", "--help"]).exit_code == 0
+
+    def call(*words):
+        streams = [io.TextIOWrapper(io.BytesIO(), charset) for _ in range(2)]
+        with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+            for stream in streams:
+                stream.flush()
+        return ended.value.code, streams[0].buffer.getvalue().decode(charset)
+
+    code, told = call("compare", str(patients), *about, "--methods", "local", "fedavg", *SHORT)
+    assert code == 0
+    assert r"\u0141" in told
+    assert " -" in told or "+" in told
+    assert call("predict", "→", str(patients))[0] == 2
+    assert call("compare", "--help")[0] == 0

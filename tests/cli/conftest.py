@@ -1,23 +1,45 @@
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from graphcollab_command.main import main
+from graphcollab.cli import main
 
-Run = Callable[..., Result]
+
+@dataclass
+class Done:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+
+Run = Callable[..., Done]
 
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Call the command with words, in a folder of the test's own."""
     monkeypatch.chdir(tmp_path)
-    runner = CliRunner()
-    return lambda *words: runner.invoke(main, [*map(str, words)], prog_name="graphcollab")
+
+    def run(*words: object) -> Done:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main([*map(str, words)])
+        return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+    return run
 
 
 @pytest.fixture

@@ -1,0 +1,54 @@
+"""Packages that import what they export at first use (PEP 562), so that importing them does not import PyTorch."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+__all__ = ["make_lazy"]
+
+
+class LazyPackage(ModuleType):
+    """A package whose exports are imported when they are read."""
+
+    def __getattr__(self, name: str) -> Any:
+        homes: dict[str, str] = self.__dict__["_homes"]
+        if name in homes:
+            value = getattr(import_module(homes[name]), name)
+            self.__dict__[name] = value
+            return value
+        if not name.startswith("_") and find_spec(f"{self.__name__}.{name}"):
+            return import_module(f"{self.__name__}.{name}")
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system binds submodules to their names; an export of the same name (`methods.local`) wins.
+        if not (isinstance(value, ModuleType) and name in self.__dict__["_homes"]):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *self.__dict__["_homes"]})
+
+
+def make_lazy(package: str) -> None:
+    """Let a package import, at first use, what its ``if TYPE_CHECKING:`` block imports for type checkers and IDEs.
+
+    Args:
+        package: The name of the package; it calls this in its ``__init__.py``.
+    """
+    module = sys.modules[package]
+    homes: dict[str, str] = {}
+    for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            for node in block.body:
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    names = [alias.name for alias in node.names]
+                    names = import_module(node.module).__all__ if names == ["*"] else names
+                    homes |= dict.fromkeys(names, node.module)
+    module.__dict__["_homes"] = homes
+    module.__class__ = LazyPackage

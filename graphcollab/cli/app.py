@@ -1,0 +1,158 @@
+"""The program: settings files, warnings and errors in one line, exit codes."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+from cyclopts.config import Dict
+
+from graphcollab._version import __version__
+from graphcollab._wording import printable
+from graphcollab.cli.commands import COMMANDS
+from graphcollab.cli.output import note, write_in_any_encoding
+from graphcollab.cli.settings_file import read_settings
+from graphcollab.cli.values import flat
+from graphcollab.errors import DivergedError, GraphcollabError, InUseError, LostError, ResourceError, StateError
+
+__all__ = ["APP", "call", "main"]
+
+FAILED, WRONG, INTERRUPTED = 1, 2, 130
+RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError, ArithmeticError, MemoryError)
+"""Errors of a run, not of its input."""
+FILES = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+OF_LIBRARIES = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, FutureWarning)
+
+
+def _shown(default: Any) -> str | None:
+    """Return a default as it would be given; none of an option that is empty."""
+    text = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    return text if text not in ("", "None", "False") else None
+
+
+APP = App(
+    name="graphcollab",
+    help="Collaborative learning of personalised models: which sites should learn from which, and what do they gain?",
+    version=__version__,
+    help_format="plaintext",
+    help_epilogue="Example: graphcollab compare heart_disease --methods local fedavg\n\n"
+    "`--debug`, anywhere, shows the traceback of an error.",
+    default_parameter=Parameter(consume_multiple=True, negative_iterable=(), show_default=_shown),
+    result_action="return_value",
+)
+for position, command in enumerate(COMMANDS):
+    APP.command(command, sort_key=position)
+APP.register_install_completion_command()
+
+
+def call(words: Sequence[str]) -> None:
+    """Run a command; errors are raised as they are.
+
+    Args:
+        words: The command line, without the name of the program.
+    """
+    file = _config(words)
+    APP.config = [] if file is None else [Dict({words[0]: read_settings(file, words[0])}, source=str(file))]
+    command, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
+    with _warnings_as_lines(words, quiet=flat(bound.arguments).get("quiet", False)):
+        command(*bound.args, **bound.kwargs)
+
+
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Run a command, and exit: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted; errors take one line.
+
+    Args:
+        words: The command line, without the name of the program. Default: that of this process.
+    """
+    write_in_any_encoding()
+    words = list(sys.argv[1:] if words is None else words)
+    given = [word for word in words if word != "--debug"]
+    code = 0
+    try:
+        call(given)
+    except KeyboardInterrupt as error:
+        code = _end(INTERRUPTED, "; ".join(filter(None, ["interrupted", str(error)])))
+    except Exception as error:
+        known = _in_one_line(error, given)
+        if known is None or given != words:
+            traceback.print_exception(error)
+        code = FAILED if known is None else _end(*known)
+    sys.exit(code)
+
+
+def _end(code: int, text: str) -> int:
+    print(f"graphcollab: {printable(' '.join(text.split()))}", file=sys.stderr)
+    return code
+
+
+def _in_one_line(error: Exception, words: Sequence[str]) -> tuple[int, str] | None:
+    """Return the exit code and the text of an error of the input, the run or the machine; None of any other."""
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    if isinstance(error, GraphcollabError):
+        return (FAILED if isinstance(error, RUNTIME) else WRONG), _with_option(error.subject, text, words)
+    if isinstance(error, CycloptsError):
+        return WRONG, text
+    if isinstance(error, OSError) and error.strerror:
+        text = ": ".join(str(part) for part in (error.filename, error.strerror) if part is not None)
+        return (WRONG if isinstance(error, FILES) else FAILED), text
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
+        return FAILED, f"out of memory: {text}"
+    if _raised_in_package(error):  # until all errors are GraphcollabErrors
+        return (FAILED if isinstance(error, RUNTIME) else WRONG), text
+    return None
+
+
+def _raised_in_package(error: Exception) -> bool:
+    """Tell whether code of the package raised an error of its input."""
+    *_, last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    inside = str(last.f_globals.get("__name__", "")).startswith("graphcollab.")
+    return inside and isinstance(error, (ValueError, TypeError, LookupError, ImportError, OSError, *RUNTIME))
+
+
+def _with_option(subject: str, text: str, words: Sequence[str]) -> str:
+    """Return a text that begins with the option that it is about, where the command has it."""
+    option = f"--{subject.replace('_', '-')}"
+    return f"{option}: {text}" if option in _options(words) else text
+
+
+def _options(words: Sequence[str]) -> Collection[str]:
+    """Return the options of the command of a command line."""
+    if not words or words[0] not in APP:
+        return ()
+    return {name for argument in APP[words[0]].assemble_argument_collection() for name in argument.names}
+
+
+def _config(words: Sequence[str]) -> Path | None:
+    """Return the settings file that a command line names."""
+    for word, following in pairwise([*words, ""]):
+        if word == "--config" and following:
+            return Path(following)
+        if word.startswith("--config="):
+            return Path(word.removeprefix("--config="))
+    return None
+
+
+@contextmanager
+def _warnings_as_lines(words: Sequence[str], quiet: bool) -> Iterator[None]:
+    """Print each warning once, as a line without code."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = _with_option(getattr(message, "subject", ""), " ".join(str(message).split()), words)
+        if text not in shown:
+            note(f"warning: {text}", quiet)
+        shown.add(text)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for category in OF_LIBRARIES:
+            warnings.simplefilter("ignore", category)
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,217 @@
+"""The commands: every option with its type, its default and its help, in signatures and groups of `options`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from graphcollab.cli.choices import Dataset, Method
+from graphcollab.cli.options import (
+    COMPUTING,
+    DATA,
+    EVALUATION,
+    METHODS,
+    OUTPUT,
+    TRAINING,
+    Columns,
+    Computing,
+    Dealing,
+    Model,
+    Output,
+    Strings,
+    Table,
+    Training,
+)
+from graphcollab.cli.values import SEVERAL, flat
+
+__all__ = ["COMMANDS"]
+
+Methods = Annotated[tuple[Method, ...], SEVERAL, Parameter(group=METHODS)]
+Rows = Annotated[Path, Parameter(group=DATA)]
+Folder = Annotated[Path | None, Parameter(group=OUTPUT)]
+StepSizes = Annotated[tuple[float, ...], SEVERAL, Parameter(group=TRAINING)]
+Rounds = Annotated[int, Parameter(group=TRAINING)]
+Budget = Annotated[Literal["steps", "rounds"] | int, Parameter(group=TRAINING)]
+Evaluated = Annotated[int, Parameter(group=EVALUATION)]
+Jobs = Annotated[int, Parameter(group=COMPUTING)]
+Flag = Annotated[bool, Parameter(group=OUTPUT)]
+
+
+def compare(
+    data: Rows,
+    *,
+    methods: Methods,
+    table: Table = Table(),
+    dealing: Dealing = Dealing(),
+    model: Model = Model(),
+    graphs: Annotated[tuple[str, ...], Parameter(group=METHODS)] = (),
+    rounds: Rounds = 100,
+    budget: Budget = "steps",
+    select: Annotated[Literal["pooled", "each"], Parameter(group=TRAINING)] = "pooled",
+    lrs: StepSizes = (),
+    patience: Annotated[int | None, Parameter(group=TRAINING)] = None,
+    seeds: Annotated[tuple[int, ...], SEVERAL, Parameter(group=EVALUATION)] = (0, 1, 2, 3, 4),
+    jobs: Jobs = 1,
+    training: Training = Training(),
+    computing: Computing = Computing(),
+    out: Folder = None,
+    save: Flag = False,
+    output: Output = Output(),
+) -> None:
+    """Compare methods on a table of several sites, after the same number of local steps.
+
+    Args:
+        data: CSV or Parquet file with a row for every sample, or the name of a dataset (graphcollab datasets).
+        methods: Methods to compare.
+        graphs: Graph of a method, cobo=roads.csv, with the columns sender and receiver. Default: the complete graph.
+        rounds: Rounds of the method with the most local steps in a round; the others take as many local steps.
+        budget: All methods take the local steps of the costliest (steps), play --rounds (rounds), or take this many.
+        select: Select settings by their mean validation metric over all seeds, or on each seed.
+        lrs: Step sizes to choose from. Default: each method's own.
+        patience: Stop after this many evaluations without improvement of the validation metric; keep the best state.
+        seeds: Seeds of partition and training; a single number says how many, 5 for 0 to 4.
+        jobs: Number of processes; results are the same.
+        out: Folder for results and checkpoints, in which the same command goes on. Default: nothing is written.
+        save: Save the models of every method in OUT/models, for graphcollab predict.
+    """
+    settings = flat(locals())
+    from graphcollab.cli.comparing import play_compare
+
+    play_compare(settings)
+
+
+def benefit(
+    data: Rows,
+    *,
+    methods: Methods = ("meta_l2c",),
+    table: Table = Table(),
+    dealing: Dealing = Dealing(),
+    model: Model = Model(),
+    rounds: Rounds = 30,
+    epochs: Rounds = 1,
+    batch_size: Rounds = 16,
+    lrs: StepSizes = (0.01, 0.03, 0.1),
+    metrics: Annotated[Strings, Parameter(group=EVALUATION)] = (),
+    repeats: Evaluated = 10,
+    evaluations: Evaluated = 10,
+    level: Annotated[float, Parameter(group=EVALUATION)] = 0.05,
+    limit: Evaluated = 30,
+    seed: Evaluated = 0,
+    jobs: Jobs = 1,
+    computing: Computing = Computing(),
+    out: Folder = None,
+    output: Output = Output(),
+) -> None:
+    """Find out which sites gain by collaborating, with which sites, and how much.
+
+    Args:
+        data: CSV or Parquet file with a row for every sample, or the name of a dataset (graphcollab datasets).
+        methods: Methods to try beside averaging.
+        rounds: Rounds on every split.
+        epochs: Passes over a site's samples in a round.
+        batch_size: Samples of a step.
+        lrs: Step sizes to choose from.
+        metrics: Further metrics of the same models.
+        repeats: Number of random splits.
+        evaluations: Number of evaluations, after which training may stop.
+        level: Probability of claiming any gain where there is none; at most 0.5.
+        limit: Number of sites up to which all pairs are tried; of more sites, as many pairs are drawn.
+        seed: Seed of splits, models and batches: split r has seed + r.
+        jobs: Number of processes; results are the same.
+        out: Folder for the answer, its numbers, a picture and a page. Default: nothing is written.
+    """
+    settings = flat(locals())
+    from graphcollab.cli.comparing import play_benefit
+
+    play_benefit(settings)
+
+
+def predict(
+    saved: Rows,
+    data: Rows,
+    *,
+    site: Annotated[str | None, Parameter(group=DATA)] = None,
+    proba: Flag = False,
+    out: Folder = None,
+    output: Output = Output(),
+) -> None:
+    """Predict the rows of a table by the saved models of their sites, as CSV with a line for every row.
+
+    Args:
+        saved: Folder of saved models, such as OUT/models/ditto.
+        data: CSV or Parquet file with the same columns.
+        site: Site of all rows. Default: the table has the column of sites.
+        proba: Write the probability of every class, too.
+        out: CSV file; replaces earlier predictions. Default: standard output.
+    """
+    settings = flat(locals())
+    from graphcollab.cli.predicting import play_predict
+
+    play_predict(settings)
+
+
+def site(
+    name: Annotated[str, Parameter(group=DATA)],
+    data: Rows,
+    *,
+    method: Annotated[Method, Parameter(group=METHODS)],
+    columns: Columns = Columns(),
+    model: Model = Model(),
+    rounds: Rounds = 100,
+    seed: Evaluated = 0,
+    training: Training = Training(),
+    computing: Computing = Computing(),
+    dry_run: Flag = False,
+    others: Annotated[Strings, Parameter(group=OUTPUT)] = (),
+    listeners: Annotated[tuple[str, ...] | None, SEVERAL, Parameter(group=OUTPUT)] = None,
+    out: Folder = None,
+    output: Output = Output(),
+) -> None:
+    """Take part in a run between sites that keep their data, or rehearse it by --dry-run.
+
+    Args:
+        name: Name of this site, as on its certificate.
+        data: CSV or Parquet file with this site's rows.
+        method: The method, the same at all sites.
+        rounds: Rounds to play.
+        seed: Seed of everything random.
+        dry_run: Rehearse: list what would leave this site, and send nothing.
+        others: Names of the other sites in the rehearsal. Default: three other sites.
+        listeners: Sites that may receive this site's models. Default: all.
+        out: Folder for models, history and checkpoints, in which the same command goes on. Default: nothing is written.
+    """
+    settings = flat(locals())
+    from graphcollab.cli.site import play_site
+
+    play_site(settings)
+
+
+def methods() -> None:
+    """List the methods."""
+    from graphcollab.cli.listing import list_methods
+
+    list_methods()
+
+
+def datasets() -> None:
+    """List the datasets that are known by name."""
+    from graphcollab.cli.listing import list_datasets
+
+    list_datasets()
+
+
+def show(name: Method | Dataset | str) -> None:
+    """Show a method's settings, a dataset, or a folder of results or saved models.
+
+    Args:
+        name: A method, a dataset or a folder.
+    """
+    from graphcollab.cli.listing import show_name
+
+    show_name(name)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (compare, benefit, predict, site, methods, datasets, show)

@@ -1,0 +1,187 @@
+"""`graphcollab compare` and `graphcollab benefit`."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from torch_geometric.data import Data
+
+from graphcollab import report
+from graphcollab.bars import bar
+from graphcollab.checks import issue
+from graphcollab.cli.data import model_for, require_data, tasks_for
+from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, settings_kept, write_page
+from graphcollab.cli.method_settings import ALL, Grids, makers_of, only_values, settings_grids
+from graphcollab.cli.options import Computing, Training
+from graphcollab.cli.output import note, tell
+from graphcollab.cli.settings_file import RUN
+from graphcollab.cli.values import entries
+from graphcollab.errors import MissingError, MissingFileError
+from graphcollab.files import write_whole
+from graphcollab.gains import Benefit, benefit
+from graphcollab.train import Comparison, RecordGraph, compare
+from graphcollab.train.history import History
+
+__all__ = ["play_benefit", "play_compare"]
+
+LOCAL = "local"
+LARGE = 100_000  # edges, from which on one graph is kept
+FEW_SITES = 50  # up to which the answer has a row for every site
+OF_COMPARE = (
+    "seeds",
+    "rounds",
+    "budget",
+    "select",
+    "patience",
+    "jobs",
+    *(field.name for kind in (Training, Computing) for field in fields(kind)),
+)
+OF_BENEFIT = (
+    *("metrics", "repeats", "rounds", "epochs", "batch_size", "lrs", "evaluations", "level", "limit", "seed", "jobs"),
+    *(field.name for field in fields(Computing)),
+)
+
+
+class RecordEvaluated(RecordGraph):
+    """Keep the edges and weights of the rounds after which models are evaluated."""
+
+    def on_round(self, data: Data, history: History) -> None:
+        """Keep nothing."""
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        """Keep the round's graph; of very large graphs the last alone."""
+        if any(weight.numel() > LARGE for _, weight in history.graphs.values()):
+            history.graphs.clear()
+        super().on_round(data, history)
+
+
+def play_compare(asked: dict[str, Any]) -> None:
+    """Compare methods, print the answer, and write it."""
+    data = str(asked["data"])
+    require_data(data)
+    asked["seeds"] = _seeds(asked["seeds"])
+    makers = makers_of(asked["methods"])
+    grids = settings_grids([*makers], asked["set"], asked["lrs"])
+    graphs = _graphs(asked["graphs"])
+    asked["graphs"] = [f"{name}={path}" for name, path in graphs.items()]
+    if asked["save"] and not asked["out"]:
+        raise MissingError("out", "--save saves models in the folder of --out: name it")
+    with folder_of(asked["out"], "compare", settings_kept(asked)) as out:
+        found = _compare(makers, grids, graphs, asked, out)
+        if next(iter(found.results.values())).tasks.num_nodes == 1:
+            issue("too-few", "node", "there is one site, which has no others to learn from: name the column of sites")
+        text = _answer(found)
+        tell(text)
+        if out is not None:
+            _write_comparison(found, out, text, asked)
+
+
+def _seeds(given: Sequence[int]) -> list[int]:
+    """Return the seeds; a single number above 0 is how many there are."""
+    return list(range(given[0])) if len(given) == 1 and given[0] > 0 else list(given)
+
+
+def _graphs(words: Sequence[str]) -> dict[str, str]:
+    """Return the absolute paths of graphs by method."""
+    found = {name: os.path.abspath(paths[0]) for name, paths in entries("graphs", words, "cobo=roads.csv").items()}
+    for name, path in found.items():
+        if not os.path.isfile(path):
+            raise MissingFileError("graphs", f"{name}: there is no file {path}; it must have columns sender, receiver")
+    return found
+
+
+def _compare(
+    makers: Mapping[str, Any], grids: Grids, graphs: Mapping[str, str], asked: Mapping[str, Any], out: Path | None
+) -> Comparison:
+    """Compare, with a progress bar of trials; one process also shows that of rounds."""
+    shown = not asked["quiet"] and sys.stderr.isatty()
+    tries = [math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
+    with bar(len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
+
+        def on_trial(trial: Any, *_: Any) -> None:
+            trials.set_postfix_str(f"{trial.method} on seed {trial.seed}")
+            trials.update(1)
+
+        return compare(
+            makers,
+            tasks_for(str(asked["data"]), asked),
+            model_for(asked["hidden"]),
+            grids=grids,
+            graphs=graphs,
+            on_trial=on_trial,
+            progress=shown,
+            checkpoint=None if out is None else out / CHECKPOINTS,
+            callbacks=[] if out is None else [RecordEvaluated()],
+            **{name: asked[name] for name in OF_COMPARE},
+        )
+
+
+def _answer(found: Comparison) -> str:
+    """Return the tables of a comparison."""
+    parts = [report.results_table(found)]
+    if len(found.chosen) > 1:
+        parts.append(report.paired_table(found, reference=_reference(found)))
+    if next(iter(found.results.values())).tasks.num_nodes <= FEW_SITES:
+        parts.append(str(report.site_table(found, reference=_local(found))))
+    if LOCAL not in found.chosen:
+        parts.append(f"Add {LOCAL} to --methods to compare with training alone.")
+    return "\n\n".join(part.rstrip() for part in parts)
+
+
+def _reference(found: Comparison) -> str:
+    return LOCAL if LOCAL in found.chosen else next(iter(found.chosen))
+
+
+def _local(found: Comparison) -> str | None:
+    return LOCAL if LOCAL in found.results and len(found.results) > 1 else None
+
+
+def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[str, Any]) -> None:
+    weighed = [name for name, one in found.results.items() if any(w.numel() for _, w in one.history.graphs.values())]
+    paths = [
+        write_whole(out / "results.json", report.results_json(found, _reference(found)).encode()),
+        write_whole(out / RESULTS, (text + "\n").encode()),
+    ]
+    report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
+    paths.append(out / "sites.csv")
+    for name, figure in report.comparison_figures(found, weighed).items():
+        paths.append(report.save_figure(figure, out / f"{name}.png"))
+    if asked["save"]:
+        paths += [result.save(out / "models" / name) for name, result in found.results.items()]
+    _note_files([*paths, *write_page(found, out, "compare"), out / RUN], asked["quiet"])
+
+
+def _note_files(paths: Sequence[Path], quiet: bool) -> None:
+    for path in paths:
+        note(f"wrote {path}", quiet)
+
+
+def play_benefit(asked: dict[str, Any]) -> None:
+    """Find out who gains by whom, print the answer, and write it."""
+    data = str(asked["data"])
+    require_data(data)
+    makers = makers_of(asked["methods"])
+    own = only_values(settings_grids([*makers], asked["set"]), [*makers])
+    made = {name: functools.partial(make, **own[name]) for name, make in makers.items()}
+    tasks, model = tasks_for(data, asked), model_for(asked["hidden"])
+    settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
+    with folder_of(asked["out"], "benefit", settings_kept(asked)) as out:
+        shown = not asked["quiet"] and sys.stderr.isatty()
+        found = benefit(tasks, model, methods=made, progress=shown, **settings)
+        text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
+        tell(text)
+        if out is not None:
+            _write_benefit(found, out, text, asked["quiet"])
+
+
+def _write_benefit(found: Benefit, out: Path, text: str, quiet: bool) -> None:
+    paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
+    paths.append(report.save_figure(report.benefit_figure(found), out / "benefit.png"))
+    _note_files([*paths, *write_page(found, out, "benefit"), out / RUN], quiet)

@@ -1,0 +1,96 @@
+"""The table or dataset of a command as tasks, and the model of every site."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from graphcollab.cli.options import Columns, Dealing, Table
+from graphcollab.cli.values import entries
+from graphcollab.datasets import DATASETS, TABLES, LabelledArrays, load_dataset
+from graphcollab.errors import ConflictError, MissingFileError, PathError
+from graphcollab.models import build_model
+from graphcollab.naming import close
+from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
+from graphcollab.tasks.doubts import of_many_classes, warn_of
+
+__all__ = ["changed", "model_for", "require_data", "tasks_for"]
+
+OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")
+"""Options of tables that datasets without sites have, too."""
+
+
+def require_data(data: str) -> None:
+    """Check that a file or dataset exists."""
+    if data in TABLES or data in DATASETS or os.path.isfile(data):
+        return
+    if os.path.isdir(data):
+        raise PathError("data", f"{data} is a folder: give the path of a CSV or Parquet file")
+    files = [str(path) for path in Path(data).parent.glob("*") if path.suffix in (".csv", ".parquet")]
+    hint = close(data, [*TABLES, *DATASETS, *files], 1)
+    raise MissingFileError("data", f"there is no file {data}; {hint}".rstrip("; "))
+
+
+def changed(kind: type[Columns | Dealing], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a group that differ from their defaults; categories by column."""
+    found = {name: settings[name] for name, usual in asdict(kind()).items() if settings[name] != usual}
+    if words := found.get("categories"):
+        found["categories"] = entries("categories", words, "chest_pain=1,2")
+    return found
+
+
+def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
+    """Return a function from a seed to tasks; a file is read anew for every seed."""
+    own = changed(Table, settings)
+    if data in DATASETS:
+        return _dealt(load_dataset(data), settings, own)
+    if dealing := [*changed(Dealing, settings)]:
+        raise ConflictError(dealing[0], f"only datasets without sites are dealt out, and {data} is a table")
+    if data in TABLES:
+        table: Any = load_dataset(data)
+        return lambda seed: table.tasks(seed=seed, **own)
+
+    def make(seed: int) -> Tasks:
+        tasks = Tasks.from_frame(data, seed=seed, **own)
+        target = None if tasks.preparation is None else tasks.preparation.target
+        if target is not None and target.numbers and "loss" not in own and target.name not in own.get("categories", ()):
+            warn_of(of_many_classes(target.name, len(target.categories or ()), above=2))  # which may be counts
+        return tasks
+
+    return make
+
+
+def _dealt(data: LabelledArrays, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[int], Tasks]:
+    """Return a function from a seed to tasks of a dataset that is dealt out to sites."""
+    if unfit := [name for name in own if name not in OF_SAMPLES]:
+        raise ConflictError(unfit[0], f"only tables have this option, and {data.name} is not a table")
+    own = {**own, "shard_size": settings["shard_size"]}
+    sites, groups, each = settings["sites"], settings["groups"], settings["classes_per_node"]
+    if settings["partition"] == "groups":
+        _require_divisible("sites", sites, groups)
+        return lambda seed: grouped_tasks(data, groups, sites // groups, seed, **own)
+    _require_divisible("classes_per_node", data.num_classes, each)
+    _require_divisible("sites", sites * each, data.num_classes)
+    return lambda seed: shard_tasks(data, sites * each // data.num_classes, each, seed, **own)
+
+
+def _require_divisible(option: str, whole: int, part: int) -> None:
+    if part < 1 or whole % part:
+        raise ConflictError(option, f"classes cannot be dealt out evenly, as {part} does not divide {whole}")
+
+
+def model_for(hidden: int | Sequence[int]) -> Callable[[Tasks], nn.Module]:
+    """Return a function from tasks to a site's model: fully connected layers."""
+    return lambda tasks: build_model("mlp", tasks.input_shape, _outputs(tasks), hidden=hidden)
+
+
+def _outputs(tasks: Tasks) -> int:
+    """Return the number of outputs of a model; without a table there is one for every class."""
+    if tasks.preparation is None:
+        return 1 + max(int(pool.targets.max()) for pool in tasks.pools.values())
+    return len(tasks.preparation.classes) if tasks.loss == "cross_entropy" else 1

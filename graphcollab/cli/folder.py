@@ -1,0 +1,100 @@
+"""The folder of a run: refused where it holds anything else, and the settings and the page in it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from graphcollab import report
+from graphcollab.checks import issue
+from graphcollab.cli.settings_file import RUN, read_toml, settings_text
+from graphcollab.errors import ExistsError, FormatError, OtherRunError, PathError
+from graphcollab.files import write_whole
+from graphcollab.naming import few
+
+__all__ = ["CHECKPOINTS", "RESULTS", "folder_of", "settings_kept", "write_page"]
+
+CHECKPOINTS, PAGE, RESULTS = "checkpoints", "report.html", "results.txt"
+FREE = ("jobs", "device", "threads", "save", "out")
+"""Options that may differ where a run goes on: how it is computed, and what is written."""
+
+
+@contextmanager
+def folder_of(out: Path | None, command: str, settings: Mapping[str, Any]) -> Iterator[Path | None]:
+    """Give the folder of a run with its settings in it; a run that is refused at once leaves no new folder."""
+    if out is None:
+        yield None
+        return
+    missing = [place for place in (out, *out.parents) if not place.exists()]
+    _begin(out, command, {**settings, "out": str(out)})
+    try:
+        yield out
+    except Exception:
+        with suppress(OSError):  # the folder holds results
+            if [path.name for path in out.iterdir()] == [RUN]:
+                (out / RUN).unlink()
+            for place in missing:
+                place.rmdir()
+        raise
+
+
+def _begin(out: Path, command: str, settings: Mapping[str, Any]) -> None:
+    """Write settings into a folder that is new, empty, or of a run that goes on."""
+    if out.exists() and not out.is_dir():
+        raise PathError("out", f"{out} is a file: name a folder")
+    there = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+    begun = RUN in there and (out / RUN).stat().st_size > 0
+    if there and not begun:
+        raise ExistsError("out", f"{out} holds something else ({few(there)}): name another folder, or empty it")
+    text = settings_text(out, command, settings)
+    if begun:
+        _require_same(out, tomllib.loads(text))
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(out / RUN, text.encode())
+
+
+def _require_same(out: Path, now: Mapping[str, Any]) -> None:
+    """Check that a folder holds the same run, or one that this run continues."""
+    try:
+        before = read_toml(out / RUN)
+    except FormatError as error:
+        raise OtherRunError("out", f"{out} holds a damaged run ({error}): name another folder") from error
+    differing = [name for name in {**before, **now} if name not in FREE and not _goes_on(name, before, now)]
+    if differing:
+        name = differing[0]
+        raise OtherRunError(
+            "out",
+            f"{out} holds another run, which differs in {few(differing)} ({name}: {before.get(name)!r} there, "
+            f"{now.get(name)!r} here): name another folder, or repeat that run by --config {out / RUN}",
+        )
+
+
+def _goes_on(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Tell whether a setting is the same, or a comparison or a site's run may go on to it."""
+    old: Any = before.get(name)
+    new: Any = now.get(name)
+    if name == "rounds" and now["command"] in ("compare", "site") and isinstance(old, int):
+        return bool(old <= new)
+    if name in ("seeds", "methods") and now["command"] == "compare" and isinstance(old, list):
+        return set(old) <= set(new)
+    return bool(old == new)
+
+
+def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are written into the folder of a run."""
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
+    return {name: value for name, value in plain.items() if name not in ("config", "quiet")}
+
+
+def write_page(found: Any, out: Path, command: str) -> list[Path]:
+    """Write the report as a page that says how to repeat the run; without a library for it, warn."""
+    settings = (out / RUN).read_text(encoding="utf-8").splitlines()
+    again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *settings]
+    try:
+        return [report.page(found, out / PAGE, commands=again)]
+    except ModuleNotFoundError as error:
+        issue("missing-package", "page", f"no {PAGE} was written: {error}")
+        return []

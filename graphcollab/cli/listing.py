@@ -1,0 +1,105 @@
+"""`graphcollab methods`, `graphcollab datasets`, and `graphcollab show`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphcollab import datasets, methods
+from graphcollab._wording import describe
+from graphcollab.cli.folder import RESULTS
+from graphcollab.cli.output import tell
+from graphcollab.cli.predicting import folders_of_models, saved_models, trained_past_best
+from graphcollab.cli.settings_file import RUN
+from graphcollab.documentation import entries
+from graphcollab.errors import UnknownError
+from graphcollab.methods import get_method
+from graphcollab.naming import close
+
+__all__ = ["list_datasets", "list_methods", "show_name"]
+
+WIDTH = 100
+INSIDE = ("values", "higher_is_better", "best")  # entries about saved models that `show` leaves out
+LOADERS: Mapping[str, Callable[..., Any]] = {**datasets.TABLES, **datasets.DATASETS}
+
+
+def list_methods() -> None:
+    """List the methods."""
+    tell(_listed({name: get_method(name) for name in methods.__all__}))
+
+
+def list_datasets() -> None:
+    """List the datasets."""
+    tell(f"Tables of several sites:\n{_listed(datasets.TABLES)}\n")
+    tell(f"Datasets without sites, which --partition deals out:\n{_listed(datasets.DATASETS)}\n")
+    tell("Their files lie in the folder that the environment variable GRAPHCOLLAB_DATA names.")
+
+
+def _listed(functions: Mapping[str, Callable[..., Any]]) -> str:
+    """Return names, each with the first line of its docstring."""
+    width = max(map(len, functions))
+    return "\n".join(f"{name:{width}}  {_doc(of).partition(chr(10))[0]}" for name, of in functions.items())
+
+
+def _doc(of: Callable[..., Any]) -> str:
+    return inspect.getdoc(of) or ""
+
+
+def show_name(name: str) -> None:
+    """Show a method, a dataset, or a folder of results or saved models."""
+    if name in methods.__all__:
+        tell("\n".join(_method(name)))
+    elif name in LOADERS:
+        tell(_about(LOADERS[name]))
+    elif Path(name).is_dir():
+        tell(_folder(Path(name)))
+    else:
+        near = close(name, [*methods.__all__, *LOADERS], 1)
+        raise UnknownError("name", f"there is no method, dataset or folder {name!r}; {near}".rstrip("; "))
+
+
+def _about(of: Callable[..., Any]) -> str:
+    """Return what a docstring says before it lists arguments."""
+    return re.split(r"\n(?:Args|Returns|Raises|Example):\n", _doc(of))[0].strip()
+
+
+def _method(name: str) -> Iterable[str]:
+    """Yield what a method does, and its settings with their defaults, allowed values and meanings."""
+    make = get_method(name)
+    hints, meanings = typing.get_type_hints(make, include_extras=True), entries(make)
+    yield from (_about(make), "", f"Settings, as in --set {name}.SETTING=VALUE:")
+    for key, setting in inspect.signature(make).parameters.items():
+        yield f"\n  {key} = {setting.default}    ({describe(hints[key])})"
+        text = " ".join(meanings.get(key, "").split())
+        yield textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def _folder(path: Path) -> str:
+    """Return the answer and settings in a folder of results, or a description of saved models."""
+    saved, texts = folders_of_models(path), [path / RESULTS, path / RUN]
+    if (path / RUN).is_file() and ((path / RESULTS).is_file() or not saved):
+        parts = [file.read_text(encoding="utf-8", errors="replace").rstrip() for file in texts if file.is_file()]
+        if saved:
+            parts.append("\n".join(["Saved models, for graphcollab predict and show:", *(f"  {one}" for one in saved)]))
+        return "\n\n".join(parts)
+    models = saved_models(path)
+    lines = [f"sites: {', '.join(models.names)}"]
+    if models.classes:
+        lines.append(f"classes: {', '.join(map(str, models.classes))}")
+    if models.preparation is not None:
+        lines.append(f"features: {', '.join(models.preparation.features)}")
+    lines += [f"{key}: {_in_short(value)}" for key, value in models.about.items() if key not in INSIDE]
+    return "\n".join([*lines, *filter(None, [trained_past_best(models)])])
+
+
+def _in_short(value: Any) -> str:
+    """Return an entry about saved models; of a method its name."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {one}" for name, one in value.items())
+    named = re.match(r"Method\(name='(\w+)'", str(value))
+    return named[1] if named else str(value)

@@ -1,0 +1,55 @@
+"""Methods by name, with the settings of their own that `--set` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from graphcollab.cli.values import entries, literal
+from graphcollab.errors import ConflictError, DuplicateError, FormatError, UnknownError
+from graphcollab.methods import get_method
+
+__all__ = ["ALL", "Grids", "makers_of", "only_values", "settings_grids"]
+
+ALL = "*"
+Grids = dict[str, dict[str, list[Any]]]
+
+
+def makers_of(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """Return the functions of methods by name."""
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DuplicateError("methods", f"expected different methods, got {twice!r} several times")
+    return {name: get_method(name) for name in names}
+
+
+def settings_grids(names: Sequence[str], words: Sequence[str], lrs: Sequence[float] = ()) -> Grids:
+    """Return the values of settings to try, by method, checked by the methods.
+
+    Args:
+        names: The methods.
+        words: Entries METHOD.SETTING=VALUE; several values have commas between them, and ``*`` stands for all methods.
+        lrs: Step sizes to try with all methods.
+    """
+    found: Grids = {ALL: {"lr": list(lrs)}} if lrs else {}
+    for key, texts in entries("set", words, "cobo.rho=0.1").items():
+        name, dot, setting = key.partition(".")
+        if not (name and dot and setting):
+            raise FormatError("set", f"expected METHOD.SETTING=VALUE, such as cobo.rho=0.1, got {key!r}")
+        if name not in (ALL, *names):
+            raise UnknownError("set", f"{name!r} is none of the methods of this command: {', '.join(names)}")
+        values = [literal(text) for text in texts]
+        for method in names if name == ALL else [name]:
+            for value in values:
+                get_method(method)(**{setting.replace("-", "_"): value})  # refuses wrong names and values
+        found.setdefault(name, {})[setting.replace("-", "_")] = values
+    return found
+
+
+def only_values(grids: Grids, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the settings of every method, each of which must have one value."""
+    for name, settings in grids.items():
+        for setting, values in settings.items():
+            if len(values) != 1:
+                raise ConflictError("set", f"{name}.{setting} must have one value here, got {values}")
+    both: Mapping[str, dict[str, list[Any]]] = {name: {**grids.get(ALL, {}), **grids.get(name, {})} for name in names}
+    return {name: {key: values[0] for key, values in own.items()} for name, own in both.items()}

@@ -1,0 +1,142 @@
+"""`graphcollab predict`: predictions of every site's model for the rows of a table."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphcollab.cli.data import require_data
+from graphcollab.cli.output import note, tell
+from graphcollab.cli.settings_file import RUN
+from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
+from graphcollab.files import as_cell, csv_text, write_csv
+from graphcollab.naming import close, few
+from graphcollab.tasks._values import factorised
+from graphcollab.tasks.table import Table, open_table
+from graphcollab.train import Models, load
+from graphcollab.train.bundle import MANIFEST
+
+__all__ = ["folders_of_models", "play_predict", "require_free", "saved_models", "trained_past_best"]
+
+MODELS = "models"  # the folder in that of a comparison
+PAST = 1.1  # times its least value, a validation loss is clearly past its best
+
+
+def folders_of_models(path: Path) -> list[Path]:
+    """Return the folders of saved models: one itself, or those of a site or of a comparison's methods in it."""
+    for place in (path, path / MODELS):
+        if (place / MANIFEST).is_file():
+            return [place]
+    place = path if path.resolve().name == MODELS else path / MODELS
+    return sorted(manifest.parent for manifest in place.glob(f"*/{MANIFEST}"))
+
+
+def saved_models(path: Path) -> Models:
+    """Load saved models; of a comparison's folder those of its only method."""
+    found = folders_of_models(path)
+    if len(found) > 1:
+        raise AmbiguousError(
+            "saved", f"{path} has the models of several methods: name {few([*map(str, found)], ' or ')}"
+        )
+    if found:
+        return load(found[0])
+    if not path.exists():
+        near = close(path.name, [other.name for other in path.parent.iterdir()], 1) if path.parent.is_dir() else ""
+        raise MissingFileError("saved", f"there is no folder {path}; {near}graphcollab compare --save writes models")
+    advice = "repeat its command with --save" if (path / RUN).is_file() else "graphcollab compare --save writes models"
+    raise MissingFileError("saved", f"{path} holds no saved models: {advice}")
+
+
+def trained_past_best(models: Models) -> str:
+    """Return a warning where models were clearly better before the end of their training; else nothing."""
+    best = models.about.get("best")
+    if not best or not best["saved_val_loss"] > PAST * best["val_loss"] > 0:
+        return ""
+    return (
+        f"these models were trained past their best: their mean validation loss was {best['val_loss']:.4g} after "
+        f"{best['rounds']} rounds and is {best['saved_val_loss']:.4g} after {models.about['rounds']}; train them again "
+        "with --patience 20"
+    )
+
+
+def play_predict(asked: dict[str, Any]) -> None:
+    """Predict, and write a line for every row of the table, in its order."""
+    saved, data, out, proba = asked["saved"], str(asked["data"]), asked["out"], asked["proba"]
+    models = saved_models(saved)
+    if past := trained_past_best(models):
+        note(f"warning: {past}", asked["quiet"])
+    require_data(data)
+    if (prepared := models.preparation) is None:
+        raise ConflictError("saved", f"the models in {saved} were not trained on a table: use them in Python")
+    if proba and not models.classes:
+        raise ConflictError("proba", "these models have no classes: they predict numbers")
+    header = ["row", prepared.node, prepared.target.name]
+    header += [f"{prepared.target.name} = {name}" for name in models.classes] if proba else []
+    if out is not None:
+        require_free(out, Path(data), saved, header)
+    rows = _predicted(models, open_table(data), asked["site"], proba)
+    if out is None:
+        tell(csv_text(header, rows).rstrip("\n"), table=True)
+    else:
+        note(f"wrote {write_csv(out, header, rows)}", asked["quiet"])
+
+
+def _predicted(models: Models, table: Table, site: str | None, proba: bool) -> list[list[Any]]:
+    """Return row, site, prediction and probabilities of every row of a table."""
+    node = models.preparation.node if models.preparation else ""
+    names, codes = _sites(table, site, node)
+    columns = {name: table.column(name) for name in table.names if name != node}
+    found: dict[int, list[Any]] = {}
+    for k, name in enumerate(names):
+        rows = np.flatnonzero(codes == k)
+        own = {column: values[rows] for column, values in columns.items()}
+        answers = [[answer] for answer in models.predict(name, own).tolist()]
+        shares = models.predict_proba(name, own).tolist() if proba else [[]] * len(answers)
+        for row, answer, share in zip(rows.tolist(), answers, shares, strict=True):
+            found[row] = [row, name, *answer, *share]
+    return [found[row] for row in sorted(found)]
+
+
+def _sites(table: Table, site: str | None, node: str) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the names of the sites in a table, and the position in them of every row's site."""
+    if site is not None:
+        return (site,), np.zeros(table.rows, np.int64)
+    if node not in table.names:
+        raise MissingError("site", f"the table has no column {node!r} of site names: give --site NAME")
+    names, codes = factorised(table.column(node))
+    if (codes < 0).any():
+        raise MissingError(
+            f"column {node!r}", f"row {int(np.flatnonzero(codes < 0)[0])} has no site in column {node!r}"
+        )
+    return names, codes
+
+
+def require_free(out: Path, data: Path, saved: Path, header: Sequence[str]) -> None:
+    """Check that predictions would replace nothing but earlier predictions of the same target, or an empty file."""
+    models = saved.resolve()
+    if out.exists() and data.exists() and out.samefile(data):
+        raise ExistsError("out", f"{out} is the table to predict, {data}: name another file")
+    if out.resolve().is_relative_to(models) or (out.parent.resolve() / out.name).is_relative_to(models):
+        raise ExistsError("out", f"{out} lies in the folder of saved models, {saved}: name a file outside of it")
+    if out.is_dir():
+        raise ExistsError("out", f"{out} is a folder: name a file, such as {out / 'predictions.csv'}")
+    if (out.exists() or out.is_symlink()) and not _are_predictions(out, header):
+        raise ExistsError("out", f"{out} holds something other than predictions of these models: name another file")
+
+
+def _are_predictions(path: Path, header: Sequence[str]) -> bool:
+    """Tell whether a file is empty or begins as predictions do: with the header, and a first row of number 0."""
+    if not path.is_file():
+        return False
+    begin = [str(as_cell(name)) for name in header[:3]]
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        try:
+            first, second = [*csv.reader(line for _, line in zip(range(2), file, strict=False)), begin, ["0"]][:2]
+        except csv.Error:
+            return False
+    more = all(name.startswith(f"{begin[2]} = ") for name in first[3:])
+    return first[:3] == begin and more and second[:1] == ["0"]

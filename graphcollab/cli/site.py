@@ -1,0 +1,48 @@
+"""`graphcollab site`: a site's part in a run between sites, or its rehearsal."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from graphcollab.cli.data import changed, model_for, require_data
+from graphcollab.cli.folder import CHECKPOINTS, folder_of, settings_kept
+from graphcollab.cli.method_settings import makers_of, only_values, settings_grids
+from graphcollab.cli.options import Columns, Computing, Training
+from graphcollab.cli.output import note, tell
+from graphcollab.cli.settings_file import RUN
+from graphcollab.errors import StateError
+from graphcollab.report import site_table
+from graphcollab.sites import site
+from graphcollab.sites.gathering import CONNECTION
+from graphcollab.train import Result
+
+__all__ = ["play_site"]
+
+
+def play_site(asked: dict[str, Any]) -> None:
+    """Take part in a run, or rehearse it."""
+    name, data = asked["name"], str(asked["data"])
+    require_data(data)
+    makers = makers_of([asked["method"]])
+    method = makers[asked["method"]](**only_values(settings_grids([*makers], asked["set"]), [*makers])[asked["method"]])
+    if not asked["dry_run"] and CONNECTION.get() is None:
+        raise StateError(
+            "dry_run",
+            f"{name} is not connected to other sites: rehearse by --dry-run; in a job, FLARE starts a script with the "
+            "same settings (docs/command_line.md)",
+        )
+    dry_run = (asked["others"] or True) if asked["dry_run"] else False
+    here = site(name, data, listeners=asked["listeners"], dry_run=dry_run, **changed(Columns, asked))
+    settings = {
+        key: asked[key]
+        for key in ("rounds", "seed", *(field.name for kind in (Training, Computing) for field in fields(kind)))
+    }
+    with folder_of(None if asked["dry_run"] else asked["out"], "site", settings_kept(asked)) as out:
+        checkpoint = None if out is None else out / CHECKPOINTS
+        found = here.run(method, model_for(asked["hidden"]), checkpoint=checkpoint, **settings)
+        tell(str(site_table(found) if isinstance(found, Result) else found))
+        if isinstance(found, Result) and out is not None:
+            found.history.to_json(out / "history.json")
+            for path in (found.save(out / "models"), out / "history.json", out / RUN):
+                note(f"wrote {path}", asked["quiet"])

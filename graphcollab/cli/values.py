@@ -1,0 +1,75 @@
+"""Values on a command line: lists with commas, ranges of whole numbers, `none`, and entries `NAME=A,B`."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
+
+import attrs
+from cyclopts import Parameter, Token, convert
+
+from graphcollab.errors import FormatError
+
+__all__ = ["SEVERAL", "entries", "flat", "literal"]
+
+RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
+LITERALS = {"none": None, "true": True, "false": False}
+
+
+def _several(kind: Any, tokens: Sequence[Token]) -> Any:
+    """Convert the words of an option that takes several values; those of a settings file hold no commas."""
+    pieces = [(token, token.value.split(",") if token.source == "cli" else [token.value]) for token in tokens]
+    words = [(token, word.strip()) for token, listed in pieces for word in listed if word.strip()]
+    if [word.lower() for _, word in words] == ["none"]:
+        return ()
+    if int in get_args(kind):
+        words = [(token, number) for token, word in words for number in _numbers(word)]
+    return convert(kind, [attrs.evolve(token, value=word) for token, word in words])
+
+
+SEVERAL = Parameter(converter=_several)
+"""An option with several values, ``--seeds 0-2 7`` or ``--seeds 0,1,2,7``; ``none`` alone stands for no values."""
+
+
+def _numbers(word: str) -> list[str]:
+    """Return the numbers of a range ``0-2``; any other word by itself."""
+    span = RANGE.fullmatch(word)
+    return [str(number) for number in range(int(span[1]), int(span[2]) + 1)] or [word] if span else [word]
+
+
+def entries(option: str, words: Iterable[str], example: str) -> dict[str, list[str]]:
+    """Return the values of words ``NAME=A,B`` by name; quotes enclose values with commas."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not (name and equals and text):
+            raise FormatError(option, f"expected NAME=VALUE, such as {example}, got {word!r}")
+        found[name] = [value.strip() for value in next(csv.reader([text], skipinitialspace=True))]
+    return found
+
+
+def literal(text: str) -> object:
+    """Return the number, truth value or None that a word stands for, else the word.
+
+    Example:
+        >>> literal("3"), literal("0.5"), literal("none"), literal("sgd")
+        (3, 0.5, None, 'sgd')
+    """
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return LITERALS.get(text.lower(), text)
+
+
+def flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a command by option: groups of options, which are dataclasses, are unpacked."""
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        group = is_dataclass(value) and not isinstance(value, type)
+        found |= {field.name: getattr(value, field.name) for field in fields(value)} if group else {name: value}
+    return found
