@@ -1,8 +1,5 @@
 """graphcollab: collaborative learning of personalised models and of the graph that says who listens to whom."""
 
-# mypy: disable-error-code="no-redef"
-# mypy takes `graphcollab.train.run`, a module and a function in it, for two definitions.
-
 from typing import TYPE_CHECKING
 
 from graphcollab._lazy import make_lazy
@@ -11,14 +8,14 @@ from graphcollab.methods import __all__ as _methods
 
 if TYPE_CHECKING:
     from graphcollab.datasets import load_dataset
-    from graphcollab.gains import benefit
+    from graphcollab.gains.benefit import benefit
     from graphcollab.method import Method
     from graphcollab.methods import *  # noqa: F403 - the methods list themselves
     from graphcollab.methods import get_method
     from graphcollab.models import build_model
     from graphcollab.nn import MixConv, Mixer
     from graphcollab.phases import Phases
-    from graphcollab.sites import site
+    from graphcollab.sites.site import site
     from graphcollab.tasks import (
         Preparation,
         Tasks,
@@ -33,7 +30,10 @@ if TYPE_CHECKING:
         rotation_shift,
         shard_tasks,
     )
-    from graphcollab.train import compare, join, load, run
+    from graphcollab.train.compare import compare
+    from graphcollab.train.join import join
+    from graphcollab.train.run import run
+    from graphcollab.train.saved_models import load
 
 __all__ = [
     "Method",
