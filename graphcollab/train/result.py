@@ -118,10 +118,8 @@ class Result(Predicts):
         which are replaced whole or not at all. In a run of several processes all of them call it, and the first writes;
         between sites each writes its own model, which nobody else is told.
 
-        The architecture is saved as a description of its layers, and no code. Classes of PyTorch, torchvision and this
-        package are found wherever it is loaded; those of your own must be importable there, and `load` is told which
-        modules to trust. Where a layer cannot be described (its class is defined in a script itself or restores itself
-        by code, it has hooks, it keeps objects), a warning says why, and whoever loads it gives the architecture.
+        Of models of `graphcollab.build_model` the settings are saved, too, by which `load` makes them again. Of others
+        the class is named, and whoever loads them gives a function that makes them.
 
         Raises:
             FileExistsError: If the folder holds something else.
