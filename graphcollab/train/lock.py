@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -64,7 +65,12 @@ def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0)
 
 def _acquired(folder: Path, wait: float) -> FileLock | None:
     """Return the folder's lock, with the number of this process in its file; None and a warning if a disk has none."""
-    settings = {"thread_local": False, "poll_interval": PAUSE, "fallback_to_soft": False, "on_acquired": _sign}
+    settings: dict[str, Any] = {
+        "thread_local": False,
+        "poll_interval": PAUSE,
+        "fallback_to_soft": False,
+        "on_acquired": _sign,
+    }
     lock = FileLock(folder / LOCK, wait, **settings)
     try:
         _acquire(lock, folder)

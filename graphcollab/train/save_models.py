@@ -7,14 +7,16 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphcollab._version import __version__
 from graphcollab.engine.modules import copy_module
+from graphcollab.method import Method
 from graphcollab.models import SETTINGS
+from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
@@ -22,9 +24,6 @@ from graphcollab.train.bundle import write_bundle
 from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.saved_models import KIND, VERSION, rebuilt, tensors_of
-
-if TYPE_CHECKING:
-    from graphcollab.train.result import Result
 
 __all__ = ["about_run", "save_models"]
 
@@ -123,15 +122,14 @@ def briefly(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(told)})"
 
 
-def about_run(result: Result) -> dict[str, Any]:
+def about_run(method: Method | Phases, rounds: int, seed: int, loss: object, history: History) -> dict[str, Any]:
     """Return how models came about, in plain values."""
-    history, loss = result.history, result.tasks.loss
     kept = [name for name in history.values if name.endswith(("loss", "metric"))] if len(history) else []
     values = {name: [v if math.isfinite(v) else None for v in history.final(name).tolist()] for name in kept}
     return {
-        "method": briefly(result.method),
-        "rounds": int(result.data.round),
-        "seed": result.env.seed,
+        "method": briefly(method),
+        "rounds": rounds,
+        "seed": seed,
         "loss": loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__),
         "metric": history.metric,
         "higher_is_better": history.higher_is_better,
