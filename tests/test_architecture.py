@@ -71,7 +71,6 @@ CLOSES_CIRCLE = {
     ("graphcollab/sites/leaving.py", "graphcollab/sites/site.py"),
     ("graphcollab/tasks/_frames.py", "graphcollab/tasks/tasks.py"),
     ("graphcollab/tasks/_others.py", "graphcollab/tasks/tasks.py"),
-    ("graphcollab/train/save_models.py", "graphcollab/train/result.py"),
 }
 
 # The one file or folder that may import a library, for those that need care.

@@ -8,7 +8,9 @@ published results were measured with.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -37,6 +39,9 @@ __all__ = [
     "torchvision_backbone",
     "torchvision_backbones",
 ]
+
+SETTINGS = "_settings"
+"""The attribute in which a model of `build_model` keeps its arguments, by which it can be made again."""
 
 MODELS: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
     {
@@ -76,4 +81,8 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
         raise InvalidTypeError(
             unknown[0], f"model {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted[2:]) or 'none'}"
         )
-    return make(input_shape, num_classes, **options)
+    module = make(input_shape, num_classes, **options)
+    with suppress(TypeError, ValueError):  # a backbone, say, is no plain value
+        asked = {"name": name, "input_shape": [*input_shape], "num_classes": num_classes, **options}
+        setattr(module, SETTINGS, json.loads(json.dumps(asked, allow_nan=False)))
+    return module

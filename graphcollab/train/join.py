@@ -33,7 +33,7 @@ from graphcollab.train.ids import check_ids
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
-from graphcollab.train.save_models import about_run, save_models
+from graphcollab.train.save_models import save_models
 from graphcollab.train.start import build_graph, check_outputs
 from graphcollab.transforms import Isolated
 
@@ -93,7 +93,7 @@ class Joined:
 
     def save(self, folder: str | Path) -> Path:
         """Write the newcomers' models and all that predicting takes, without those of the others; see `Result.save`."""
-        about = {**about_run(self.run), "values": {}, "best": None}  # those were measured at other nodes
+        about = {**self.run.about(), "values": {}, "best": None}  # those were measured at other nodes
         return save_models(folder, self.stacks, self.run.modules, self.tasks, self.graph(), about)
 
     def scores(self, metrics: AnyMetrics = None, split: str = "test", alone: bool = False) -> Scores:

@@ -118,10 +118,8 @@ class Result(Predicts):
         which are replaced whole or not at all. In a run of several processes all of them call it, and the first writes;
         between sites each writes its own model, which nobody else is told.
 
-        The architecture is saved as a description of its layers, and no code. Classes of PyTorch, torchvision and this
-        package are found wherever it is loaded; those of your own must be importable there, and `load` is told which
-        modules to trust. Where a layer cannot be described (its class is defined in a script itself or restores itself
-        by code, it has hooks, it keeps objects), a warning says why, and whoever loads it gives the architecture.
+        Of models of `graphcollab.build_model` the settings are saved, too, by which `load` makes them again. Of others
+        the class is named, and whoever loads them gives a function that makes them.
 
         Raises:
             FileExistsError: If the folder holds something else.
@@ -135,8 +133,12 @@ class Result(Predicts):
                 return Path(folder)
             stacks = plane.whole(self.stacks)
             if plane.speaks:
-                save_models(folder, stacks, self.modules, self.tasks, self.graph(), about_run(self))
+                save_models(folder, stacks, self.modules, self.tasks, self.graph(), self.about())
         return Path(folder)
+
+    def about(self) -> dict[str, Any]:
+        """Return how the models came about, as `Models.about` has it of saved ones."""
+        return about_run(self.method, int(self.data.round), self.env.seed, self.tasks.loss, self.history)
 
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
@@ -199,7 +201,7 @@ class Result(Predicts):
 def _save_own(folder: str | Path, result: Result) -> None:
     """Write the models of the nodes here, and nothing of others but their places in the graph."""
     own = result.env.plane.own
-    stacks, about = result.stacks.select(own), about_run(result)
+    stacks, about = result.stacks.select(own), result.about()
     known = [any(spec is one for one in stacks.specs) for spec in result.stacks.specs]
     modules = [module for module, here in zip(result.modules, known, strict=True) if here]
     about["values"] = {name: [values[k] for k in own.tolist()] for name, values in about["values"].items()}

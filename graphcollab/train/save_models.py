@@ -7,27 +7,23 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from graphcollab._version import __version__
-from graphcollab.checks import warn
 from graphcollab.engine.modules import copy_module
-from graphcollab.param_spec import shared_tensors
+from graphcollab.method import Method
+from graphcollab.models import SETTINGS
+from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
-from graphcollab.train.blueprint import NotDrawnError, build, draw, tensors_of
 from graphcollab.train.bundle import write_bundle
 from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.saved_models import KIND, VERSION
-from graphcollab.train.trust import foreign
-
-if TYPE_CHECKING:
-    from graphcollab.train.result import Result
+from graphcollab.train.saved_models import KIND, VERSION, rebuilt, tensors_of
 
 __all__ = ["about_run", "save_models"]
 
@@ -61,16 +57,12 @@ def save_models(
         with torch.no_grad():
             outputs = own(inputs.clone())
         answers = answers or Answers.of(tasks.loss, pool.targets, outputs, classes)
-        blueprint, reason = _draw(own, inputs, outputs)
         types = {name: str(state[name].dtype).removeprefix("torch.") for name in state}
-        kind = type(module).__name__
-        architectures.append({"class": kind, "blueprint": blueprint, "reason": reason, "types": types})
-        if blueprint is None:
-            warn(
-                f"the models are saved, but not their architecture {kind}: {reason}. Give it when you load them, "
-                "graphcollab.load(folder, model=...)",
-                UserWarning,
-            )
+        settings = getattr(module, SETTINGS, None)
+        if settings is not None and not _comes_back(own, settings, inputs, outputs):
+            settings = None
+        kind = type(module)
+        architectures.append({"class": f"{kind.__module__}.{kind.__qualname__}", "model": settings, "types": types})
     tensors |= {"graph/edge_index": graph.edge_index, "graph/edge_weight": graph.edge_weight}
     tensors |= {"graph/node_id": graph.node_id}
     assert answers is not None  # there is at least one node
@@ -88,23 +80,14 @@ def save_models(
     return write_bundle(folder, KIND, VERSION, content, tensors)
 
 
-def _draw(module: nn.Module, inputs: Tensor, outputs: Tensor) -> tuple[dict[str, Any] | None, str]:
-    """Return a module's blueprint, if a module that is built from it gives the same outputs; else why there is none."""
+def _comes_back(module: nn.Module, settings: Mapping[str, Any], inputs: Tensor, outputs: Tensor) -> bool:
+    """Tell whether a model made anew by its settings returns the same; it may have been changed since."""
     try:
-        blueprint, state = draw(module)
-        mine = {path.partition(":")[0] for path in foreign(blueprint)}
-        shared = shared_tensors(module)
-        copies = {name: one.detach() if name in shared else one.detach().clone() for name, one in state.items()}
-        again = build(blueprint, copies, mine).eval()
+        again = rebuilt(settings, {name: tensor.detach().cpu() for name, tensor in tensors_of(module).items()})
         with torch.no_grad():
-            found = again(inputs.clone())
-    except NotDrawnError as error:
-        return None, str(error)
-    except Exception as error:  # code of others, which a blueprint leaves out
-        return None, f"built again it fails ({type(error).__name__}: {error})"
-    if not torch.equal(found, outputs):
-        return None, "built again it returns something else"
-    return blueprint, ""
+            return torch.equal(again(inputs.cpu()), outputs.cpu())
+    except (KeyError, RuntimeError, TypeError, ValueError):
+        return False
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -139,15 +122,14 @@ def briefly(value: Any) -> str:
     return f"{type(value).__name__}({', '.join(told)})"
 
 
-def about_run(result: Result) -> dict[str, Any]:
+def about_run(method: Method | Phases, rounds: int, seed: int, loss: object, history: History) -> dict[str, Any]:
     """Return how models came about, in plain values."""
-    history, loss = result.history, result.tasks.loss
     kept = [name for name in history.values if name.endswith(("loss", "metric"))] if len(history) else []
     values = {name: [v if math.isfinite(v) else None for v in history.final(name).tolist()] for name in kept}
     return {
-        "method": briefly(result.method),
-        "rounds": int(result.data.round),
-        "seed": result.env.seed,
+        "method": briefly(method),
+        "rounds": rounds,
+        "seed": seed,
         "loss": loss if isinstance(loss, str) else getattr(loss, "__name__", type(loss).__name__),
         "metric": history.metric,
         "higher_is_better": history.higher_is_better,

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.modules import copy_module
-from graphcollab.naming import Node, few, find_node
-from graphcollab.settings import checked
+from graphcollab.engine.randomness import own_randomness
+from graphcollab.errors import DamagedError, FormatError, MissingError, ShapeError
+from graphcollab.models import build_model
+from graphcollab.naming import Node, find_node
+from graphcollab.settings import SettingError, checked
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.train.answers import Answers
-from graphcollab.train.blueprint import build, tensors_of
 from graphcollab.train.bundle import read_bundle
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.parts import DAMAGES
 from graphcollab.train.predicts import Predicts, Reading
-from graphcollab.train.start import Model, build_modules
-from graphcollab.train.trust import dtype_of, foreign
 
-__all__ = ["KIND", "VERSION", "Models", "load"]
+__all__ = ["KIND", "VERSION", "Models", "load", "rebuilt", "tensors_of"]
 
-KIND, VERSION = "graphcollab-models", 1
+KIND, VERSION = "graphcollab-models", 2
 _LARGEST = 2**28  # numbers of a sample at most
+FACTORY = "a function from a node's name to its module"
+Factory: TypeAlias = Annotated[Callable[[str], nn.Module], FACTORY]
 _TRIED = 2  # samples that models are tried on when they are loaded
 
 
@@ -49,7 +51,7 @@ class Models(Predicts):
         >>> tasks = Tasks.from_samples([(x, y), (x, y)], names=["north", "south"])
         >>> result = run(local(), tasks, nn.Linear(3, 2), rounds=1)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     models = load(result.save(folder))
+        ...     models = load(result.save(folder), model=lambda name: nn.Linear(3, 2))
         >>> models.names, models.predict("south", x[:4]).shape, models.predict_proba("south", x[:4]).shape
         (('north', 'south'), (4,), (4, 2))
     """
@@ -87,37 +89,41 @@ class Models(Predicts):
 
 
 @checked
-def load(folder: str | Path, model: Model | None = None, *, trusted: str | Sequence[str] = ()) -> Models:
+def load(folder: str | Path, model: Factory | None = None) -> Models:
     """Load what `Result.save` has written, on the CPU; neither the training data nor the script is needed.
 
-    No code comes from the folder. Unasked, it may name no classes but those of PyTorch's layers, torchvision's networks
-    and this package's models.
+    No code comes from the folder. Models of `graphcollab.build_model` are made again by their settings; others are made
+    by a function of yours.
 
     Args:
         folder: The folder.
-        model: The architecture, a module or a function that makes one (or several, in the order in which the run was
-            given them), where it was not saved, or to be used in place of what was saved. Its parameters are replaced.
-        trusted: Modules of your own, ``"hospital.nets"``, of whose classes the saved models may be. They are imported,
-            and their classes get the attributes that the folder says. An error names those that are needed.
+        model: Function from a node's name to a module of its architecture, such as ``lambda name: Net(width=8)``. It is
+            called once for every architecture, and the parameters of what it returns are replaced.
 
     Raises:
         FileNotFoundError: If there is no such folder, or nothing is saved in it.
-        ImportError: If the class of a model cannot be imported here.
-        ValueError: If it holds something else, or another version of the format; if a file in it is damaged; if the
-            architecture was not saved and is not given, or does not fit; or if classes are not trusted.
+        ValueError: If it holds something else, or another version of the format; if a file in it is damaged; or if a
+            model is needed and not given, or does not fit.
     """
     folder = Path(folder)
     content, tensors = read_bundle(folder, KIND, VERSION)
     try:
         found = _read(content, tensors)
     except DAMAGES as error:
-        raise ValueError(f"{folder} is damaged: {type(error).__name__} {error}") from error
-    common = [_named(tensors, f"{a}/common/") for a in range(len(found._rows))]
-    trust = (trusted,) if isinstance(trusted, str) else tuple(trusted)
-    modules = _modules(folder, content["architectures"], common, found._rows, model, trust)
-    if model is None:
-        for architecture, module in zip(content["architectures"], modules, strict=True):
-            _try(folder, architecture["class"], module, *found._inputs)
+        raise DamagedError(f"folder {folder}", f"{folder} is damaged: {type(error).__name__} {error}") from error
+    modules, (shape, dtype) = [], found._inputs
+    for a, (saved, rows) in enumerate(zip(content["architectures"], found._rows, strict=True)):
+        common = _named(tensors, f"{a}/common/")
+        state = {**common, **{name: values[0] for name, values in rows.items()}}
+        if model is None:
+            module = _built(folder, saved, state, torch.zeros(_TRIED, *shape, dtype=dtype))
+        else:
+            module = _made(model, found.names[content["members"][a][0]])
+            _require_shapes(module, {name: [*values.shape] for name, values in state.items()})
+            held = tensors_of(module)
+            for name, values in common.items():  # put in their place, since the caller has the same frozen weights
+                held[name].data = values.to(held[name].dtype)
+        modules.append(module)
     return replace(found, _modules=modules)
 
 
@@ -133,10 +139,10 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
     if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _LARGEST:
         raise ValueError(f"expected the shape of a sample of at most {_LARGEST} numbers, got {list(shape)}")
     for architecture in content["architectures"]:
-        if not {"class", "types", "blueprint", "reason"} <= architecture.keys():
+        if not {"class", "types", "model"} <= architecture.keys():
             raise ValueError("an architecture is incomplete")
     for members, values in zip(content["members"], rows, strict=True):
-        if any(len(one) != len(members) for one in values.values()):
+        if not members or any(len(one) != len(members) for one in values.values()):
             raise ValueError("there are not as many models as nodes")
     if edges.dtype != torch.int64 or edges.shape != (2, len(weight)):
         raise ValueError("expected edges [2, E] with weights [E]")
@@ -162,85 +168,68 @@ def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): values for name, values in tensors.items() if name.startswith(prefix)}
 
 
-def _modules(
-    folder: Path,
-    architectures: Sequence[Mapping[str, Any]],
-    common: Sequence[Mapping[str, Tensor]],
-    rows: Sequence[Mapping[str, Tensor]],
-    model: Model | None,
-    trusted: Sequence[str],
-) -> list[nn.Module]:
-    """Return a module per architecture: those given, or those that the blueprints say."""
-    if model is None:
-        return [_built(folder, trusted, *one) for one in zip(architectures, common, rows, strict=True)]
-    modules = build_modules(model, 0, torch.device("cpu"))
-    if len(modules) != len(architectures):
-        raise ValueError(f"{folder} holds models of {len(architectures)} architectures, and {len(modules)} were given")
-    for a, module in enumerate(modules):
-        state, stored = tensors_of(module), {name: values.shape[1:] for name, values in rows[a].items()}
-        stored |= {name: values.shape for name, values in common[a].items()}
-        given = {name: tensor.shape for name, tensor in state.items()}
-        for name in [*stored, *given]:
-            if given.get(name) != stored.get(name):
-                has, wants = (f"shape {list(one[name])}" if name in one else "none" for one in (given, stored))
-                raise ValueError(
-                    f"the architecture given is not the one that was saved, {architectures[a]['class']}: for {name!r} "
-                    f"it has {has}, and saved was {wants}"
-                )
-        for name, values in common[a].items():  # put in their place, since the caller has the same frozen weights
-            state[name].data = values.to(state[name].dtype)
-    return modules
+def tensors_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return all parameters and buffers by the first name that each has."""
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def _try(folder: Path, kind: str, module: nn.Module, shape: Sequence[int], dtype: torch.dtype) -> None:
-    """Check that a module that was built is one that can be called, and not one whose class lacks what it says."""
+def dtype_of(name: str) -> torch.dtype:
+    """Return a number type by its name; a ValueError if it is none."""
+    if not isinstance(found := vars(torch).get(name), torch.dtype):  # `getattr` would import modules of some names
+        raise FormatError(f"number type {name!r}", f"{name!r} is no number type")
+    return found
+
+
+def rebuilt(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
+    """Return a model of `build_model` by its settings, with these parameters and buffers; others are a ShapeError."""
+    with torch.device("meta"):  # nothing is in memory before its size is known to be right
+        module = build_model(**settings)
+    _require_shapes(module, {name: [*values.shape] for name, values in state.items()})
+    module = module.to_empty(device="cpu")
+    for name, tensor in tensors_of(module).items():
+        tensor.data = state[name]
+    return module.eval()
+
+
+def _built(folder: Path, saved: Mapping[str, Any], state: Mapping[str, Tensor], inputs: Tensor) -> nn.Module:
+    """Return a model that is made by its settings, and tried."""
+    if saved["model"] is None:
+        raise MissingError(
+            "model",
+            f"the models in {folder} are of the class {saved['class']}, which only your code can make: give a function "
+            f"from a node's name to its module, graphcollab.load({str(folder)!r}, model=lambda name: ...)",
+        )
     try:
+        types = {name: dtype_of(kind) for name, kind in saved["types"].items()}
+        module = rebuilt(saved["model"], {name: values.to(types[name]).clone() for name, values in state.items()})
         with torch.no_grad():
-            copy_module(module)(torch.zeros(_TRIED, *shape, dtype=dtype))
-    except Exception as error:  # whatever PyTorch, or a class that is trusted, makes of what somebody has made up
-        raise ValueError(
-            f"{folder} says that the model {kind} is a {type(module).__name__}, which does not fit the rest of what it "
-            f"says ({type(error).__name__}: {error}): save it anew, or give the architecture, "
-            f"graphcollab.load({str(folder)!r}, model=...)"
+            copy_module(module)(inputs)
+    except Exception as error:  # whatever a manifest that somebody has made up leads to
+        raise DamagedError(
+            f"folder {folder}",
+            f"{folder} does not say how to make the model {saved['class']} ({type(error).__name__}: {error}): save it "
+            f"anew, or give a function from a node's name to its module, graphcollab.load({str(folder)!r}, model=...)",
         ) from error
+    return module
 
 
-def _built(
-    folder: Path,
-    trusted: Sequence[str],
-    architecture: Mapping[str, Any],
-    common: Mapping[str, Tensor],
-    rows: Mapping[str, Tensor],
-) -> nn.Module:
-    kind, blueprint = architecture["class"], architecture["blueprint"]
-    call = f"graphcollab.load({str(folder)!r}, "
-    if blueprint is None:
-        raise ValueError(
-            f"the architecture {kind} was not saved, because {architecture['reason']}: give it, {call}model=...)"
-        )
-    classes = foreign(blueprint)
-    modules = sorted({path.partition(":")[0] for path in classes})
-    if {*modules} - {*trusted}:
-        raise ValueError(
-            f"the model {kind} has layers of {few(classes)}, which are not PyTorch's, torchvision's or this package's: "
-            f"if you trust these modules and whoever made the folder, {call}trusted={modules}); else give the "
-            "architecture, model=..."
-        )
-    try:
-        types = {name: dtype_of(type_) for name, type_ in architecture["types"].items()}
-        tensors = {**common, **{name: values[0] for name, values in rows.items()}}
-        built = build(blueprint, {name: tensors[name].to(types[name]).clone() for name in types}, trusted)
-        module = copy_module(built).eval()  # a copy is what is asked for later
-        if lacking := rows.keys() - tensors_of(module):
-            raise ValueError(f"no layer has the parameter {min(lacking)!r}")
-        return module
-    except ImportError as error:
-        raise ImportError(
-            f"the class of the model {kind} cannot be imported ({error}): put its file where Python finds it, or give "
-            f"the architecture, {call}model=...)"
-        ) from error
-    except DAMAGES as error:
-        raise ValueError(
-            f"{folder} does not say how to build the model {kind} ({type(error).__name__}: {error}): give the "
-            f"architecture, {call}model=...)"
-        ) from error
+def _made(model: Factory, name: str) -> nn.Module:
+    """Return what a function makes for a node."""
+    with own_randomness(0):
+        module: object = model(name)
+    if not isinstance(module, nn.Module):
+        raise SettingError("model", FACTORY, module)
+    return copy_module(module).eval()
+
+
+def _require_shapes(module: nn.Module, stored: Mapping[str, Sequence[int]]) -> None:
+    """Check that a module has the parameters and buffers that were saved."""
+    given = {name: [*tensor.shape] for name, tensor in tensors_of(module).items()}
+    for name in [*stored, *given]:
+        if given.get(name) != stored.get(name):
+            has, wants = (f"shape {one[name]}" if name in one else "none" for one in (given, stored))
+            raise ShapeError(
+                f"parameter {name!r}",
+                f"a {type(module).__name__} is not the model that was saved: for {name!r} it has {has}, and saved was "
+                f"{wants}",
+            )

@@ -88,7 +88,8 @@ def saved(made: Tasks, folder: Path, new: Path) -> dict[str, Any]:
     torch.manual_seed(0)
     module = nn.Linear(*made.input_shape, len(made.preparation.classes) or 1)
     run(local(lr=0.05), made, module, rounds=2, seed=0).save(folder / "models")
-    models, found = load(folder / "models"), {"classes": [*map(str, load(folder / "models").classes)]}
+    models = load(folder / "models", model=lambda name: module)
+    found: dict[str, Any] = {"classes": [*map(str, models.classes)]}
     for node in made.names:
         predicted = models.predict(node, new)
         found[node] = {

@@ -72,7 +72,7 @@ def test_of_all_splits_newcomers_and_new_samples(tmp_path):
     with pytest.raises(ValueError, match=r"node 'b': .* leads to id 20"):
         join(result, tasks_of(bad))
     result.save(tmp_path / "models")
-    for models in (result, load(tmp_path / "models")):
+    for models in (result, load(tmp_path / "models", model=result.model)):
         with pytest.raises(ValueError, match=r"site 'c' leads to id 20, .* ids 0 to 19"):
             models.predict("c", bad[1])
         assert len(models.predict("c", good[1])) == 30

@@ -183,7 +183,7 @@ def test_what_was_saved_cannot_be_joined_and_a_checkpoint_can(tmp_path):
     with pytest.raises(
         ValueError, match=r"result must be a Result, got Models.*run with checkpoint=folder the same call"
     ):
-        join(load(first.save(tmp_path / "saved")), new)
+        join(load(first.save(tmp_path / "saved"), model=first.model), new)
     second = again()
     assert second.history.rounds == first.history.rounds
     assert torch.equal(join(second, new).stacks.tensors[0], join(first, new).stacks.tensors[0])
@@ -277,7 +277,7 @@ def test_a_newcomer_that_has_an_old_nodes_name_is_told_from_it():
 def test_newcomers_take_their_models_away(method, tmp_path):
     result, new = run_and_newcomers(method(**QUICK))
     told = join(result, new)
-    models = load(told.save(tmp_path))
+    models = load(told.save(tmp_path), model=told.model)
     assert models.names == ("dora", "emil")
     assert models.graph().named_edges() == told.named_edges()
     assert models.about["method"] == briefly(result.method)

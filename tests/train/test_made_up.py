@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import os
 import random
@@ -14,9 +13,7 @@ import torch
 
 from graphcollab import Tasks, build_model, load, local, run
 from graphcollab.train.bundle import _digest, read_bundle, write_bundle
-from tests.forked import interpret
-
-KIND = "graphcollab-models"
+from graphcollab.train.saved_models import KIND, VERSION
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def folder(saved, tmp_path):
 
 def seal(folder, content):
     """Write another content into a manifest, with a checksum that fits."""
-    manifest = {"format": KIND, "version": 1, "sha256": _digest(KIND, 1, content), "content": content}
+    manifest = {"format": KIND, "version": VERSION, "sha256": _digest(KIND, VERSION, content), "content": content}
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -114,7 +111,7 @@ def test_whatever_a_manifest_says_the_error_is_the_packages_own(folder):
         ),
         (lambda c: c["inputs"].update(shape=[10**9]), r"a sample of at most \d+ numbers, got \[1000000000\]"),
         (lambda c: c["inputs"].update(shape=[-1]), "a sample of at most"),
-        (lambda c: c["inputs"].update(shape=[3]), "says that the model MLP is a MLP, which does not fit"),
+        (lambda c: c["inputs"].update(shape=[3]), "does not say how to make the model .*MLP"),
         (lambda c: c.update(parts=c["parts"] * 2), "a part is listed twice"),
     ],
 )
@@ -138,27 +135,10 @@ def test_fewer_classes_than_outputs(folder):
 
 
 def test_a_parameter_that_no_layer_has(folder):
-    content, tensors = read_bundle(folder, KIND, 1)
+    content, tensors = read_bundle(folder, KIND, VERSION)
     del content["parts"]
-    write_bundle(folder, KIND, 1, content, {**tensors, "0/models/more": torch.zeros(2, 3)})
-    with pytest.raises(ValueError, match="no layer has the parameter 'more'"):
-        load(folder)
-
-
-def test_layers_that_are_there_twice_twice_twice(folder):
-    """In sixty levels the same layer is called 2⁶⁰ times."""
-
-    def nested(depth, path):
-        if not depth:
-            return {"class": "torch.nn.modules.activation:Tanh"}
-        inside = f"{path}.0".lstrip(".")
-        children = {"0": nested(depth - 1, inside), "1": {"same": inside}}
-        return {"class": "torch.nn.modules.container:Sequential", "children": children}
-
-    content = content_of(folder)
-    content["architectures"][0]["blueprint"] = nested(60, "")
-    seal(folder, content)
-    with pytest.raises(ValueError, match="a model of more than 65536 layers"):
+    write_bundle(folder, KIND, VERSION, content, {**tensors, "0/models/more": torch.zeros(2, 3)})
+    with pytest.raises(ValueError, match=r"does not say how to make .*more"):
         load(folder)
 
 
@@ -185,85 +165,4 @@ def test_files_that_do_not_end(folder):
     with pytest.raises(ValueError, match=r"manifest.json has 1099511627776 bytes, expected 268435456 at most"):
         load(folder)
     with pytest.raises(FileExistsError, match="holds something else"):
-        write_bundle(folder, KIND, 1, {}, {})
-
-
-def forged(folder):
-    """What is tried in a process of its own, since such layers end Python, or return what lies in memory."""
-    import os
-
-    import pytest
-    import torch
-
-    from graphcollab import load
-    from graphcollab.train.blueprint import draw
-    from graphcollab.train.bundle import read_bundle, write_bundle
-
-    os.fsync = lambda _: None  # disks take their time
-    content, tensors = read_bundle(folder, "graphcollab-models", 1)
-    del content["parts"], content["preparation"]
-    names = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
-    sizes = {"input_size": 5, "hidden_size": 4, "num_layers": 1, "proj_size": 0}
-    options = {"mode": "LSTM", "bias": True, "batch_first": True, "dropout": 0.0, "bidirectional": False}
-
-    def made(kind="LSTM", gates=4, dtypes=("float32",) * 4, **change):
-        flat = {"_all_weights": [names], "_flat_weights_names": names, "_flat_weights": [{"tensor": n} for n in names]}
-        layer = {
-            "class": f"torch.nn.modules.rnn:{kind}",
-            "attributes": {**sizes, **options, **flat, **change},
-            "parameters": {name: [name, True] for name in names},
-        }
-        types = dict(zip(names, dtypes, strict=True))
-        architecture = {"class": kind, "reason": "", "types": types, "blueprint": layer}
-        inputs = {"shape": [3, 5], "type": "float32"}
-        shapes = (4 * gates, 5), (4 * gates, 4), (4 * gates,), (4 * gates,)
-        weights = {f"0/models/{name}": torch.zeros(2, *one) for name, one in zip(names, shapes, strict=True)}
-        whole = {**content, "architectures": [architecture], "inputs": inputs, "preparation": None}
-        write_bundle(
-            folder, "graphcollab-models", 1, whole, weights | {n: tensors[n] for n in tensors if n[:5] == "graph"}
-        )
-        return load(folder).model("a")(torch.zeros(2, 3, 5))[0]
-
-    assert not made().any()
-    assert not made("GRU", 3, mode="GRU").any()
-    assert not made("RNN", 1, mode="RNN_RELU").any()
-    for change in (
-        {"gates": 1},
-        {"hidden_size": 10**6},
-        {"hidden_size": 0},
-        {"hidden_size": True},
-        {"hidden_size": 2**70},
-        {"num_layers": 10**9},
-        {"num_layers": 0},
-        {"bidirectional": True},
-        {"bias": False},
-        {"proj_size": 2},
-        {"mode": "GRU"},
-        {"gates": 1, "mode": "RNN_TANH"},
-        {"kind": "GRU", "gates": 3, "mode": "LSTM"},
-        {"_flat_weights": []},
-        {"_flat_weights": [{"tensor": name} for name in names[::-1]]},
-        {"_flat_weights_names": names[:2]},
-        {"_all_weights": [names[:2]]},
-        {"dtypes": ("float32", "float64", "float32", "float32")},
-    ):
-        with pytest.raises(ValueError, match="does not say how to build the model"):
-            made(**change)
-
-    whole = {**content, "inputs": {"shape": [5, 4], "type": "float32"}, "preparation": None}
-    attention = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
-    drawn, state = draw(attention.eval())
-    drawn["children"]["self_attn"]["attributes"]["num_heads"] = 0
-    types = dict.fromkeys(state, "float32")
-    whole["architectures"] = [{"class": "T", "reason": "", "types": types, "blueprint": drawn}]
-    weights = {f"0/models/{name}": torch.stack([one.detach()] * 2) for name, one in state.items()}
-    write_bundle(folder, "graphcollab-models", 1, whole, weights | {n: tensors[n] for n in tensors if n[:5] == "graph"})
-    with pytest.raises(ValueError, match="an attention of 0 heads"):
-        load(folder)
-
-
-def test_layers_have_the_weights_and_sizes_that_kernels_believe(folder, tmp_path):
-    script = tmp_path / "tried.py"
-    script.write_text(f"{inspect.getsource(forged)}\nimport sys\nforged(sys.argv[1])\n")
-    ran = interpret(script, folder)
-    assert ran.returncode == 0, ran.stderr[-2000:]
+        write_bundle(folder, KIND, VERSION, {}, {})

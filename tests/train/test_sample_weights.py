@@ -126,7 +126,7 @@ def test_saved_models_and_newcomers(tmp_path):
     made = tasks()
     result = run(fedavg(lr=0.1), made, linear, rounds=2)
     result.save(tmp_path / "saved")
-    saved = load(tmp_path / "saved")
+    saved = load(tmp_path / "saved", model=result.model)
     assert len(saved.predict("a", {"one": [0.1], "two": [0.2]})) == 1
     west = {**columns(sizes=(20,), seed=3), "site": ["west"] * 20}
     joined = join(result, Tasks.from_frame(west, weight="w", preparation=made.preparation))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import types
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from graphcollab.testing import Scene
 from graphcollab.train.bundle import _digest
 from graphcollab.train.save_models import briefly
 from tests.forked import launch
+from tests.raising import raises
 
 NAMES = ("Cleveland", "Budapest", "Zurich")
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
@@ -28,7 +27,8 @@ FRESH = """
 import sys, json, torch
 sys.path.insert(0, sys.argv[3])
 from graphcollab import load
-models = load(sys.argv[1], trusted=sys.argv[4:])
+model = __import__(sys.argv[4]).make if sys.argv[4:] else None
+models = load(sys.argv[1], model=model)
 inputs = torch.tensor(json.loads(sys.argv[2]))
 told = {n: [models.predict(n, inputs).tolist(), models.outputs(n, inputs).tolist()] for n in models.names}
 print(json.dumps({"told": told, "edges": models.graph().named_edges()}))
@@ -44,6 +44,11 @@ def tasks(dtype=torch.float32, targets=None, **settings):
 def train(model=None, method=None, of=None, **settings):
     model = build_model("mlp", (4,), 2, hidden=5) if model is None else model
     return run(method or local(**QUICK), tasks() if of is None else of, model, rounds=2, **settings)
+
+
+def loaded(result, folder):
+    """What is saved of a run, whose model only a script can make."""
+    return load(result.save(folder), model=result.model)
 
 
 INPUTS = torch.tensor([[0.1, -2.0, 3.0, 0.5], [1.0, 1.0, -1.0, 0.0], [-3.0, 0.2, 0.0, 0.1]])
@@ -82,9 +87,11 @@ def test_a_class_of_ones_own_in_another_process(tmp_path, monkeypatch):
         "        self.body, self.head, self.norm = nn.Linear(4, width), nn.Linear(width, 2), nn.BatchNorm1d(width)\n"
         "    def forward(self, x):\n"
         "        return self.head(self.norm(self.body(x)).tanh())\n"
+        "def make(name):\n"
+        "    return Net(3, None)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    from mynet import Net
+    from mynet import Net, make
 
     result = train(Net(3, nn.ReLU()))
     result.save(tmp_path / "models")
@@ -92,19 +99,10 @@ def test_a_class_of_ones_own_in_another_process(tmp_path, monkeypatch):
     for name in NAMES:
         assert found["told"][name][1] == result.model(name)(INPUTS).tolist()
     assert result.model(0).norm.num_batches_tracked.dtype == torch.int64
-    with pytest.raises(
-        ValueError, match=r"the model Net has layers of mynet:Net, which .* trusted=\['mynet'\]\); else"
-    ):
+    with raises("missing", "model", "mynet.Net", "model="):
         load(tmp_path / "models")
-    with pytest.raises(ValueError, match=r"trusted=\['mynet'\]"):
-        load(tmp_path / "models", trusted="mynets")  # no part of a name is enough
-    assert (
-        load(tmp_path / "models", trusted="mynet").model(0).norm.num_batches_tracked > 0
-    )  # running statistics are each node's own
-    monkeypatch.setitem(sys.modules, "mynet", types.ModuleType("mynet"))
-    with pytest.raises(ImportError, match=r"class of the model Net cannot be imported \(mynet has no class Net\)"):
-        load(tmp_path / "models", trusted=["mynet"])
-    assert load(tmp_path / "models", model=Net(3, None)).predict(0, INPUTS).shape == (3,)
+    loaded = load(tmp_path / "models", model=make).model(0)
+    assert loaded.norm.num_batches_tracked > 0  # running statistics are each node's own
 
 
 def test_models_and_graph(tmp_path):
@@ -138,7 +136,8 @@ def test_what_is_saved_is_what_nodes_are_judged_by(tmp_path):
 def test_several_architectures_and_number_types(tmp_path):
     scene = Scene.small(shared_head=True)
     result = run(local(**QUICK), scene.tasks, scene.modules, rounds=1, architecture=scene.architecture)
-    models = load(result.save(tmp_path))
+    module_of = dict(zip(scene.tasks.names, (scene.modules[k] for k in scene.architecture), strict=True))
+    models = load(result.save(tmp_path), model=module_of.get)
     inputs = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 4)
     for k, name in enumerate(scene.tasks.names):
         assert torch.equal(models.outputs(name, inputs), result.model(k)(inputs).detach())
@@ -159,10 +158,9 @@ class Tables(nn.Module):
         return self.head(self.frozen(inputs)[:, self.order]) + self.mask.clamp(min=-1)
 
 
-@pytest.mark.parametrize("given", [False, True])
-def test_buffers_and_frozen_layers(tmp_path, given):
+def test_buffers_and_frozen_layers(tmp_path):
     result = train(Tables())
-    models = load(result.save(tmp_path), model=Tables if given else None, trusted=[__name__])
+    models = load(result.save(tmp_path), model=lambda name: Tables())
     for k in range(3):
         assert torch.equal(models.outputs(k, INPUTS), result.model(k)(INPUTS).detach())
     assert models.model(0).order.tolist() == [3, 1, 0, 2]
@@ -189,7 +187,7 @@ def test_reading_outputs():
 
 def test_regression(tmp_path):
     result = train(nn.Linear(4, 1), of=tasks(targets=lambda x: x.sum(2), loss="mse", metric="mse"))
-    models = load(result.save(tmp_path))
+    models = loaded(result, tmp_path)
     np.testing.assert_array_equal(models.predict(1, INPUTS), result.model(1)(INPUTS)[:, 0].detach().numpy())
     with pytest.raises(ValueError, match="regression has no classes"):
         models.predict_proba(1, INPUTS)
@@ -212,55 +210,57 @@ def test_samples_that_do_not_fit(tmp_path, samples, error, says):
 
 
 def test_samples_stay_as_they_are(tmp_path):
-    models = load(train(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))).save(tmp_path))
+    models = loaded(train(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))), tmp_path)
     inputs = INPUTS.clone()
     assert models.predict(0, inputs.numpy()).shape == models.predict(0, inputs.tolist()).shape == (3,)
     models.predict(0, inputs)
     assert torch.equal(inputs, INPUTS)
 
 
-def test_an_architecture_that_cannot_be_saved(tmp_path):
+def test_an_architecture_that_only_its_code_can_make(tmp_path):
     class Inside(nn.Linear):
         pass
 
     result = train(Inside(4, 2))
-    with pytest.warns(UserWarning, match=r"but not their architecture Inside: .* inside a function.*Give it when"):
-        result.save(tmp_path)
-    with pytest.raises(ValueError, match=r"Inside was not saved, because .*: give it, graphcollab.load\('.*', model="):
+    result.save(tmp_path)
+    with raises("missing", "model", "Inside", "model=lambda name:"):
         load(tmp_path)
-    models = load(tmp_path, model=lambda: Inside(4, 2))
+    models = load(tmp_path, model=lambda name: Inside(4, 2))
     assert torch.equal(models.outputs(2, INPUTS), result.model(2)(INPUTS).detach())
-    with pytest.raises(ValueError, match=r"for 'weight' it has shape \[2, 5\], and saved was shape \[2, 4\]"):
-        load(tmp_path, model=nn.Linear(5, 2))
-    with pytest.raises(ValueError, match="for 'bias' it has none"):
-        load(tmp_path, model=nn.Linear(4, 2, bias=False))
-    with pytest.raises(ValueError, match="models of 1 architectures, and 2 were given"):
-        load(tmp_path, model=[Inside(4, 2), Inside(4, 2)])
+    with raises("shape", "parameter 'weight'", [2, 5], [2, 4]):
+        load(tmp_path, model=lambda name: nn.Linear(5, 2))
+    with raises("shape", "parameter 'bias'", "none"):
+        load(tmp_path, model=lambda name: nn.Linear(4, 2, bias=False))
+    for wrong in (lambda name: None, nn.Linear(4, 2)):
+        with pytest.raises((TypeError, ValueError)):
+            load(tmp_path, model=wrong)
 
 
-class Forgetful(nn.Linear):
-    """Keeps something that copies have and its state has not."""
-
-    scale = 1.0
-
-    def __deepcopy__(self, memo):
-        copied = type(self)(4, 2)
-        copied.load_state_dict(self.state_dict())
-        copied.scale = self.scale
-        return copied
-
-    def __getstate__(self):
-        return {name: value for name, value in vars(self).items() if name != "scale"}
-
-    def forward(self, inputs):
-        return super().forward(inputs) * self.scale
+def test_a_factory_is_asked_once_for_an_architecture_and_draws_nothing(tmp_path):
+    asked = []
+    result = train(nn.Linear(4, 2))
+    state = torch.get_rng_state()
+    load(result.save(tmp_path), model=lambda name: asked.append(name) or nn.Linear(4, 2))
+    assert asked == [NAMES[0]]
+    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_a_module_that_would_come_back_as_another_one(tmp_path):
-    module = Forgetful(4, 2)
-    module.scale = 2.0
-    with pytest.warns(UserWarning, match="built again it returns something else"):
-        train(module).save(tmp_path)
+def test_a_model_of_build_model_that_was_changed_does_not_come_back_as_another_one(tmp_path):
+    module = build_model("mlp", (4,), 2, hidden=5)
+    module.backbone[2] = nn.Tanh()
+    result = train(module)
+    result.save(tmp_path)
+    with raises("missing", "model", "MLP"):
+        load(tmp_path)
+    models = load(tmp_path, model=lambda name: module)
+    assert torch.equal(models.outputs(1, INPUTS), result.model(1)(INPUTS).detach())
+
+
+def test_models_of_build_model_come_back_by_themselves(tmp_path):
+    result = train(build_model("mlp", (4,), 2, hidden=(5, 3)))
+    models = load(result.save(tmp_path))
+    for k in range(3):
+        assert torch.equal(models.outputs(k, INPUTS), result.model(k)(INPUTS).detach())
 
 
 def forge(folder, change):
@@ -273,52 +273,25 @@ def forge(folder, change):
     return folder
 
 
-def nested(depth):
-    blueprint = {"class": "torch.nn.modules.linear:Identity"}
-    for _ in range(depth):
-        blueprint = {"class": "torch.nn.modules.linear:Identity", "children": {"a": blueprint}}
-    return blueprint
-
-
-GEOMETRIC = {
-    "class": "torch_geometric.nn.sequential:Sequential",
-    "attributes": {
-        "_caller_module": "math import *\nopen({mark!r}, 'w').write('code ran')\nfrom math",
-        "signature": {"dict": [["param_dict", {"dict": []}], ["return_type_repr", "int"]]},
-        "_children": [{"dict": [["name", "a"], ["param_names", ["x"]], ["return_names", ["x"]]]}],
-    },
-}
-"""Its ``__setstate__`` makes code of these and runs it."""
-
-
-def test_a_folder_brings_no_code(tmp_path):
-    folder, mark = train().save(tmp_path / "models"), tmp_path / "ran"
-    blueprint = json.loads(json.dumps(GEOMETRIC).replace("{mark!r}", repr(str(mark))))
-    forge(folder, lambda content: content["architectures"][0].update(blueprint=blueprint))
-    with pytest.raises(
-        ValueError, match=r"layers of torch_geometric.nn.sequential:Sequential, which are not PyTorch's"
-    ):
-        load(folder)
-    with pytest.raises(ValueError, match="restores itself by code of its own"):  # whatever the caller trusts
-        load(folder, trusted=["torch_geometric.nn.sequential"])
-    assert not mark.exists()
-    assert load(folder, model=build_model("mlp", (4,), 2, hidden=5)).predict(0, INPUTS).shape == (3,)
-
-
 def first(**entries):
     return lambda content: content["architectures"][0].update(entries)
+
+
+MLP = {"name": "mlp", "input_shape": [4], "num_classes": 2, "hidden": 5}
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (first(blueprint=3), r"does not say how to build the model MLP \(TypeError"),
-        (first(blueprint={}), "does not say how to build the model MLP .* give the architecture"),
-        (first(blueprint=nested(400)), r"does not say how to build the model MLP \(RecursionError|damaged"),
-        (first(types={"a": "_inductor"}), "'_inductor' is no number type"),
-        (first(types={"no such tensor": "float32"}), "no such tensor"),
+        (first(model=3), r"does not say how to make the model .*MLP \(TypeError"),
+        (first(model={}), r"does not say how to make the model .*MLP"),
+        (first(model={**MLP, "name": "os.system"}), r"does not say how to make the model .*MLP"),
+        (first(model={**MLP, "input_shape": [3]}), r"does not say how to make the model .*MLP"),
+        (first(model={**MLP, "hidden": 6}), "does not say how to make"),
+        (first(types={"a": "_inductor"}), "does not say how to make the model"),
         (lambda content: content.pop("names"), "is damaged: KeyError 'names'"),
         (lambda content: content.update(names=3), "is damaged"),
+        (lambda content: content.update(members=[[]]), "is damaged"),
         (lambda content: content.update(members=[[0, 1]]), "is damaged: .* not as many models as nodes"),
         (lambda content: content.update(members=[[0, 1, 7]]), "is damaged: KeyError 2"),
         (lambda content: content.update(names=["a"], members=[[0]]), "is damaged"),
@@ -333,20 +306,6 @@ def test_manifests_that_are_made_up(tmp_path, change, says):
     folder = train(method=dpsgd(**QUICK)).save(tmp_path)
     with pytest.raises(ValueError, match=says):
         load(forge(folder, change))
-
-
-@pytest.mark.parametrize("kind", ["linear:Linear", "container:ModuleList", "conv:Conv2d"])
-def test_a_root_of_another_class_is_said_when_it_is_loaded(tmp_path, kind):
-    folder = train().save(tmp_path)
-    forge(
-        folder, lambda content: content["architectures"][0]["blueprint"].update({"class": f"torch.nn.modules.{kind}"})
-    )
-    name = kind.partition(":")[2]
-    with pytest.raises(
-        ValueError, match=rf"says that the model MLP is a {name}, which does not fit .*: save it anew, or"
-    ):
-        load(folder)
-    assert load(folder, model=build_model("mlp", (4,), 2, hidden=5)).predict(0, INPUTS).shape == (3,)
 
 
 def test_nothing_of_the_samples_is_saved_and_no_pickle(tmp_path, monkeypatch):
@@ -380,7 +339,7 @@ def test_tables_are_prepared_as_in_training(tmp_path, per_site):
     frame = table(lambda site, age, smokes: "ill" if (age or 0) > 35 else "well")
     of = Tasks.from_frame(frame, pooled="per_site" if per_site else "sums", test_fraction=0)
     result = train(nn.Linear(len(of.preparation.features), 2), of=of)
-    models = load(result.save(tmp_path))
+    models = loaded(result, tmp_path)
     new = {"smokes": ["no", None], "age": [55.0, 21.0]}
     for site in AGES:
         outputs = result.model(site)(of.preparation.apply(new, site)).detach()
@@ -397,7 +356,7 @@ def test_values_are_in_the_tables_units(tmp_path):
     of = Tasks.from_frame(frame, standardise_target=True, test_fraction=0)
     assert of.preparation.target.deviation[0] > 1
     result = train(nn.Linear(len(of.preparation.features), 1), of=of)
-    models = load(result.save(tmp_path))
+    models = loaded(result, tmp_path)
     new = {"smokes": ["no"], "age": [55.0]}
     raw = result.model("south")(of.preparation.apply(new)).item()
     target = of.preparation.target
@@ -417,7 +376,7 @@ def test_a_preparation_goes_along(tmp_path, pooled, kind):
     table = {"site": site, "age": age, "dose": dose, "y": y}
     tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=kind == "values")
     result = run(local(lr=0.3), tasks, nn.Linear(2, 2 if kind == "classes" else 1), rounds=40)
-    models = load(result.save(tmp_path))
+    models = loaded(result, tmp_path)
     assert models.preparation == tasks.preparation
     mine = {name: values[30:] for name, values in table.items() if name != "site"}
     said = models.predict("Zurich", mine)
@@ -432,7 +391,7 @@ def test_a_preparation_goes_along(tmp_path, pooled, kind):
 def test_methods_with_another_judge(tmp_path):
     method = Method("tuned", Fit(epochs=1), judge=FineTuned(Fit(epochs=1)))
     result = train(method=method)
-    models = load(result.save(tmp_path))
+    models = loaded(result, tmp_path)
     assert torch.equal(models.outputs(0, INPUTS), result.model(0)(INPUTS).detach())
 
 
@@ -440,7 +399,7 @@ def test_sites_that_a_column_numbers_are_asked_for_by_number(tmp_path):
     x, y = torch.zeros(30, 2), torch.arange(30) // 10  # a site's answer is its own label, whatever it is asked
     of = Tasks.from_arrays(x, y, np.repeat([1, 2, 3], 10))
     result = run(local(lr=0.5), of, nn.Linear(2, 3), rounds=5)
-    models = load(result.save(tmp_path))
+    models = loaded(result, tmp_path)
     for site in (1, np.int64(1), "1"):
         assert models.predict(site, x[:1]).tolist() == [0] == result.model(site)(x[:1]).argmax(1).tolist()
     assert of.select([3, 1]).names == ("3", "1")
@@ -464,7 +423,7 @@ def patients(**columns):
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory):
     of = Tasks.from_frame(patients(), target="ill")
-    return load(train(lambda given: nn.Linear(given.input_shape[0], 2), of=of).save(tmp_path_factory.mktemp("models")))
+    return loaded(train(lambda given: nn.Linear(given.input_shape[0], 2), of=of), tmp_path_factory.mktemp("models"))
 
 
 def test_truths_and_rows_as_dicts(hospital):
@@ -513,7 +472,7 @@ def test_a_site_must_be_named_and_only_one(ask, tmp_path):
     pandas = pytest.importorskip("pandas")
     result = train(lambda given: nn.Linear(given.input_shape[0], 2), of=Tasks.from_frame(patients(), target="ill"))
     frame = pandas.DataFrame(patients())
-    for models in (result, load(result.save(tmp_path))):
+    for models in (result, loaded(result, tmp_path)):
         with pytest.raises(
             TypeError, match=r"as in predict\('a', samples\): every site has a model .* sites are a, b$"
         ):
@@ -560,7 +519,7 @@ def test_a_result_predicts_as_what_is_saved_of_it(tmp_path):
     new = {"age": [3.0, float("nan"), 40], "sex": ["f", "m", "m"]}
     tasks = Tasks.from_frame(table)
     result = run(local(lr=0.1), tasks, lambda of: nn.Linear(of.input_shape[0], 2), rounds=2)
-    models = load(result.save(tmp_path / "classes"))
+    models = loaded(result, tmp_path / "classes")
     inputs = tasks.preparation.apply(new)
     for site in ("a", 1):
         with torch.no_grad():
@@ -573,4 +532,4 @@ def test_a_result_predicts_as_what_is_saved_of_it(tmp_path):
         result.predict("c", new)
     amounts = Tasks.from_frame({**table, "y": [0.5 * (7 * k % 24) for k in range(24)]}, standardise_target=True)
     result = run(local(lr=0.1), amounts, lambda of: nn.Linear(of.input_shape[0], 1), rounds=2)
-    assert result.predict("a", new).tolist() == load(result.save(tmp_path / "amounts")).predict("a", new).tolist()
+    assert result.predict("a", new).tolist() == loaded(result, tmp_path / "amounts").predict("a", new).tolist()
