@@ -44,7 +44,7 @@ _EVENT = re.compile(
 )
 _UNTIL = re.compile(
     r"((os|pfs|dfs|rfs|surv(ival)?|event|fu|follow[_ .-]?up)[_ .-]?)?time"
-    r"|(os|pfs|dfs|rfs|surv(ival)?|fu|follow[_ .-]?up)[_ .-]?(days|weeks|months|years)|time[_ .-]?to[_ .-]?\\w+",
+    r"|(os|pfs|dfs|rfs|surv(ival)?|fu|follow[_ .-]?up)[_ .-]?(days|weeks|months|years)|time[_ .-]?to[_ .-]?\w+",
     re.IGNORECASE,
 )
 _USE = {"test": "testing", "val": "validation"}

@@ -40,7 +40,7 @@ __all__ = [
     "write_rows",
 ]
 
-FORMAT, VERSION = "graphcollab-checkpoint", 3
+FORMAT, VERSION = "graphcollab-checkpoint", 4
 MANIFEST, PART = "manifest.json", "part-00000.safetensors"
 NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number where a round was saved again
 

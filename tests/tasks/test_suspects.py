@@ -325,3 +325,14 @@ def test_tasks_keep_what_was_warned_of():
     ]
     assert tasks.findings[0].numbers == {"columns": ["label"]}
     assert tasks.select([0]).findings == tasks.findings
+
+
+@pytest.mark.parametrize("until", ["time", "os_time", "pfs months", "time_to_death", "Time to event"])
+def test_targets_that_are_censored_are_named(until):
+    table = {**{name: column for name, column in BASE.items() if name != "y"}, "status": BASE["y"], until: BASE["x"]}
+    with pytest.warns(RuntimeWarning):
+        tasks = Tasks.from_frame(table, target="status", **ALL)
+    assert [(one.code, one.subject) for one in tasks.findings] == [("censored", "column 'status'")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Tasks.from_frame({**table, "downtime": BASE["x"]} | {until: BASE["ward"]}, target="status", **ALL)

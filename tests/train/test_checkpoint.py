@@ -196,17 +196,17 @@ def test_a_history_that_somebody_removes_while_it_grows_is_written_anew(tmp_path
 def test_another_version_is_refused_by_name(played):
     for path in played.glob("*/manifest.json"):
         text = path.read_bytes().partition(b"\n")[2]
-        digest = hashlib.sha256(b"graphcollab-checkpoint 4\n" + text).hexdigest()
-        path.write_bytes(f"graphcollab-checkpoint 4 {digest}\n".encode() + text)
-    with pytest.raises(ValueError, match="is of version 4 of the format, this package reads version 3"):
+        digest = hashlib.sha256(b"graphcollab-checkpoint 5\n" + text).hexdigest()
+        path.write_bytes(f"graphcollab-checkpoint 5 {digest}\n".encode() + text)
+    with pytest.raises(ValueError, match="is of version 5 of the format, this package reads version 4"):
         load_checkpoint(played / "round-000004")
-    with pytest.raises(ValueError, match="is of version 4"):
+    with pytest.raises(ValueError, match="is of version 5"):
         resume(played)
 
 
 def test_a_number_that_a_disk_has_changed_is_damage(played):
     path = played / "round-000004" / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b"graphcollab-checkpoint 3 ", b"graphcollab-checkpoint 4 "))
+    path.write_bytes(path.read_bytes().replace(b"graphcollab-checkpoint 4 ", b"graphcollab-checkpoint 5 "))
     with pytest.warns(RuntimeWarning, match="round-000004 is damaged"):
         assert latest_checkpoint(played).name == "round-000003"
 
@@ -214,9 +214,9 @@ def test_a_number_that_a_disk_has_changed_is_damage(played):
 @pytest.mark.parametrize("number", [3, 4])
 def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(played, number):
     path = played / f"round-{number:06d}" / "manifest.json"
-    path.write_bytes(b"graphcollab-checkpoint 4 " + b"whatever comes\n")
+    path.write_bytes(b"graphcollab-checkpoint 5 " + b"whatever comes\n")
     before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
-    told = rf"round-{number:06d} is of version 4 of the format, this package reads version 3.* resume=False"
+    told = rf"round-{number:06d} is of version 5 of the format, this package reads version 4.* resume=False"
     for use in (resume, latest_checkpoint):
         with pytest.raises(ValueError, match=told):
             use(played)
