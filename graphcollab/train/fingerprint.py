@@ -179,14 +179,15 @@ def _is_setting(kind: type, name: str, value: object) -> bool:
 
 def _attributes(value: Any) -> dict[str, Any]:
     """Return an object's attributes, those in slots included, without what it has computed of them."""
-    if dataclasses.is_dataclass(value):
+    library = any(_root(one) in MODELS for one in type(value).__mro__)
+    if dataclasses.is_dataclass(value) and not library:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     found: Any = object.__getstate__(value)
     own, slots = found if isinstance(found, tuple) else (found, None)
     kind, held = type(value), {**(slots or {}), **(own or {})}
     cached = {n for n in held if isinstance(inspect.getattr_static(kind, n, None), functools.cached_property)}
-    places = PLACES if any(_root(one) in MODELS for one in kind.__mro__) else frozenset()
-    return {name: held[name] for name in sorted(held) if name not in cached | places}
+    left_out = cached | {name for name in held if library and (name in PLACES or name[:1] == "_")}
+    return {name: held[name] for name in sorted(held) if name not in left_out}
 
 
 def _reset(module: nn.Module) -> nn.Module:

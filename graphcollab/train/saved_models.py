@@ -219,7 +219,7 @@ def _made(model: Factory, name: str) -> nn.Module:
         module: object = model(name)
     if not isinstance(module, nn.Module):
         raise SettingError("model", FACTORY, module)
-    return copy_module(module).eval()
+    return copy_module(module).cpu().eval()
 
 
 def _require_shapes(module: nn.Module, stored: Mapping[str, Sequence[int]]) -> None:
