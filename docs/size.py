@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("graphcollab",)
+PACKAGE = ROOT / "graphcollab"
 NOT_CODE = {
     tokenize.COMMENT,
     tokenize.DEDENT,
@@ -59,19 +59,16 @@ def row(name: str, found: list[str]) -> str:
 
 def main() -> None:
     """Print the tables."""
-    folders = [ROOT / name for name in PACKAGES if (ROOT / name).is_dir()]
     print(f"{'':34} {'files':>6} {'lines':>8} {'of code':>8}")
-    for folder in folders:
-        for part in sorted(path for path in folder.iterdir() if path.is_dir() and texts([path])):
-            print(row(f"{folder.name}/{part.name}", texts([part])))
-        print(row(f"{folder.name}/*.py", texts(folder.glob("*.py"))))
-    print(row("package", texts(folders)))
-    print(row("tests", texts([ROOT / "tests"])))
-    print(row("examples", texts([ROOT / "examples"])))
-    shown = [path.name for path in (ROOT / PACKAGES[0]).iterdir() if path.name not in ("__init__.py", "__pycache__")]
+    for part in sorted(path for path in PACKAGE.iterdir() if path.is_dir() and texts([path])):
+        print(row(f"{PACKAGE.name}/{part.name}", texts([part])))
+    print(row(f"{PACKAGE.name}/*.py", texts(PACKAGE.glob("*.py"))))
+    for name, folder in (("package", PACKAGE), ("tests", ROOT / "tests"), ("examples", ROOT / "examples")):
+        print(row(name, texts([folder])))
+    shown = [path.name for path in PACKAGE.iterdir() if path.name not in ("__init__.py", "__pycache__")]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    faces = [file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("__init__.py")]
-    print(f"names in {PACKAGES[0]}/: {len(shown)}")
+    faces = [file.read_text(encoding="utf-8") for file in PACKAGE.rglob("__init__.py")]
+    print(f"names in {PACKAGE.name}/: {len(shown)}")
     print(f"exported names: {sum(map(exported, faces))}")
     print(f"hard dependencies: {len(project['dependencies'])}")
     print(f"docs/design.md: {(ROOT / 'docs' / 'design.md').read_text(encoding='utf-8').count(chr(10))} lines")
