@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import threading
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,17 +14,21 @@ from typing import Any
 __all__ = ["make_lazy"]
 
 
+IMPORTING = threading.RLock()  # libraries that import each other in circles are not for several threads at once
+
+
 class LazyPackage(ModuleType):
     """A package whose exports are imported when they are read."""
 
     def __getattr__(self, name: str) -> Any:
         homes: dict[str, str] = self.__dict__["_homes"]
-        if name in homes:
-            value = getattr(import_module(homes[name]), name)
-            self.__dict__[name] = value
-            return value
-        if not name.startswith("_") and find_spec(f"{self.__name__}.{name}"):
-            return import_module(f"{self.__name__}.{name}")
+        with IMPORTING:
+            if name in homes:
+                value = getattr(import_module(homes[name]), name)
+                self.__dict__[name] = value
+                return value
+            if name.isidentifier() and name[0] != "_" and find_spec(f"{self.__name__}.{name}"):
+                return import_module(f"{self.__name__}.{name}")
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:

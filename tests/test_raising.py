@@ -7,6 +7,7 @@ import pytest
 
 from graphcollab import errors
 from graphcollab.checks import issue
+from graphcollab.distributed.errors import PYTHON, as_value, from_value
 from graphcollab.errors import GraphcollabError, RangeError, UnknownError
 from tests.raising import raises, warns
 
@@ -23,6 +24,14 @@ def test_errors_say_their_message_and_survive_pickling(kind: type[GraphcollabErr
         "rounds must be at least 1, got 0",
         True,
     )
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *PYTHON], ids=lambda kind: kind.__name__)
+def test_errors_come_back_from_other_processes(kind: type[Exception]):
+    ours = issubclass(kind, GraphcollabError)
+    error = from_value(as_value(kind("rounds", "too few") if ours else kind("too few")))
+    assert (type(error), str(error)) == (kind, "too few")
+    assert not ours or (error.subject, error.code) == ("rounds", kind.code)
 
 
 def test_codes_name_one_class_each():

@@ -39,9 +39,13 @@ def read_settings(path: Path, command: str) -> dict[str, Any]:
     for name in (name for name in PATHS if name in content):
         if not isinstance(content[name], str):
             raise InvalidTypeError(name, f"{path}: expected a path, got {content[name]!r}")
-        if content[name] not in get_args(Dataset):
+        if not _is_dataset(name, content[name]):
             content[name] = os.path.normpath(path.parent / content[name])
     return content
+
+
+def _is_dataset(option: str, value: object) -> bool:
+    return option == "data" and value in get_args(Dataset)
 
 
 def _entries(option: str, table: Mapping[str, Any], folder: Path) -> list[str]:
@@ -65,8 +69,9 @@ def _quoted(value: Any) -> str:
 def settings_text(folder: Path, command: str, settings: Mapping[str, Any]) -> str:
     """Return settings as the text of a file in a folder, without those that are None or empty."""
     content: dict[str, Any] = {"command": command, **settings}
-    for name in (name for name in PATHS if content.get(name) is not None and content[name] not in get_args(Dataset)):
-        content[name] = os.path.relpath(content[name], folder)
+    for name in (name for name in PATHS if content.get(name) is not None):
+        if not _is_dataset(name, content[name]):
+            content[name] = os.path.relpath(content[name], folder)
     shown = {name: value for name, value in content.items() if value is not None and (value or name not in TABLES)}
     return "".join(f"{name} = {_toml(value)}\n" for name, value in shown.items())
 

@@ -52,11 +52,10 @@ def from_value(value: Mapping[str, str]) -> Exception:
     known: dict[str, Any] = {kind.__name__: kind for kind in PYTHON} if module is builtins else vars(module or object)
     if (kind := known.get(name)) is None or not _is_shared(kind):
         return RuntimeError(f"{name}: {message}")
-    error: Exception = kind.__new__(kind)
-    if isinstance(error, GraphcollabError):  # whose class may have arguments of its own
-        GraphcollabError.__init__(error, value["subject"], message, public=True)
-    else:
-        error.__init__(message)  # type: ignore[misc]
+    if not issubclass(kind, GraphcollabError):
+        return kind(message)
+    error: Any = (kind if issubclass(kind, OSError) else Exception).__new__(kind)
+    GraphcollabError.__init__(error, value["subject"], message, public=True)  # the class may have arguments of its own
     return error
 
 

@@ -72,7 +72,8 @@ def public_value(error: BaseException, site: str) -> dict[str, str]:
     If its message may quote a sample, a setting is named; of another subject only the kind of element remains.
     """
     if text := public_text(error):
-        return as_value(error, text)
+        value = as_value(error, text)
+        return value if value["subject"] in text else value | {"subject": public_subject(error)}
     subject = public_subject(error)
     about = f" ({subject})" if subject else ""
     text = f"{site} has failed with a {type(error).__name__}{about}; its message may quote a sample, and stays there"

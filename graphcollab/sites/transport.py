@@ -309,8 +309,9 @@ class Sites(SharedTransport):
                 restore(here.take())
             except ValueError as error:  # such as: another phase has begun
                 cure = "Bring its newer checkpoints back, or let all sites start afresh, in other checkpoint= folders"
-                message = f"{played}, and cannot go on where others are: {error}. {cure}"
-                raise ConflictError("checkpoint", message, public=bool(public_text(error))) from error
+                why = public_text(error)
+                message = f"{played}, and cannot go on where others are: {why or error}. {cure}"
+                raise ConflictError("checkpoint", message, public=bool(why)) from error
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())
 

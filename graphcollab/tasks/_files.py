@@ -5,6 +5,7 @@ CSV cells are read as text first, so that numbers that could be read in two ways
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -56,11 +57,10 @@ def is_csv(path: Path) -> bool:
 
 def read_frame(path: Path) -> Any:
     """Return the frame of an Excel or Parquet file; of a workbook the first sheet."""
-    import pandas  # takes half a second
-
     try:
         if path.suffix.lower() in _PARQUET:
-            return pandas.read_parquet(path, engine="pyarrow")
+            return importlib.import_module("pyarrow.parquet").ParquetFile(path).read()
+        pandas: Any = importlib.import_module("pandas")  # takes half a second
         return pandas.read_excel(path, dtype=object, keep_default_na=False, na_values=[""])
     except ImportError as error:
         package = "pyarrow" if path.suffix.lower() in _PARQUET else "openpyxl"
@@ -196,7 +196,7 @@ def _parsed(cells: Sequence[str]) -> np.ndarray:
     if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
         return np.array([np.nan if cell in MISSING else float(cell.replace(",", ".")) for cell in cells])
     codes = any(cell[0] == "0" and cell.isdigit() and cell != "0" for cell in known)
-    if not known or codes or not all(map(is_number, known)):
+    if codes or not all(map(is_number, known)):
         return from_words([None if cell in MISSING else cell for cell in cells])
     if len(known) < len(cells) or not all(cell.lstrip("+-").isdigit() for cell in known):
         return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])

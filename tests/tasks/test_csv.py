@@ -331,3 +331,16 @@ def test_rows_that_end_early_are_refused(tmp_path):
     (tmp_path / "t.csv").write_text("site,x,y\na,1,0\na,2\n")
     with raises("format", f"file {tmp_path / 't.csv'}", "row 1 has 2 values", "3 columns"):
         open_table(tmp_path / "t.csv")
+
+
+def test_a_column_that_is_empty_at_one_site_stays_numbers(tmp_path):
+    (tmp_path / "bern.csv").write_text("x,e,y\n" + "".join(f"{k / 7},{k / 3 - 1},{k % 2}\n" for k in range(12)))
+    (tmp_path / "genf.csv").write_text("x,e,y\n" + "".join(f"{k / 5},,{k % 2}\n" for k in range(12)))
+    tasks = Tasks.from_frame({site: tmp_path / f"{site}.csv" for site in ("bern", "genf")}, target="y")
+    assert [column.name for column in tasks.preparation.columns] == ["x", "e"]
+    assert not tasks.preparation.columns[1].categories
+    frames = {
+        site: {"x": [k / d for k in range(12)], "e": e, "y": [k % 2 for k in range(12)]}
+        for site, d, e in (("bern", 7, [k / 3 - 1 for k in range(12)]), ("genf", 5, [float("nan")] * 12))
+    }
+    assert tasks.preparation == Tasks.from_frame(frames, target="y").preparation

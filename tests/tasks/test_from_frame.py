@@ -6,6 +6,7 @@ import importlib
 import json
 from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -957,3 +958,13 @@ def test_named_categories_and_a_preparation_contradict_each_other():
     known = Tasks.from_frame(table).preparation
     with raises("conflict", "categories"):
         Tasks.from_frame(table, preparation=known, categories={"ward": ["x"]})
+
+
+def test_parquet_files_keep_indices_and_decimals(tmp_path):
+    pd, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    price = [Decimal(k) / 4 for k in range(16)]
+    frame = pd.DataFrame({"price": price, "y": [0, 1] * 8}, index=pd.Index(["a", "b"] * 8, name="site"))
+    frame.to_parquet(tmp_path / "t.parquet")
+    stored = Tasks.from_frame(tmp_path / "t.parquet", **ALL)
+    plain = {"site": ["a", "b"] * 8, "price": [float(one) for one in price], "y": [0, 1] * 8}
+    assert stored.preparation == Tasks.from_frame(plain, **ALL).preparation
