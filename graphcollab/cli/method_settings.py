@@ -37,11 +37,13 @@ def settings_grids(names: Sequence[str], words: Sequence[str], lrs: Sequence[flo
             raise FormatError("set", f"expected METHOD.SETTING=VALUE, such as cobo.rho=0.1, got {key!r}")
         if name not in (ALL, *names):
             raise UnknownError("set", f"{name!r} is none of the methods of this command: {', '.join(names)}")
-        values = [literal(text) for text in texts]
-        for method in names if name == ALL else [name]:
+        found.setdefault(name, {})[setting.replace("-", "_")] = [literal(text) for text in texts]
+    for name in names if words else ():
+        own = {**found.get(ALL, {}), **found.get(name, {})}
+        first = {setting: values[0] for setting, values in own.items()}
+        for setting, values in own.items():
             for value in values:
-                get_method(method)(**{setting.replace("-", "_"): value})  # refuses wrong names and values
-        found.setdefault(name, {})[setting.replace("-", "_")] = values
+                get_method(name)(**{**first, setting: value})  # refuses wrong names and values
     return found
 
 
