@@ -58,9 +58,8 @@ def public_text(error: BaseException) -> str:
     It is that of an error that was raised as public, or of its cause. Of a disk or a connection that fails, it is that
     of the operating system, without the name of a file.
     """
-    for one in (error, error.__cause__):
-        if isinstance(one, GraphcollabError) and one.public:
-            return str(one)
+    if public := _public(error):
+        return str(public)
     if isinstance(error, OSError) and isinstance(error.errno, int) and error.strerror == os.strerror(error.errno):
         return error.strerror
     return ""
@@ -69,15 +68,22 @@ def public_text(error: BaseException) -> str:
 def public_value(error: BaseException, site: str) -> dict[str, str]:
     """Return an error of a site as other sites may read it, as `as_value` does.
 
-    If its message may quote a sample, a setting is named; of another subject only the kind of element remains.
+    A public message keeps its subject. If a message may quote a sample, a setting is named; of another subject only the
+    kind of element remains.
     """
-    if text := public_text(error):
-        value = as_value(error, text)
-        return value if value["subject"] in text else value | {"subject": public_subject(error)}
     subject = public_subject(error)
+    if text := public_text(error):
+        public = _public(error)
+        return as_value(error, text) | {"subject": public.subject if public else subject}
     about = f" ({subject})" if subject else ""
     text = f"{site} has failed with a {type(error).__name__}{about}; its message may quote a sample, and stays there"
     return as_value(error, text) | {"subject": subject}
+
+
+def _public(error: BaseException) -> GraphcollabError | None:
+    """Return the error that was raised as public: this one, or its cause."""
+    both = (error, error.__cause__)
+    return next((one for one in both if isinstance(one, GraphcollabError) and one.public), None)
 
 
 def public_subject(error: BaseException) -> str:

@@ -136,7 +136,6 @@ def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
         raise EmptyError(
             f"file {path}",
             f"{path.name} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}",
-            public=True,
         )
     if "" in names:
         raise FormatError(

@@ -74,6 +74,13 @@ def test_of_samples_in_place_of_a_setting_nothing_is_told():
     assert "Jane Doe" not in str(public_value(error, "va"))
 
 
+def test_of_a_file_without_a_header_other_sites_read_no_row(tmp_path):
+    (tmp_path / "one.csv").write_text("Jane Doe,patient\n")
+    error = raised(lambda: graphcollab.Tasks.from_frame(tmp_path / "one.csv", target="y"))
+    assert "Jane Doe" in str(error)
+    assert "Jane Doe" not in str(public_value(error, "va"))
+
+
 @pytest.mark.parametrize(
     "act",
     [
