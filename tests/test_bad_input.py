@@ -442,7 +442,7 @@ def test_two_architectures_share_only_what_has_one_shape():
     models = [lambda: MLP(4, (6,), 3), lambda: MLP(4, (7, 6), 3)]
     with raises("mismatch", "part 'all'", "'head'"):
         go(model=models, architecture=[0, 1, 0])
-    with pytest.raises(ValueError, match="a number from 0 to 1 for each of 3 nodes"):
+    with raises("value", "architecture", "0", "1", "3"):
         go(l2c(part="head"), model=models, architecture=[0, 1])
 
 
@@ -478,12 +478,12 @@ def test_damaged_description_of_a_mixer(tmp_path):
 
 def test_checkpoint_of_other_shapes(tmp_path):
     run(local(epochs=1), nodes(), MLP(4, (9,), 3), rounds=1, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match=r"differs in shapes of the models\[0\].*\[9, 4\].*\[6, 4\]"):
+    with raises("other-run", "shapes of the models[0]['backbone.1.weight']", "9", "4", "6"):
         go(local(epochs=1), checkpoint=tmp_path)
 
 
 def test_a_model_that_returns_two_tensors():
-    with pytest.raises(TypeError, match=r"a model must return one tensor .*, Paired returns a tuple: wrap it"):
+    with raises("type", "model", kind=TypeError):
         go(model=lambda: Paired(4, 3))
 
 
@@ -501,7 +501,7 @@ def test_what_a_users_loss_and_metric_can_take_is_not_refused():
 
 
 def test_compare_checks_before_it_runs():
-    with pytest.raises(ValueError, match=r"grids for \['meta_l2d'\]"):
+    with raises("unknown", "grids", "'meta_l2d'"):
         compare({"meta_l2c": meta_l2c}, lambda seed: nodes(), MLP(4, (6,), 3), grids={"meta_l2d": {}})
 
 

@@ -17,7 +17,7 @@ from graphcollab.methods import local
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
-from tests.raising import raises
+from tests.raising import raises, warns
 
 AGES = [20 + k % 13 for k in range(40)]
 
@@ -181,7 +181,7 @@ def test_a_site_of_ten_rows_takes_part_and_one_of_five_tells_no_sums():
         with connected(connection):
             return site(connection.name, table, target="ill").tasks()
 
-    with pytest.warns(RuntimeWarning, match="column 'age' has fewer than 6 values at site 'c'"):
+    with warns("quality", "columns", "'age'", "6", "'c'"):
         found = Hall(tuple(ages), poll=0.3).play(play)
     both = np.array(AGES + AGES[:10], float)
     (age,) = found["c"].preparation.columns
@@ -199,7 +199,7 @@ def test_no_site_has_enough_values():
             except ValueError as error:
                 return error
 
-    with pytest.warns(RuntimeWarning, match="'rare' has fewer than 6 values"):
+    with warns("quality", "columns", "'rare'", "6"):
         found = Hall(("a", "b"), poll=0.3).play(play)
     assert str(found["a"]) == str(found["b"])
     assert str(found["a"]).startswith("no site has 6 values of column 'rare', and of fewer no sums are told")

@@ -107,9 +107,9 @@ def test_select_keeps_everything_about_a_node():
 def test_select_by_name():
     tasks = Tasks.from_samples([samples(5, k) for k in range(3)], names=["ada", "bob", "cy"])
     assert tasks.select(["cy", 0]).names == tasks.select(torch.tensor([2, 0])).names == ("cy", "ada")
-    with pytest.raises(KeyError, match="there is no node 'rob'; did you mean 'bob'"):
+    with raises("unknown", "node", "'rob'", "'bob'", kind=KeyError):
         tasks.select(["rob"])
-    with pytest.raises(IndexError, match="there is no node 3"):
+    with raises("range", "node", "3", kind=IndexError):
         tasks.select([3])
 
 
@@ -210,11 +210,11 @@ def test_a_message_names_the_argument_what_it_must_be_and_the_value(make, messag
 
 def test_unknown_arguments_are_refused_in_the_name_of_the_builder():
     data = LabelledArrays("made", X, Y, X, Y, ("a", "b"))
-    with pytest.raises(TypeError, match=r"^class_clusters\(\) has no argument 'losss'; did you mean 'loss'"):
+    with raises("type", "losss", "'loss'", kind=TypeError):
         class_clusters(data, losss="x")
-    with pytest.raises(TypeError, match=r"^from_samples\(\) has no argument 'zz'; it takes train, .* cluster, names, "):
+    with raises("type", "zz", kind=TypeError):
         Tasks.from_samples([(X, Y)], zz=1)
-    with pytest.raises(SettingError, match="cluster must be a Tensor or None, got 'x'"):
+    with raises("value", "cluster", "'x'", kind=SettingError):
         shard_tasks(data, 1, 1, cluster="x")
 
 
@@ -230,13 +230,13 @@ def test_metrics_that_have_a_name_may_be_given(name, metric):
 
 def test_a_metric_that_is_entered_is_known_to_tasks_their_messages_and_the_command(monkeypatch):
     given = {"loss": "cross_entropy", "metric": "share_of_ones"}
-    with pytest.raises(SettingError, match="or a function, got 'share_of_ones'"):
+    with raises("value", "metric", "'share_of_ones'", kind=SettingError):
         Tasks.from_samples([(X, Y)], **given)
     share = Metric.per_node("share_of_ones", True, lambda outputs, targets: float((targets == 1).double().mean()))
     monkeypatch.setitem(METRICS, "share_of_ones", share)
     for loss in ("cross_entropy", "mse"):
         assert Tasks.from_samples([(X, Y)], **{**given, "loss": loss}).metric == "share_of_ones"
-    with pytest.raises(SettingError, match=r"'rmse', 'share_of_ones' or a function, .*did you mean 'share_of_ones'"):
+    with raises("value", "metric", "'rmse'", "'share_of_ones'", kind=SettingError):
         Tasks.from_samples([(X, Y)], metric="share_of_one")
     monkeypatch.setitem(METRICS, "share_of_ones", replace(share, of_classes=False))
     with raises("conflict", "metric", "'share_of_ones'"):
@@ -298,7 +298,7 @@ def test_loaders_and_dicts_whose_samples_cannot_be_told_are_refused():
     for wrong in ({"a": x, "b": y}, {"x": x, "y": y, "w": y}, {"target": x, "y": y}):
         with raises("shape", "node 0 (train)"):
             Tasks.from_samples([wrong])
-    with pytest.raises(ValueError, match=r"targets must be numbers \(Tasks.from_frame takes text and missing values\)"):
+    with raises("value", "targets"):
         Tasks.from_arrays(x, ["a"] * 6, [1] * 6)
 
 

@@ -15,6 +15,7 @@ from graphcollab.report._terms import unequal_terms
 from graphcollab.train import load_checkpoint
 from graphcollab.train.checksum import weights_checksum
 from graphcollab.train.identity import identify_models
+from tests.raising import raises
 
 WIDTH = 400
 BASE_BYTES = 4 * (WIDTH * WIDTH + WIDTH)
@@ -92,7 +93,7 @@ def test_a_buffer_that_is_not_saved_is_part_of_the_base(tmp_path):
         return module
 
     train(model(1.0), tmp_path)
-    with pytest.raises(OtherRunError, match="differs in frozen weights of architecture 0"):
+    with raises("other-run", "frozen weights of architecture 0", kind=OtherRunError):
         train(model(2.0), tmp_path, rounds=4)
 
 

@@ -88,5 +88,5 @@ def test_a_model_that_cannot_be_evaluated_on_one_sample():
     x, y = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
     data = Tasks.from_samples([(x, y)] * 2, test=[(x, y), (x[:1], y[:1])], names=["many", "one"], val_fraction=0.0)
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
-    with pytest.raises(ValueError, match=r"split 'test' of 'one' .* is one sample, and Sequential"):
+    with raises("too-few", "split 'test'", "'one'"):
         run(local(), data, model, rounds=1)
