@@ -113,12 +113,12 @@ def test_what_was_not_kept_is_left_open_or_refused(comparison: Comparison) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((-1,), "budget must be a finite number of at least 0 or None, got -1"),
-        ((float("nan"),), "budget must be a finite number of at least 0 or None, got"),
-        ((5, "floats"), "unit must be 'messages' or 'bytes', got 'floats'"),
-        ((None, "floats"), "unit must be 'messages' or 'bytes', got 'floats'"),
+        ((-1,), ("value", "budget")),
+        ((float("nan"),), ("value", "budget")),
+        ((5, "floats"), ("value", "unit", "'messages'", "'bytes'", "'floats'")),
+        ((None, "floats"), ("value", "unit", "'messages'", "'bytes'", "'floats'")),
     ],
 )
-def test_refusals(comparison: Comparison, arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_refusals(comparison: Comparison, arguments: tuple[Any, ...], message: tuple[str, ...]) -> None:
+    with raises(*message):
         budget_table(comparison, *arguments)

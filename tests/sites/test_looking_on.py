@@ -14,10 +14,10 @@ from graphcollab import compare, methods, run
 from graphcollab.report import comparison_figures, contact_heatmap, weight_heatmaps
 from graphcollab.sites.gathering import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
+from tests.raising import raises
 from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small, together
 from tests.sites.test_site import require_same
 from tests.tasks.rooms import prepared
-from tests.raising import raises
 
 
 class Ends(Callback):

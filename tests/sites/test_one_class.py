@@ -10,8 +10,8 @@ import pytest
 
 from graphcollab import methods, site
 from graphcollab.tasks import told_by_site
-from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 from tests.raising import warns
+from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 
 ILL = {**ROWS["va"], "disease": np.ones_like(ROWS["va"]["disease"])}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
 import pytest
@@ -103,15 +102,15 @@ class Silent(Local):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"budget": 5, "rounds": 3}, "budget=5 gives local steps per node, and rounds=3 contradicts it"),
-        ({"budget": {"a": 1, "b": 1}, "rounds": 3}, "gives rounds per method, and rounds=3 contradicts it"),
-        ({"budget": {"a": 1, "c": 1}}, "budget must give rounds for every method and no other, got .*: ['b', 'c']"),
-        ({}, "method 'b' does not tell how many local steps it takes in a round"),
+        ({"budget": 5, "rounds": 3}, ("conflict", "budget", "budget=5", "rounds=3")),
+        ({"budget": {"a": 1, "b": 1}, "rounds": 3}, ("conflict", "budget", "rounds=3")),
+        ({"budget": {"a": 1, "c": 1}}, ("mismatch", "budget", "['b', 'c']")),
+        ({}, ("missing", "method 'b'")),
     ],
 )
 def test_what_cannot_be_kept(settings, told) -> None:
     methods = {"a": local, "b": lambda: local().replace(local=Silent())}
-    with pytest.raises(ValueError, match=re.escape(told).replace(r"\.\*", ".*")):
+    with raises(*told):
         compare(methods, make_tasks, model, [0], **settings)
     with raises("value", "budget", "'epochs'"):
         compare({"a": local}, make_tasks, model, [0], budget="epochs")
@@ -119,8 +118,7 @@ def test_what_cannot_be_kept(settings, told) -> None:
 
 @pytest.mark.parametrize("budget", [1, 4])
 def test_a_budget_below_half_a_round_cannot_be_kept(budget) -> None:
-    told = f"a round of 'local' is 10 local steps per node, mean over nodes, more than the budget of {budget} allows"
-    with pytest.raises(ValueError, match=told):
+    with raises("too-few", "budget", "'local'", "10 local steps", f"budget of {budget}"):
         compare({"cobo": cobo, "local": partial(local, epochs=5)}, make_tasks, model, [0], budget=budget)
 
 

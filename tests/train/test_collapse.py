@@ -302,7 +302,7 @@ COMPUTED = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "rounds", "sizes", "kind", "cure"), COMPUTED)
 def test_weights_that_are_computed_may_say_nothing_too(method, rounds, sizes, kind, cure):
-    with pytest.warns(RuntimeWarning, match="its computed weights are") as told:
+    with warns("quality", "weights", "computed") as told:
         result = run(method, nodes(sizes), lambda: torch.nn.Linear(10, 4), rounds=rounds)
     [finding] = result.history.findings
     assert (finding.kind, len(finding.nodes)) == (kind, 5)

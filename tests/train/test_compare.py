@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab import compare, fedavg, local
-from graphcollab.errors import InUseError, OtherRunError
+from graphcollab.errors import OtherRunError
 from graphcollab.method import NonFiniteLossError
 from graphcollab.methods import fedavg_finetuned, fomo
 from graphcollab.models import MLP
@@ -148,8 +148,10 @@ def test_comparisons_on_different_seeds_can_be_pooled(comparison):
     joined = Comparison.pool(parts)
     assert joined.values("local") == comparison.values("local")
     assert joined.results["local"] is parts[1].results["local"]
-    for wrong in ([], [parts[0], parts[0]], [parts[0], go(seeds=(1,), methods={"local": METHODS["local"]})]):
-        with pytest.raises(ValueError, match="comparisons to pool must"):
+    with raises("duplicate", "parts"):
+        Comparison.pool([parts[0], parts[0]])
+    for wrong in ([], [parts[0], go(seeds=(1,), methods={"local": METHODS["local"]})]):
+        with raises("mismatch", "parts"):
             Comparison.pool(wrong)
 
 
@@ -345,28 +347,28 @@ BAD = {
     "grid of an unknown method": (
         {"grids": {"lokal": {"lr": [1.0]}}},
         ValueError,
-        r"grids for \['lokal'\].*; did you mean 'local'",
+        ("unknown", "grids", "'lokal'", "'local'"),
     ),
-    "misspelt": ({"bugdet": 30}, TypeError, r"^compare\(\) has no argument 'bugdet'; did you mean 'budget'\?"),
-    "an argument that is not passed on": ({"seed": 3}, TypeError, r"^compare\(\) has no argument 'seed'; .*'seeds'"),
-    "budget": ({"budget": "step"}, ValueError, r"^budget must be 'steps', .*, got 'step'; did you mean 'steps'\?$"),
-    "graph of an unknown method": ({"graphs": {"lokal": None}}, ValueError, r"graphs for \['lokal'\]"),
-    "select": ({"select": "best"}, ValueError, "select must be 'pooled' or 'each', got 'best'"),
-    "no seeds": ({"seeds": ()}, ValueError, "seeds must be one or more, all different, .*, got \\[\\]"),
-    "double seeds": ({"seeds": (1, 1)}, ValueError, "all different, .*, got \\[1, 1\\]"),
-    "no methods": ({"methods": {}}, ValueError, "methods must name one method or more, .*, got none"),
-    "empty grid": ({"grids": {"local": {"lr": []}}}, ValueError, "grid of 'local' must list the values .* 'lr'"),
-    "no list": ({"grids": {"*": {"lr": 0.1}}}, ValueError, "must list the values to try of 'lr', got 0.1"),
-    "unknown setting": ({"grids": {"local": {"rate": [1.0]}}}, TypeError, "'local' cannot be made with .*rate"),
-    "bad value": ({"grids": {"local": {"lr": [-1.0]}}}, ValueError, "lr must be a finite number of at least 0"),
-    "no method made": ({"methods": {"m": dict}}, TypeError, "'m' must be a function that makes a Method"),
+    "misspelt": ({"bugdet": 30}, TypeError, ("type", "bugdet", "'budget'")),
+    "an argument that is not passed on": ({"seed": 3}, TypeError, ("type", "seed", "'seeds'")),
+    "budget": ({"budget": "step"}, ValueError, ("value", "budget", "'steps'", "'step'")),
+    "graph of an unknown method": ({"graphs": {"lokal": None}}, ValueError, ("unknown", "graphs", "'lokal'")),
+    "select": ({"select": "best"}, ValueError, ("value", "select", "'pooled'", "'each'", "'best'")),
+    "no seeds": ({"seeds": ()}, ValueError, ("value", "seeds")),
+    "double seeds": ({"seeds": (1, 1)}, ValueError, ("value", "seeds")),
+    "no methods": ({"methods": {}}, ValueError, ("empty", "methods")),
+    "empty grid": ({"grids": {"local": {"lr": []}}}, ValueError, ("value", "grids", "'local'", "'lr'")),
+    "no list": ({"grids": {"*": {"lr": 0.1}}}, ValueError, ("value", "grids", "'lr'", "0.1")),
+    "unknown setting": ({"grids": {"local": {"rate": [1.0]}}}, TypeError, ("type", "method 'local'")),
+    "bad value": ({"grids": {"local": {"lr": [-1.0]}}}, ValueError, ("value", "lr")),
+    "no method made": ({"methods": {"m": dict}}, TypeError, ("type", "method 'm'")),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_arguments(case):
     arguments, kind, message = BAD[case]
-    with pytest.raises(kind, match=message):
+    with raises(*message, kind=kind):
         go(nothing, **arguments)
 
 
@@ -403,7 +405,10 @@ def test_a_method_that_lacks_data_is_refused_before_another_is_run():
 
 def test_a_folder_that_is_not_the_comparisons_own_is_no_failed_trial(tmp_path):
     go(seeds=[0], checkpoint=tmp_path)
-    with hold_folder(tmp_path / "fedavg-0-seed-0"), raises("in-use", "folder /tmp/pytest-of-root/pytest-419/test_a_folder_that_is_not_the_0/fedavg-0-seed-0", kind=InUseError):
+    with (
+        hold_folder(tmp_path / "fedavg-0-seed-0"),
+        raises("in-use", f"folder {tmp_path / 'fedavg-0-seed-0'}"),
+    ):
         go(seeds=[0], checkpoint=tmp_path)
     other = {**METHODS, "fedavg": partial(fedavg, epochs=2, batch_size=5)}
     with raises("other-run", "method.local.epochs", kind=OtherRunError):

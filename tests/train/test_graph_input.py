@@ -106,25 +106,25 @@ def test_a_learned_graph_goes_by_names():
 @pytest.mark.parametrize(
     ("graph", "error", "says"),
     [
-        ([("ada", "rob")], KeyError, "no node 'rob'; did you mean 'bob'"),
-        (directed(nodes=["cyd"]), KeyError, "no node 'cyd'; did you mean 'cy'"),
-        ([("ada", 7)], IndexError, "no node 7"),
-        (directed((1.5, "ada")), TypeError, "by its name or its position"),
-        ([("ada", "bob", "cleo")], SettingError, r"graph must be a Data, .* list of pairs \(sender, receiver\)"),
-        ("ada", SettingError, "graph must be a Data"),
-        ([[0, 1, 1], [1, 0, 0], [1, 0, 0]], SettingError, r"a matrix \[K, K\] of NumPy, SciPy or PyTorch"),
-        ([("ada", "bob", 0.5, 0.5)], SettingError, "graph must be a Data"),
-        ([("ada", 1.5)], SettingError, "graph must be a Data"),
-        (np.ones((4, 4)), ValueError, r"matrix \[4, 4\], and the tasks have 3 nodes: give \[3, 3\]"),
-        (sparse.eye_array(4), ValueError, r"matrix \[4, 4\]"),
-        (torch.eye(4), ValueError, r"matrix \[4, 4\]"),
-        (np.array(["a"]), SettingError, "graph must be a Data"),
-        (torch.tensor([[0, torch.nan, 0]] * 3), ValueError, "NaN where 'ada' may hear 'bob'"),
-        (torch.tensor([[0], [3]]), ValueError, "out of range"),
+        ([("ada", "rob")], KeyError, ("unknown", "node", "'rob'", "'bob'")),
+        (directed(nodes=["cyd"]), KeyError, ("unknown", "node", "'cyd'", "'cy'")),
+        ([("ada", 7)], IndexError, ("range", "node", "7")),
+        (directed((1.5, "ada")), TypeError, ("type", "node")),
+        ([("ada", "bob", "cleo")], SettingError, ("value", "graph")),
+        ("ada", SettingError, ("value", "graph")),
+        ([[0, 1, 1], [1, 0, 0], [1, 0, 0]], SettingError, ("value", "graph")),
+        ([("ada", "bob", 0.5, 0.5)], SettingError, ("value", "graph")),
+        ([("ada", 1.5)], SettingError, ("value", "graph")),
+        (np.ones((4, 4)), ValueError, ("shape", "graph", "4")),
+        (sparse.eye_array(4), ValueError, ("shape", "graph", "4")),
+        (torch.eye(4), ValueError, ("shape", "graph", "4")),
+        (np.array(["a"]), SettingError, ("value", "graph")),
+        (torch.tensor([[0, torch.nan, 0]] * 3), ValueError, ("value", "graph", "'ada'", "'bob'")),
+        (torch.tensor([[0], [3]]), ValueError, ("range", "edge_index")),
     ],
 )
 def test_graphs_that_do_not_fit(graph, error, says):
-    with pytest.raises(error, match=says):
+    with raises(*says, kind=error):
         edges(graph)
 
 
@@ -170,7 +170,7 @@ def test_frames_and_files_are_graphs_by_name(tmp_path):
         with raises("mismatch", "graph"):
             edges(wrong)
     path.write_text("from,to\nada,bob\n")
-    with raises("missing", "file /tmp/pytest-of-root/pytest-419/test_frames_and_files_are_grap0/graph.csv"):
+    with raises("missing", f"file {path}"):
         edges(path)
 
 
@@ -196,5 +196,5 @@ def test_matrices_may_be_views():
 def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
     path = tmp_path / "g.csv"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"g\.csv cannot be read as a CSV file in UTF-8 \(.*; line \d\)"):
+    with raises("format", f"file {path}", "line "):
         run(l2c(), tasks(), nn.Linear(2, 2), graph=str(path), rounds=1)

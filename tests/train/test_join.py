@@ -139,11 +139,11 @@ def test_only_allowed_edges_are_used(joined):
     assert some.edge_weight[:3].tolist() == pytest.approx(weights_of_the_first(joined, [0, 3, 4]).tolist())
     assert float(some.edge_weight[3]) == 1.0
     for allowed, message in [
-        (torch.tensor([[4], [0]]), "old nodes from 0 to 3 and new ones from 0 to 1"),
-        (torch.tensor([[0, 0], [1, 1]]), "an edge twice"),
-        (torch.zeros(2), r"integers of shape \[2, E\], got torch.float32 of shape \(2,\)"),
+        (torch.tensor([[4], [0]]), ("range", "allowed", "0 to 3", "0 to 1")),
+        (torch.tensor([[0, 0], [1, 1]]), ("duplicate", "allowed")),
+        (torch.zeros(2), ("shape", "allowed", "torch.float32", "(2,)")),
     ]:
-        with pytest.raises(ValueError, match=message):
+        with raises(*message):
             join(result, new, allowed=allowed)
 
 
@@ -203,7 +203,7 @@ def test_who_can_join_which_method(name):
     result, new = run_and_newcomers(early(name))
     before = result.data.clone()
     if name in REFUSED:
-        with pytest.raises(ValueError, match=f"^nodes cannot join {name}: (its nodes|both nodes) "):
+        with raises("unsupported", "result", f"cannot join {name}: "):
             join(result, new)
         return
     told = join(result, new)
@@ -372,8 +372,7 @@ def of_a_table():
 )
 def test_newcomers_that_were_prepared_in_another_way_are_refused(new, settings, difference, of_a_table):
     table = {**NEW_SITE, **new}
-    told = rf"prepared in another way .*: {difference}.* by Tasks\.from_frame\(new, preparation=tasks\.preparation\)"
-    with pytest.raises(ValueError, match=told):
+    with raises("mismatch", "newcomers", difference, "Tasks.from_frame(new, preparation=tasks.preparation)"):
         join(of_a_table, Tasks.from_frame(table, val_fraction=0, test_fraction=0, **settings))
 
 
@@ -419,8 +418,7 @@ def test_newcomers_with_other_inputs_are_at_fault():
     tasks = Tasks.from_frame(a_table())
     result = run(fedavg(**QUICK), tasks, MLP(3, (4,), 2), rounds=1)
     wide = Tasks.from_arrays(torch.zeros(12, 5), [0, 1] * 6, ["c"] * 12)
-    told = r"^the newcomers' samples have shape \(5,\), and the run's models were made for \(3,\): give the newcomers"
-    with pytest.raises(ValueError, match=told):
+    with raises("shape", "newcomers", "(5,)", "(3,)"):
         join(result, wide)
 
 

@@ -114,13 +114,12 @@ def absolute(outputs, targets):
 
 
 def test_a_metric_that_broadcasts_is_refused():
-    said = r"the metric .* targets of all, .* outputs \[B, 1\], targets are \[B\]"
     whole = Metric("whole", False, lambda o, t, mask: (o - t).abs().flatten(1).mean(1).double())
     for metric in (Metric.per_node("absolute", False, absolute), whole):
-        with pytest.raises(ValueError, match=said):
+        with raises("shape", "outputs", "[B, 1]", "[B]"):
             play(metric=metric)
     result = play()
-    with pytest.raises(ValueError, match=said):
+    with raises("shape", "outputs", "[B, 1]", "[B]"):
         result.scores(Metric.per_node("absolute", False, absolute))
     own = Metric.per_node("absolute", False, lambda o, t: absolute(o.squeeze(1), t))
     torch.testing.assert_close(result.scores(own)["absolute"], result.scores("mae")["mae"])

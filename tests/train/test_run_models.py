@@ -75,12 +75,12 @@ class TiedParts(nn.Module):
 
 def test_models_that_are_refused_before_training():
     for method, model, message in (
-        (fedavg(part="head"), TiedParts(), "part 'head' cannot be taken alone"),
-        (local(), nn.Linear(4, 3).bfloat16(), "its numbers are torch.bfloat16, the samples' torch.float32: convert"),
-        (local(), nn.LazyLinear(3), "LazyLinear is lazy: 'weight' has no shape"),
-        (local(), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3).double()), "several number types"),
+        (fedavg(part="head"), TiedParts(), ("conflict", "part 'head'")),
+        (local(), nn.Linear(4, 3).bfloat16(), ("contract", "model", "torch.bfloat16", "torch.float32")),
+        (local(), nn.LazyLinear(3), ("unsupported", "parameter 'weight'")),
+        (local(), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3).double()), ("mismatch", "model")),
     ):
-        with pytest.raises(ValueError, match=message):
+        with raises(*message):
             run(method, tasks(), model, rounds=1)
 
 

@@ -196,16 +196,16 @@ def test_regression(tmp_path):
 @pytest.mark.parametrize(
     ("samples", "error", "says"),
     [
-        (INPUTS[:, :3], ValueError, r"expected samples of shape \[n, 4\], got \[3, 3\]"),
-        (INPUTS[0], ValueError, r"got \[4\]; for one sample give sample\[None\]"),
-        (INPUTS.index_fill(0, torch.tensor(1), torch.nan), ValueError, "sample 1 has a number that is not finite"),
-        ({"age": [1]}, TypeError, r"expected an array of shape \[n, 4\], got a dict: .* no preparation"),
-        ([["a"] * 4], TypeError, "expected an array of numbers"),
+        (INPUTS[:, :3], ValueError, ("shape", "samples", "4")),
+        (INPUTS[0], ValueError, ("shape", "samples", "4")),
+        (INPUTS.index_fill(0, torch.tensor(1), torch.nan), ValueError, ("not-finite", "samples")),
+        ({"age": [1]}, TypeError, ("type", "samples", "4")),
+        ([["a"] * 4], TypeError, ("type", "samples")),
     ],
 )
 def test_samples_that_do_not_fit(tmp_path, samples, error, says):
     models = load(train().save(tmp_path))
-    with pytest.raises(error, match=says):
+    with raises(*says, kind=error):
         models.predict("Zurich", samples)
 
 
@@ -283,28 +283,28 @@ MLP = {"name": "mlp", "input_shape": [4], "num_classes": 2, "hidden": 5}
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (first(model=3), r"does not say how to make the model .*MLP \(TypeError"),
-        (first(model={}), r"does not say how to make the model .*MLP"),
-        (first(model={**MLP, "name": "os.system"}), r"does not say how to make the model .*MLP"),
-        (first(model={**MLP, "input_shape": [3]}), r"does not say how to make the model .*MLP"),
-        (first(model={**MLP, "hidden": 6}), "does not say how to make"),
-        (first(types={"a": "_inductor"}), "does not say how to make the model"),
-        (lambda content: content.pop("names"), "is damaged: KeyError 'names'"),
-        (lambda content: content.update(names=3), "is damaged"),
-        (lambda content: content.update(members=[[]]), "is damaged"),
-        (lambda content: content.update(members=[[0, 1]]), "is damaged: .* not as many models as nodes"),
-        (lambda content: content.update(members=[[0, 1, 7]]), "is damaged: KeyError 2"),
-        (lambda content: content.update(names=["a"], members=[[0]]), "is damaged"),
-        (lambda content: content.update(graph=["a"]), "edges between nodes that are not there"),
-        (lambda content: content.update(inputs={"shape": 3, "type": "float32"}), "is damaged"),
-        (lambda content: content.update(inputs={"shape": [4], "type": "load"}), "is damaged: .* no number type"),
-        (lambda content: content.update(preparation={}), "is damaged"),
-        (lambda content: content.update(answers={"kind": "classes", "classes": 3}), "is damaged"),
+        (first(model=3), ("damaged", None, "MLP")),
+        (first(model={}), ("damaged", None, "MLP")),
+        (first(model={**MLP, "name": "os.system"}), ("damaged", None, "MLP")),
+        (first(model={**MLP, "input_shape": [3]}), ("damaged", None, "MLP")),
+        (first(model={**MLP, "hidden": 6}), ("damaged",)),
+        (first(types={"a": "_inductor"}), ("damaged",)),
+        (lambda content: content.pop("names"), ("damaged", None, "'names'")),
+        (lambda content: content.update(names=3), ("damaged",)),
+        (lambda content: content.update(members=[[]]), ("damaged",)),
+        (lambda content: content.update(members=[[0, 1]]), ("damaged",)),
+        (lambda content: content.update(members=[[0, 1, 7]]), ("damaged",)),
+        (lambda content: content.update(names=["a"], members=[[0]]), ("damaged",)),
+        (lambda content: content.update(graph=["a"]), ("damaged",)),
+        (lambda content: content.update(inputs={"shape": 3, "type": "float32"}), ("damaged",)),
+        (lambda content: content.update(inputs={"shape": [4], "type": "load"}), ("damaged",)),
+        (lambda content: content.update(preparation={}), ("damaged",)),
+        (lambda content: content.update(answers={"kind": "classes", "classes": 3}), ("damaged",)),
     ],
 )
 def test_manifests_that_are_made_up(tmp_path, change, says):
     folder = train(method=dpsgd(**QUICK)).save(tmp_path)
-    with pytest.raises(ValueError, match=says):
+    with raises(*says):
         load(forge(folder, change))
 
 
@@ -405,7 +405,7 @@ def test_sites_that_a_column_numbers_are_asked_for_by_number(tmp_path):
     assert of.select([3, 1]).names == ("3", "1")
     assert of.select(torch.tensor([2, 0])).names == ("3", "1")
     for ask in (models.model, result.model):
-        with pytest.raises(KeyError, match="where names are numbers, a number is a name and no position"):
+        with raises("unknown", kind=KeyError):
             ask(0)
     assert list(result.models()) == ["1", "2", "3"]
 
@@ -444,26 +444,25 @@ def test_no_rows_have_no_answers(hospital):
 @pytest.mark.parametrize(
     ("samples", "error", "says"),
     [
-        ([], ValueError, r"expected samples of shape \[n, 3\], got \[0\]"),
-        ({}, ValueError, "the table has no columns"),
-        ({"age": 3, "sex": "f"}, ValueError, r"column 'age' must have a value per row, got 3; .* give a list of it"),
-        ({"age": ["70"], "sex": ["f"]}, ValueError, "row 0 has the text '70' in column 'age', .* without quotes"),
+        ([], ValueError, ("shape", "samples")),
+        ({}, ValueError, ("empty", "table")),
+        ({"age": 3, "sex": "f"}, ValueError, ("shape", "column 'age'")),
+        ({"age": ["70"], "sex": ["f"]}, ValueError, ("ambiguous", "column 'age'", "'70'")),
         (
             {"Age": [70], "sex": ["f"]},
             ValueError,
-            r"no column 'age'; did you mean 'Age'\? The columns are 'Age', 'sex'",
+            ("unknown", "column 'age'", "'Age'", "'sex'"),
         ),
-        (np.array([[70, "f"]], object), TypeError, "Rows of a table are given as a table, with their columns"),
+        (np.array([[70, "f"]], object), TypeError, ("type", "samples")),
         (
             np.zeros((4, 2)),
             ValueError,
-            r"shape \[n, 3\], got \[4, 2\]\. An array must be prepared, with a column for each of age, sex = f, "
-            "sex = m; a table with its columns by name is taken as it is$",
+            ("shape", "samples", "4"),
         ),
     ],
 )
 def test_tables_that_cannot_be_read(hospital, samples, error, says):
-    with pytest.raises(error, match=says):
+    with raises(*says, kind=error):
         hospital.predict("a", samples)
 
 

@@ -88,36 +88,36 @@ def test_architectures_by_name(tasks):
     with raises("unknown", "node", "'Bern'", kind=KeyError):
         build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture={**kinds, "Bern": 0})
     lacking = {name: kind for name, kind in kinds.items() if name != tasks.names[2]}
-    with pytest.raises(ValueError, match=f"architecture names no number for {tasks.names[2]}: give one for every"):
+    with raises("missing", "architecture", tasks.names[2]):
         build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture=lacking)
 
 
 BAD = {
-    "missing": (None, "2 architectures were given: say which node has which"),
-    "too short": ([0, 1], r"a number from 0 to 1 for each of 6 nodes, got shape \(2,\)"),
-    "too large": ([0, 1, 2, 0, 0, 0], r"with values \[0, 1, 2\]"),
-    "negative": ([0, 1, -1, 0, 0, 0], r"a sequence of whole numbers of at least 0, .* got \[0, 1, -1, 0, 0, 0\]"),
-    "unused": ([0, 0, 0, 0, 0, 0], r"no node has architecture 1 \(MLP\)"),
+    "missing": (None, ("missing", "architecture")),
+    "too short": ([0, 1], ("value", "architecture", "6")),
+    "too large": ([0, 1, 2, 0, 0, 0], ("value", "architecture")),
+    "negative": ([0, 1, -1, 0, 0, 0], ("value", "architecture")),
+    "unused": ([0, 0, 0, 0, 0, 0], ("empty", "architecture 1")),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_architectures(tasks, case):
     architecture, message = BAD[case]
-    with pytest.raises(ValueError, match=message):
+    with raises(*message):
         build_graph(tasks, [make(), MLP(4, (9,), 3)], architecture=architecture)
 
 
 def test_bad_graphs(tasks):
     for graph, message in (
-        (torch.tensor([[0, 6], [1, 0]]), r"edge 1 \(6 -> 0\) is out of range"),
-        (torch.tensor([[0, 0], [1, 1]]), "occurs 2 times"),
-        (torch.tensor([0, 1]), r"shape \[2, E\]"),
-        (torch.tensor([[0.0], [1.0]]), "must hold integers"),
-        (Data(num_nodes=5, edge_index=torch.tensor([[0], [1]])), "the graph has 5 nodes, the tasks have 6"),
-        (Data(num_nodes=6), "no edge_index"),
+        (torch.tensor([[0, 6], [1, 0]]), ("range", "edge_index", "edge 1 (6 -> 0)")),
+        (torch.tensor([[0, 0], [1, 1]]), ("duplicate", "edge_index", "2 times")),
+        (torch.tensor([0, 1]), ("shape", "edge_index")),
+        (torch.tensor([[0.0], [1.0]]), ("shape", "edge_index")),
+        (Data(num_nodes=5, edge_index=torch.tensor([[0], [1]])), ("mismatch", "graph", "5", "6")),
+        (Data(num_nodes=6), ("missing", "edge_index")),
     ):
-        with pytest.raises(ValueError, match=message):
+        with raises(*message):
             build_graph(tasks, [make()], graph)
 
 
