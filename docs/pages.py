@@ -15,7 +15,7 @@ from typing import get_args
 import torch
 
 import graphcollab
-from graphcollab import methods, slots
+from graphcollab import errors, methods, slots
 from graphcollab.control.state import LOOP
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.method import Method
@@ -188,10 +188,12 @@ def users() -> dict[type[Piece], list[str]]:
 
 
 def reference() -> str:
-    """Return the page of slots, pieces, state, messages, and who knows what."""
+    """Return the page of slots, pieces, state, messages, who knows what, and errors."""
     of = users()
     known = [one for one in pieces() if one in of or one not in (Piece, *SLOTS.values())]
-    sections = ["# Reference: pieces, state and messages\n\nThis page is generated: `make generate` writes it.\n"]
+    sections = [
+        "# Reference: pieces, state, messages and errors\n\nThis page is generated: `make generate` writes it.\n"
+    ]
     for slot, base in [*SLOTS.items(), ("inside other pieces", None)]:
         kinds = [one for one in known if (issubclass(one, base) if base else not issubclass(one, (*SLOTS.values(),)))]
         about = f"{does(base).partition('. ')[0]}.\n\n" if base else ""
@@ -203,7 +205,29 @@ def reference() -> str:
     sends = [(f"`{one.__name__}`", one.travels, ", ".join(of.get(one, ["–"]))) for one in known if one.travels]
     about = "What leaves a node, by the piece that causes it. Pieces that are not listed send nothing.\n\n"
     sections.append("## Messages\n\n" + about + table(("piece", "what travels", "methods"), sends))
-    return "\n".join(sections)
+    return "\n".join([*sections, "## Errors\n\n" + table_of_errors()])
+
+
+def table_of_errors() -> str:
+    """Return the table of the package's errors, the built-in errors that they also are, and their codes."""
+    kinds = [getattr(errors, name) for name in errors.__all__ if name.endswith("Error")]
+    rows = [
+        (
+            f"`{kind.__name__}`",
+            f"`{kind.code}`",
+            ", ".join(f"`{one.__name__}`" for one in kind.__bases__[1:]),
+            summary(kind),
+        )
+        for kind in kinds
+        if kind is not errors.GraphcollabError
+    ]
+    about = (
+        "Every error of the package is a `graphcollab.errors.GraphcollabError`, and the built-in error that fits. Its "
+        "`code` is that of its class; its `subject` is the argument or the element that it is about, such as `rounds` "
+        "or `node 'b'`. A warning, a `GraphcollabWarning`, has a `code` and a `subject`, too: the code of an error, "
+        "`no-effect` for a setting that has none, or `quality` for doubts about data and results.\n\n"
+    )
+    return about + table(("class", "code", "also a", "when"), rows)
 
 
 def state(known: Iterable[type[Piece]]) -> str:

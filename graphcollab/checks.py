@@ -14,16 +14,11 @@ from typing import Any, Literal
 from graphcollab._wording import printable
 from graphcollab.errors import GraphcollabWarning
 
-__all__ = ["issue", "own_filter", "unlogged", "warn"]
+__all__ = ["issue", "issue_again", "own_filter", "unlogged"]
 
 _FILTERS = threading.Lock()
 _BY_CODE = threading.local()  # a thread's filters of the package's own warnings, the innermost last
 _INSIDE = (str(Path(__file__).parent), contextlib.__file__)  # the package, and what decorates its functions
-
-
-def warn(text: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn as `issue` does, without a code; it goes once every warning has one."""
-    _issue(category(printable(text)))
 
 
 def issue(code: str, subject: str, message: str) -> None:
@@ -36,14 +31,15 @@ def issue(code: str, subject: str, message: str) -> None:
     """
     warning = GraphcollabWarning(code, subject, printable(message))
     for action, known, about in reversed(getattr(_BY_CODE, "filters", [])):
-        if known == code and about in ("", subject):
+        if known == code and about in ("", subject, subject.partition(" ")[0]):
             if action == "error":
                 raise warning
             return
-    _issue(warning)
+    issue_again(warning)
 
 
-def _issue(warning: Warning) -> None:
+def issue_again(warning: Warning) -> None:
+    """Issue a warning as it is, such as one from another process, in the name of the first caller outside."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1
@@ -69,7 +65,7 @@ def own_filter(
         action: ``"error"`` raises the warning.
         message: Only those that begin with this regular expression, for warnings of other libraries.
         code: Only those of the package that have this code.
-        subject: Of these, only those of this subject; by default all.
+        subject: Of these, only those of this subject, or of this kind of element (``"metric"``); by default all.
     """
     with _by_code(action, code, subject) if code else _by_message(action, message):
         yield

@@ -143,7 +143,7 @@ class InvalidTypeError(GraphcollabError, TypeError):
 
 
 class InvalidValueError(GraphcollabError, ValueError):
-    """A value is none of those allowed; errors of the classes below say more where they fit."""
+    """A value is none of those allowed, and no other class says more."""
 
     code = "value"
 

@@ -25,7 +25,7 @@ from graphcollab.errors import DivergedError, GraphcollabError, InUseError, Lost
 __all__ = ["APP", "call", "main"]
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError, ArithmeticError, MemoryError)
+RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError)
 """Errors of a run, not of its input."""
 FILES = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 OF_LIBRARIES = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, FutureWarning)
@@ -94,7 +94,7 @@ def _end(code: int, text: str) -> int:
 
 def _in_one_line(error: Exception, words: Sequence[str]) -> tuple[int, str] | None:
     """Return the exit code and the text of an error of the input, the run or the machine; None of any other."""
-    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
+    text = str(error)
     if isinstance(error, GraphcollabError):
         return (FAILED if isinstance(error, RUNTIME) else WRONG), _with_option(error.subject, text, words)
     if isinstance(error, CycloptsError):
@@ -104,16 +104,7 @@ def _in_one_line(error: Exception, words: Sequence[str]) -> tuple[int, str] | No
         return (WRONG if isinstance(error, FILES) else FAILED), text
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in text:
         return FAILED, f"out of memory: {text}"
-    if _raised_in_package(error):  # until all errors are GraphcollabErrors
-        return (FAILED if isinstance(error, RUNTIME) else WRONG), text
     return None
-
-
-def _raised_in_package(error: Exception) -> bool:
-    """Tell whether code of the package raised an error of its input."""
-    *_, last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    inside = str(last.f_globals.get("__name__", "")).startswith("graphcollab.")
-    return inside and isinstance(error, (ValueError, TypeError, LookupError, ImportError, OSError, *RUNTIME))
 
 
 def _with_option(subject: str, text: str, words: Sequence[str]) -> str:

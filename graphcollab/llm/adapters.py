@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import errno
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from safetensors.torch import save as packed
 
 from graphcollab.checks import own_filter
 from graphcollab.engine.modules import copy_module
-from graphcollab.errors import DamagedError, FormatError, InvalidTypeError, MismatchError
+from graphcollab.errors import DamagedError, ExistsError, FormatError, InvalidTypeError, MismatchError, MissingFileError
 from graphcollab.files import flush_folder, own_name, write_new
 from graphcollab.llm._libraries import peft
 from graphcollab.llm.base import DRAWN, shared_copy
@@ -169,11 +168,10 @@ def _read_about(folder: Path) -> dict[str, Any]:
     """Return what a folder says, if it is one of ours."""
     missing = [name for name in (BASE, CONFIG, WEIGHTS) if not (folder / name).is_file()]
     if missing:
-        raise FileNotFoundError(
-            errno.ENOENT,
-            f"expected a node's folder that save_adapters has written, and it has no {missing[0]} (adapters from "
+        raise MissingFileError(
+            f"folder {folder}",
+            f"expected a node's folder that save_adapters has written, and {folder} has no {missing[0]} (adapters from "
             "elsewhere: give PeftModel.from_pretrained(base, folder, is_trainable=True) to LanguageModel)",
-            str(folder),
         )
     try:
         told: dict[str, Any] = json.loads((folder / BASE).read_bytes())
@@ -199,14 +197,13 @@ def _require_adapters(folder: Path) -> None:
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
-        raise FileExistsError(errno.EEXIST, "expected a folder, or nothing there yet; this is a file", str(folder))
+        raise ExistsError(f"folder {folder}", f"expected a folder, or nothing there yet; {folder} is a file")
     strange = sorted(one.name for one in folder.iterdir() if not (one / BASE).is_file())
     if strange:
-        raise FileExistsError(
-            errno.EEXIST,
-            f"the folder holds something else ({', '.join(map(repr, strange[:3]))}), which is not overwritten: give "
+        raise ExistsError(
+            f"folder {folder}",
+            f"{folder} holds something else ({', '.join(map(repr, strange[:3]))}), which is not overwritten: give "
             "another one",
-            str(folder),
         )
 
 

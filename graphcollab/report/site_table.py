@@ -74,7 +74,7 @@ def site_table(
     for name, result in many.items():
         _require_same_samples(next(iter(many)), first, name, result, split)
     judged = as_metrics(metrics, first.tasks.metric)
-    with own_filter("ignore", ".* is not defined for"):  # it is said below, once for all methods
+    with own_filter("ignore", code="quality", subject="metric"):  # it is said below, once for all methods
         scores = {name: result.scores(judged, split) for name, result in many.items()}
     drawn = {name: _resampled(result, split, judged, resamples, seed, scores[name]) for name, result in many.items()}
     differences = {}

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from graphcollab.errors import InvalidValueError, RangeError, ShapeError, UnsupportedError
+
 __all__ = ["Answers"]
 
 Kind: TypeAlias = Literal["classes", "binary", "values"]
@@ -40,9 +42,11 @@ class Answers:
     def __post_init__(self) -> None:
         """Refuse what says nothing about outputs."""
         if self.kind not in LOSSES or not isinstance(self.logits, bool):
-            raise ValueError(f"expected outputs of the kind {', '.join(LOSSES)}, got {self.kind!r}")
+            raise InvalidValueError(
+                "kind", f"expected outputs of the kind {', '.join(LOSSES)}, got {self.kind!r}", public=True
+            )
         if not all(isinstance(name, str | int | float) for name in self.classes):
-            raise ValueError("a class has a name that is neither text nor a number")
+            raise InvalidValueError("classes", "a class has a name that is neither text nor a number")
 
     @classmethod
     def of(cls, loss: str | Callable[..., Any], targets: Tensor, outputs: Tensor, classes: tuple[Any, ...]) -> Answers:
@@ -60,20 +64,21 @@ class Answers:
         if self.kind == "values":
             return _flat(outputs).numpy()
         if self.kind == "classes" and outputs.dim() < 2:
-            raise ValueError(f"expected an output for each class, [n, C], got {list(outputs.shape)}")
+            raise ShapeError("outputs", f"expected an output for each class, [n, C], got {list(outputs.shape)}")
         found = (outputs.argmax(1) if self.kind == "classes" else (_flat(outputs) > 0).long()).numpy()
         if self.classes and found.size and found.max() >= len(self.classes):
-            raise ValueError(f"the model chooses class {found.max()}, expected 0 to {len(self.classes) - 1}")
+            raise RangeError("outputs", f"the model chooses class {found.max()}, expected 0 to {len(self.classes) - 1}")
         return np.array(self.classes)[found] if self.classes else found
 
     def probabilities(self, outputs: Tensor) -> np.ndarray:
         """Return probabilities of the classes, [n, C, ...]; of several binary labels, that of each, [n, ...]."""
         if self.kind == "values":
-            raise ValueError("a regression has no classes, so no probabilities: use predict")
+            raise UnsupportedError("loss", "a regression has no classes, so no probabilities: use predict")
         if not self.logits:
-            raise ValueError(
+            raise UnsupportedError(
+                "loss",
                 "the models were trained with a loss of your own, and nothing says whether their outputs are logits: "
-                "use outputs(site, samples), and make probabilities of them as the loss does"
+                "use outputs(site, samples), and make probabilities of them as the loss does",
             )
         if self.kind == "classes":
             return outputs.softmax(1).numpy()

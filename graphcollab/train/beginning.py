@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import MismatchError
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.param_spec import shared_tensors
@@ -42,10 +43,12 @@ def warn_of_unlike(method: Method | Phases, modules: Sequence[nn.Module]) -> Non
     for alike in starts.values():
         if len(alike) > 1:
             numbers = [*alike.values()]
-            warn(
+            issue(
+                "mismatch",
+                "model",
                 f"{method.name} mixes models, and architectures {few([str(n) for n in numbers])} "
                 f"({type(modules[numbers[0]]).__name__}) are copies of one with other initial parameters: models that "
-                "do not start alike are mixed badly. Give such nodes one architecture, so that they start alike"
+                "do not start alike are mixed badly. Give such nodes one architecture, so that they start alike",
             )
 
 
@@ -102,7 +105,11 @@ def _all_alike(own: Tensor, plane: Plane, owner: Tensor, to: Tensor) -> bool:
     told = plane.tell(shown.expand(len(owner), -1), owner, to, "checksums of its initial model")
     for sender, commitment, numbers in zip(*(x[plane.known(to)] for x in (owner, commitments, told)), strict=True):
         if not torch.equal(commitment, _commitment(int(sender), numbers)):
-            raise ValueError(f"{plane.where(int(sender))}, another initial model is shown than was committed to")
+            raise MismatchError(
+                f"site {plane.where(int(sender))!r}",
+                f"{plane.where(int(sender))}, another initial model is shown than was committed to",
+                public=True,
+            )
     others = told[plane.known(to)][:, 4:].reshape(-1, 2, 4)
     common = [all(bool((one == mine).all(1).any()) for one in others) for mine in coarse]
     return any(common)

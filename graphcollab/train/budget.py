@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, ContractError, MismatchError, MissingError, TooFewError
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.settings import Count
@@ -43,19 +44,29 @@ def spend(
     """
     if not isinstance(budget, str) and rounds != ROUNDS:
         what = "rounds per method" if isinstance(budget, Mapping) else "local steps per node"
-        raise ValueError(f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two")
+        raise ConflictError(
+            "budget",
+            f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two",
+            public=True,
+        )
     if isinstance(budget, Mapping):
         if differing := sorted({name for name, _ in made} ^ set(budget)):
-            raise ValueError(f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}")
+            raise MismatchError(
+                "budget",
+                f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}",
+                public=True,
+            )
         return [Spending(budget[name], evaluate_every) for name, _ in made]
     if budget == "rounds" or (budget == "steps" and len(made) == 1):
         return [Spending(rounds, evaluate_every)] * len(made)
     sizes = tasks.sizes("train")
     for name, method in made:
         if bool(method.local_steps(sizes, 1).isnan().any()):
-            raise ValueError(
+            raise MissingError(
+                f"method {name!r}",
                 f"method {name!r} does not tell how many local steps it takes in a round: give its local piece a "
-                "method local_steps, or compare by budget='rounds'"
+                "method local_steps, or compare by budget='rounds'",
+                public=True,
             )
     work = max(_work(method, sizes, rounds) for _, method in made) if budget == "steps" else float(budget)
     many = [_rounds_of(name, method, sizes, work) for name, method in made]
@@ -71,16 +82,20 @@ def _work(method: Method | Phases, sizes: Tensor, rounds: int) -> float:
 def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -> int:
     """Return in how many rounds a node takes the nearest to so many local steps; a ValueError if in none."""
     if (one := _work(method, sizes, 1)) > 2 * work:
-        raise ValueError(
+        raise TooFewError(
+            "budget",
             f"a round of {name!r} is {one:g} local steps per node, mean over nodes, more than the budget of {work:g} "
-            "allows, which is kept up to half a round: give a larger budget, or fewer steps or epochs in a round"
+            "allows, which is kept up to half a round: give a larger budget, or fewer steps or epochs in a round",
+            public=True,
         )
     low, high = 1, 2
     while _work(method, sizes, high) < work:
         if high > _MOST:
-            raise ValueError(
+            raise ContractError(
+                f"method {name!r}",
                 f"{name!r} takes no local steps, by the local_steps of its local piece, so no number of rounds makes "
-                f"{work:g} of them: correct local_steps, or compare by budget='rounds'"
+                f"{work:g} of them: correct local_steps, or compare by budget='rounds'",
+                public=True,
             )
         low, high = high, 2 * high
     while high - low > 1:  # the work of `high` rounds is enough, that of `low` rounds may not be

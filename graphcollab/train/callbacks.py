@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from graphcollab.bars import bar
 from graphcollab.engine import Rows
 from graphcollab.env import Env
+from graphcollab.errors import RangeError
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import as_metric, score_rows
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
@@ -226,7 +227,9 @@ class ProbeSimilarity(Callback):
         self.found = None
         unknown = [k for k in self.nodes or () if k >= data.num_nodes]
         if unknown:
-            raise ValueError(f"nodes must be positions from 0 to {data.num_nodes - 1}, got {unknown[:5]}")
+            raise RangeError(
+                "nodes", f"nodes must be positions from 0 to {data.num_nodes - 1}, got {unknown[:5]}", public=True
+            )
 
     def before_mixing(self, data: Data, env: Env) -> None:
         if self.rounds is not None and data.round + 1 not in self.rounds:

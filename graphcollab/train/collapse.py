@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.control import attend
 from graphcollab.env import Env
 from graphcollab.method import Method, last_graph
@@ -52,7 +52,7 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
         history.findings.append(found)
     for finding in [found] if found is not None else dropped[:1]:
         if finding.kind != STILL:
-            warn(finding.text)
+            issue("quality", "weights", finding.text)
 
 
 def may_have_dropped(method: Method | Phases, data: Data) -> bool:

@@ -10,8 +10,9 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from graphcollab.checks import own_filter, warn
+from graphcollab.checks import issue, own_filter
 from graphcollab.distributed import agreed
+from graphcollab.errors import EmptyError, GraphcollabError, InvalidTypeError, InvalidValueError, UnknownError
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
 from graphcollab.naming import close
@@ -28,7 +29,7 @@ from graphcollab.train.run import run
 from graphcollab.train.start import Model, require_alike, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Trials
-from graphcollab.train.undefined import OF_ONE_CLASS, Undefined, told_by_table
+from graphcollab.train.undefined import Undefined, told_by_table
 
 __all__ = ["compare"]
 
@@ -124,7 +125,7 @@ def compare(
     for name in settings.keys() - takes:
         said = "; tasks say what loss and metric are, Tasks.from_frame(..., metric=...)" * (name in ("loss", "metric"))
         known = [one for one in dict.fromkeys([*own, *played]) if one in takes]
-        raise TypeError(unknown_argument("compare", name, known) + said)
+        raise InvalidTypeError(name, unknown_argument("compare", name, known) + said, public=True)
     grids, graphs, seeds = dict(grids or {}), dict(graphs or {}), list(seeds)
     points = _check(methods, grids, graphs, seeds)
     folder = settings.pop("checkpoint", None)
@@ -135,7 +136,7 @@ def compare(
     ]
     drawn = Trials(every, tasks, model, settings, folder).draw(seeds[0])
     if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
-        with own_filter("ignore", OF_ONE_CLASS):  # said of the first seed
+        with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
             others = {f"seed {seed}": tasks_of(tasks, seed) for seed in seeds[1:]}
         require_alike(model, {f"seed {seeds[0]}": drawn, **others})
     spent = spend([(one.name, one.make(**one.point)) for one in every], drawn, budget, rounds, evaluate_every)
@@ -158,7 +159,11 @@ def compare(
                 text = f"{type(error).__name__}: {error}"
                 given = f" with {', '.join(f'{key}={value}' for key, value in one.point.items())}" * bool(one.point)
                 if type(error) not in failed:  # the next ones of its kind are shown in tables
-                    warn(f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}")
+                    issue(
+                        error.code if isinstance(error, GraphcollabError) else "error",
+                        f"method {one.name!r}",
+                        f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}",
+                    )
                 failed.add(type(error))
                 lost = dict.fromkeys(COLUMNS, math.nan)
                 trial = Trial(one.name, seed, one.point, math.nan, lost, failure=text, tasks=outcome.tasks)
@@ -191,25 +196,41 @@ def _check(
     for what, names in (("grids", set(grids) - {"*"}), ("graphs", set(graphs))):
         if unknown := sorted(names - set(methods)):
             hint = close(unknown[0], methods, 1)
-            raise ValueError(f"{what} for {unknown}, but the methods are {sorted(methods)}" + f"; {hint}".rstrip(" ;"))
+            raise UnknownError(
+                what,
+                f"{what} for {unknown}, but the methods are {sorted(methods)}" + f"; {hint}".rstrip(" ;"),
+                public=True,
+            )
     if not methods:
-        raise ValueError("methods must name one method or more, such as {'l2c': methods.l2c}, got none")
+        raise EmptyError(
+            "methods", "methods must name one method or more, such as {'l2c': methods.l2c}, got none", public=True
+        )
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be one or more, all different, such as range(5), got {seeds}")
+        raise InvalidValueError(
+            "seeds", f"seeds must be one or more, all different, such as range(5), got {seeds}", public=True
+        )
     points = {}
     for name, make in methods.items():
         grid = {**grids.get("*", {}), **grids.get(name, {})}
         for setting, values in grid.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-                raise ValueError(f"the grid of {name!r} must list the values to try of {setting!r}, got {values!r}")
+                raise InvalidValueError(
+                    "grids",
+                    f"the grid of {name!r} must list the values to try of {setting!r}, got {values!r}",
+                    public=True,
+                )
         points[name] = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         for point in points[name]:
             try:
                 made = make(**point)
             except TypeError as error:
-                raise TypeError(f"method {name!r} cannot be made with {point}: {error}") from error
+                raise InvalidTypeError(
+                    f"method {name!r}", f"method {name!r} cannot be made with {point}: {error}"
+                ) from error
             if not isinstance(made, Method | Phases):
-                raise TypeError(f"method {name!r} must be a function that makes a Method, it made {made!r}")
+                raise InvalidTypeError(
+                    f"method {name!r}", f"method {name!r} must be a function that makes a Method, it made {made!r}"
+                )
     return points
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from graphcollab.errors import DuplicateError, MismatchError, MissingError, RangeError, UnknownError
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
 from graphcollab.naming import ByName, few
 from graphcollab.train.collapse import EVEN_KINDS
@@ -55,10 +56,13 @@ class Comparison:
         """
         names = [name for part in parts for name in part.chosen]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"comparisons to join must be of different methods, but several have {twice}: rename them")
+            raise DuplicateError(
+                "comparisons",
+                f"comparisons to join must be of different methods, but several have {twice}: rename them",
+            )
         metrics = sorted({part.metric for part in parts})
         if len(metrics) != 1:
-            raise ValueError(f"comparisons to join must have one metric, got {metrics}")
+            raise MismatchError("comparisons", f"comparisons to join must have one metric, got {metrics}")
         chosen = {name: trials for part in parts for name, trials in part.chosen.items()}
         _require_same_tasks(chosen)
         trials = [trial for part in parts for trial in part.trials]
@@ -69,11 +73,13 @@ class Comparison:
     def pool(cls, parts: Sequence[Comparison]) -> Comparison:
         """Join comparisons, at least one, of the same methods on different seeds: a setting may depend on the seed."""
         if not parts or len({tuple(part.chosen) for part in parts}) > 1:
-            raise ValueError(f"comparisons to pool must have the same methods, got {[list(p.chosen) for p in parts]}")
+            raise MismatchError(
+                "parts", f"comparisons to pool must have the same methods, got {[list(p.chosen) for p in parts]}"
+            )
         chosen = {name: [trial for part in parts for trial in part.chosen[name]] for name in parts[0].chosen}
         seeds = [trial.seed for trial in next(iter(chosen.values()))]
         if len(set(seeds)) < len(seeds):
-            raise ValueError(f"comparisons to pool must be on different seeds, got {seeds}")
+            raise DuplicateError("parts", f"comparisons to pool must be on different seeds, got {seeds}")
         trials = [trial for part in parts for trial in part.trials]
         return cls(trials, chosen, parts[0].higher_is_better, parts[-1].results, parts[0].metric)
 
@@ -86,7 +92,9 @@ class Comparison:
         seeds = [[result.env.seed for result in many] for many in results.values()]
         if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
             named = dict(zip(results, seeds, strict=True))
-            raise ValueError(f"runs to compare must be on the same seeds, at least one, in the same order, got {named}")
+            raise MismatchError(
+                "results", f"runs to compare must be on the same seeds, at least one, in the same order, got {named}"
+            )
         chosen = {
             name: [Trial.from_result(name, result.env.seed, {}, result) for result in many]
             for name, many in results.items()
@@ -145,9 +153,10 @@ class Comparison:
         """
         for name in (method, reference):
             for trial in self.failed(name):
-                raise ValueError(
+                raise MissingError(
+                    f"method {name!r}",
                     f"{name!r} failed on seed {trial.seed} ({trial.failure}), so there is no difference to pair: leave "
-                    "the method out, or give it settings that work"
+                    "the method out, or give it settings that work",
                 )
         ratio, _ = self.correction(over)
         return paired_difference(self.values(method, column), self.values(reference, column), confidence, ratio)
@@ -196,9 +205,13 @@ class Comparison:
         """
         for name in (method, reference):
             if name not in self.chosen:
-                raise ValueError(f"there is no method {name!r} to compare with; there are {sorted(self.chosen)}")
+                raise UnknownError(
+                    "reference", f"there is no method {name!r} to compare with; there are {sorted(self.chosen)}"
+                )
             if not all(trial.per_node or trial.failure for trial in self.chosen[name]):
-                raise ValueError(f"the trials of {name!r} do not hold each node's metric: give them `per_node`")
+                raise MissingError(
+                    "per_node", f"the trials of {name!r} do not hold each node's metric: give them `per_node`"
+                )
 
         def share(one: Trial, other: Trial) -> float:
             if one.failure or other.failure:
@@ -215,7 +228,7 @@ class Comparison:
         See `Trial.reached`.
         """
         if self.share and not 0 <= target <= 1:
-            raise ValueError(f"{self.metric} is a share: the target must be in [0, 1], got {target}")
+            raise RangeError("target", f"{self.metric} is a share: the target must be in [0, 1], got {target}")
         return [trial.reached(target, self.higher_is_better) for trial in self.chosen[method]]
 
     def rows(self) -> dict[str, dict[str, Any]]:
@@ -255,13 +268,15 @@ def _require_same_tasks(chosen: Mapping[str, Sequence[Trial]]) -> None:
     first, *others = seeds
     for name in others:
         if seeds[name] != seeds[first]:
-            raise ValueError(
+            raise MismatchError(
+                "seeds",
                 f"{first!r} was run on the seeds {seeds[first]} and {name!r} on {seeds[name]}: differences are paired "
-                "over seeds, so they must be the same, in the same order"
+                "over seeds, so they must be the same, in the same order",
             )
         for one, other in zip(chosen[first], chosen[name], strict=True):
             if one.tasks and other.tasks and one.tasks != other.tasks:
-                raise ValueError(
+                raise MismatchError(
+                    "tasks",
                     f"{first!r} and {name!r} met different tasks on seed {one.seed} (nodes or samples differ): compare "
-                    "them on the same ones"
+                    "them on the same ones",
                 )

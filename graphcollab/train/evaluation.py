@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.control.at_work import membership
 from graphcollab.control.guard import large_targets
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env
+from graphcollab.errors import ContractError, DuplicateError
 from graphcollab.method import Method
 from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
@@ -89,10 +90,18 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         for name, value in observer.values().items():
             where = f"{type(observer).__name__}.values()[{name!r}]"
             if name in values:
-                raise ValueError(f"{where} would replace what the evaluation has under that name: choose another")
+                raise DuplicateError(
+                    "callbacks",
+                    f"{where} would replace what the evaluation has under that name: choose another",
+                    public=True,
+                )
             if not isinstance(value, Tensor) or value.shape != unseen.shape:
                 got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-                raise ValueError(f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}")
+                raise ContractError(
+                    "callbacks",
+                    f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}",
+                    public=True,
+                )
             values[name] = value.cpu()
     known = member if env.plane.complete else member & env.plane.there
     if bool(known.all()):
@@ -113,4 +122,8 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
     if not env.isolate:
         text = f"{found}: use a smaller step size, or check the node's data{large_targets(env)}"
         raise NonFiniteLossError(f"node {env.engine.tasks.names[int(bad[0])]!r}", text, public=True)
-    warn(f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes")
+    issue(
+        "diverged",
+        f"node {env.engine.tasks.names[int(bad[0])]!r}",
+        f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes",
+    )

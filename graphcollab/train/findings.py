@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch_geometric.data import Data
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.control.guard import initial_bounds, large_targets
 from graphcollab.env import Env
 from graphcollab.method import Method
@@ -19,12 +19,10 @@ from graphcollab.train.history import Finding, History
 if TYPE_CHECKING:
     from graphcollab.train.trial import Trial
 
-__all__ = ["DIVERGED", "FOUND", "report_divergence", "warn_once"]
+__all__ = ["DIVERGED", "report_divergence", "warn_once"]
 
 DIVERGED = "diverged"
 FACTOR = 10.0
-FOUND = r"[^:]*: its ((learned|computed) weights are|models have diverged)"
-"""How warnings of findings begin, as a regular expression."""
 
 
 def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
@@ -50,7 +48,7 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
         f"and that of outputs of zero. Use a smaller step size, or check the data{large_targets(env)}"
     )
     history.findings.append(Finding(data.round, DIVERGED, names, text))
-    warn(text)
+    issue("diverged", "models", text)
 
 
 def warn_once(trials: Iterable[Trial]) -> None:
@@ -64,4 +62,5 @@ def warn_once(trials: Iterable[Trial]) -> None:
     for (trial, first), *others in found.values():
         setting = "".join(f", {name}={value}" for name, value in trial.setting.items())
         more = f", and in {len(others)} more trial{'s' * (len(others) > 1)}" * bool(others)
-        warn(f"{first.text} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
+        code, subject = ("diverged", "models") if first.kind == DIVERGED else ("quality", "weights")
+        issue(code, subject, f"{first.text} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")

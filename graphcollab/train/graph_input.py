@@ -16,7 +16,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import (
+    AmbiguousError,
+    ConflictError,
+    FormatError,
+    InvalidValueError,
+    MismatchError,
+    MissingError,
+    ShapeError,
+)
 from graphcollab.files import of_cell
 from graphcollab.method import Method
 from graphcollab.naming import few, find_nodes, numbered
@@ -120,7 +129,11 @@ def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
         if bool((apart := (data.edge_weight[place] != weight) & ~weight.isnan()).any()):
             edge = place[apart][0]
             j, i = (tasks.names[k] for k in found[:, edge].tolist())
-            raise ValueError(f"the graph has the edge from {j!r} to {i!r} more than once, with different weights")
+            raise ConflictError(
+                "graph",
+                f"the graph has the edge from {j!r} to {i!r} more than once, with different weights",
+                public=True,
+            )
     return data
 
 
@@ -142,15 +155,18 @@ def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype
         if first.weigh.origin == "kept" and not first.local.crosses:
             return edge_weights(data).to(dtype)
         if not bool((data.edge_weight == data.edge_weight[:1]).all()):
-            warn(
+            issue(
+                "no-effect",
+                "graph",
                 f"the weights of the graph's edges are not read: {first.name} finds its own, and those say only where "
                 "there is an edge. A method with weigh=KeepWeights() in its first phase mixes by them",
-                UserWarning,
             )
     elif first is not None and _keeps_none(first) and data.num_edges:
-        raise ValueError(
+        raise MissingError(
+            "graph",
             f"{first.name} keeps the weights that the graph's edges come with, and they have none: give edge_weight in "
-            "a Data, the entries of a matrix, or pairs (sender, receiver, weight); weigh=Uniform() gives all alike"
+            "a Data, the entries of a matrix, or pairs (sender, receiver, weight); weigh=Uniform() gives all alike",
+            public=True,
         )
     return torch.zeros(data.num_edges, dtype=dtype)
 
@@ -174,10 +190,13 @@ def _read_csv(path: str | os.PathLike[str]) -> list[tuple[Any, ...]]:
                 for row in rows
             ]
         except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} cannot be read as a CSV file in UTF-8 ({error}; line {rows.line_num})") from error
+            raise FormatError(
+                f"file {path}", f"{path} cannot be read as a CSV file in UTF-8 ({error}; line {rows.line_num})"
+            ) from error
         if not {*_ENDS} <= {*(rows.fieldnames or ())}:
-            raise ValueError(
-                f"{path} has the columns {few(rows.fieldnames or ())}, and a graph needs sender and receiver"
+            raise MissingError(
+                f"file {path}",
+                f"{path} has the columns {few(rows.fieldnames or ())}, and a graph needs sender and receiver",
             )
         return pairs
 
@@ -189,10 +208,12 @@ def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[Any, ...]]:
         weights = [[*map(_number, frame["weight"])]] if "weight" in columns else []
         return [*zip(*(map(str, frame[end]) for end in _ENDS), *weights, strict=True)]
     if not sorted(columns) == sorted(index) == sorted(tasks.names):
-        raise ValueError(
+        raise MismatchError(
+            "graph",
             "a frame as a graph needs the names of all nodes as its index, for receivers, and as its columns, for "
             f"senders, or columns sender and receiver; the nodes are {few(tasks.names)}, its index {few(index)} and "
-            f"its columns {few(columns)}"
+            f"its columns {few(columns)}",
+            public=True,
         )
     rows, places = ([labels.index(name) for name in tasks.names] for labels in (index, columns))
     return np.asarray(frame.to_numpy(), np.float64)[np.ix_(rows, places)]
@@ -235,10 +256,12 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
     whole = not (matrix.is_floating_point() or matrix.is_complex() or matrix.dtype == torch.bool)
     if matrix.dim() != 2 or len(matrix) != matrix.shape[1] or (whole and len(matrix) == 2):
         if numbered(tasks.names) and list(tasks.names) != [*map(str, range(count))]:
-            raise ValueError(
+            raise AmbiguousError(
+                "graph",
                 f"the graph is an edge_index, whose numbers are positions, and the names of the nodes are numbers, "
                 f"too: {few(tasks.names)}. Give pairs (sender, receiver) of names, such as graph=edge_index.T.tolist() "
-                f"if they are names, or Data(edge_index=edge_index, num_nodes={count}) if they are positions"
+                f"if they are names, or Data(edge_index=edge_index, num_nodes={count}) if they are positions",
+                public=True,
             )
         return Data(num_nodes=count, edge_index=matrix)  # or what is refused as one
     _require_size(matrix.shape, count)
@@ -255,9 +278,11 @@ def _entries(places: Tensor, values: Tensor, tasks: Tasks) -> Data:
     bad = values.isnan() if values.dtype == torch.bool else values.isnan() | (real < 0)
     if bool(bad.any()):
         one, two = (tasks.names[k] for k in places[:, bad][:, 0].tolist())
-        raise ValueError(
+        raise InvalidValueError(
+            "graph",
             f"the graph's matrix has {_said(values[bad][0])} where {one!r} may hear {two!r}: give 0 "
-            "where there is no edge, and a number above 0 where there is one"
+            "where there is no edge, and a number above 0 where there is one",
+            public=True,
         )
     there = values != 0
     return Data(num_nodes=tasks.num_nodes, edge_index=places.flip(0)[:, there], edge_weight=real[there])
@@ -269,7 +294,9 @@ def _said(value: Tensor) -> str:
 
 def _require_size(shape: Sequence[int], count: int) -> None:
     if tuple(shape) != (count, count):
-        raise ValueError(
+        raise ShapeError(
+            "graph",
             f"the graph is a matrix {list(shape)}, and the tasks have {count} nodes: give [{count}, {count}], a row "
-            "for every receiver and a column for every sender"
+            "for every receiver and a column for every sender",
+            public=True,
         )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import issue
+from graphcollab.errors import ShapeError
 from graphcollab.method import last_graph
 from graphcollab.settings import Count, NonNegative, Share, checked
 from graphcollab.train.callbacks import Callback
@@ -77,7 +78,9 @@ class HealthCheck(Callback):
         self._forget()
         if self.cluster is not None and self.cluster.shape != (len(history.names),):
             expected = f"one cluster for each of {len(history.names)} nodes"
-            raise ValueError(f"HealthCheck expected {expected}, got shape {list(self.cluster.shape)}")
+            raise ShapeError(
+                "cluster", f"HealthCheck expected {expected}, got shape {list(self.cluster.shape)}", public=True
+            )
         history.findings[:] = [f for f in history.findings if f.kind != DEATH or f.round in history.rounds]
 
     def on_round(self, data: Data, history: History) -> None:
@@ -173,4 +176,4 @@ def _who(nodes: list[int], history: History) -> str:
 
 def _report(finding: Finding, history: History) -> None:
     history.findings.append(finding)
-    warnings.warn(finding.text, RuntimeWarning, stacklevel=4)
+    issue("quality", "nodes", finding.text)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from graphcollab.errors import UnknownError
 from graphcollab.files import write_csv, write_whole
 from graphcollab.metrics import summarize
 from graphcollab.train.summaries import MISSING
@@ -116,7 +117,7 @@ class History:
     def table(self, name: str) -> Tensor:
         """Return a field at all evaluations, [T, K]; a KeyError names what was recorded."""
         if name not in self.values:
-            raise KeyError(f"the history has no {name!r}; it has {sorted(self.values)}")
+            raise UnknownError("name", f"the history has no {name!r}; it has {sorted(self.values)}", public=True)
         return torch.stack(self.values[name])
 
     def last(self, name: str) -> Tensor:

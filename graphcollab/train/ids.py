@@ -13,6 +13,7 @@ from graphcollab.engine.look_ups import LookUps, OutsideError
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import copied
+from graphcollab.errors import RangeError
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.samples import ELSEWHERE
 
@@ -44,9 +45,10 @@ def check_ids(tasks: Tasks, modules: Sequence[nn.Module], members: Sequence[Tens
                 seen = look(most=most)
             except OutsideError as error:
                 place, found = _first(look, len(inputs), error)
-                raise ValueError(
+                raise RangeError(
+                    f"node {tasks.names[int(owner[place])]!r}",
                     f"node {tasks.names[int(owner[place])]!r}: a sample of split {split!r} leads to id {found.found}, "
-                    f"and an embedding of {type(module).__name__} has ids 0 to {found.size - 1}: {CURE}"
+                    f"and an embedding of {type(module).__name__} has ids 0 to {found.size - 1}: {CURE}",
                 ) from error
             most = seen if most is None else most
             if not most:

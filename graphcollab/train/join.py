@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.checks import own_filter, warn
+from graphcollab.checks import issue, own_filter
 from graphcollab.control.at_work import membership
 from graphcollab.control.guard import settle
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
 from graphcollab.env import Env
+from graphcollab.errors import DuplicateError, MismatchError, RangeError, ShapeError, UnsupportedError
 from graphcollab.exchange import Exchange
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.method import Method
@@ -28,13 +29,14 @@ from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
+from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.graph_input import Pairs, read_pairs
 from graphcollab.train.ids import check_ids
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
 from graphcollab.train.save_models import save_models
-from graphcollab.train.start import build_graph, check_outputs
+from graphcollab.train.start import build_graph
 from graphcollab.transforms import Isolated
 
 __all__ = ["Joined", "join"]
@@ -158,15 +160,21 @@ def join(
     """
     old = result.data
     if result.env.plane.private:
-        raise ValueError("nodes join in one process, which needs the models of all: no site has those of others")
+        raise UnsupportedError(
+            "result",
+            "nodes join in one process, which needs the models of all: no site has those of others",
+            public=True,
+        )
     if not result.env.plane.alone:
-        raise ValueError(
+        raise UnsupportedError(
+            "result",
             "nodes join in one process, which needs the models of all: give the run a checkpoint=, start it once more "
-            "without torchrun, which plays no further round, and let them join its result"
+            "without torchrun, which plays no further round, and let them join its result",
+            public=True,
         )
     method = result.method.last(old.round)
     if len(old.x.specs) > 1:
-        raise ValueError("nodes can join runs of one architecture only")
+        raise UnsupportedError("result", "nodes can join runs of one architecture only", public=True)
     start = old.x_init.tensors[0][:1]
     _refuse_other_preparation(result.tasks, newcomers)
     _warn_of_known(newcomers, result.tasks)
@@ -182,9 +190,11 @@ def join(
     weigh = method.weigh.for_newcomers(old, edges, names)
     phases = played(result.method, old.round)
     if weigh is None and (reason := cannot_join(phases)):
-        raise ValueError(
+        raise UnsupportedError(
+            "result",
             f"nodes cannot join {result.method.name}: {reason}. Use another method, such as l2c, meta_l2c, fedavg, "
-            "ditto or dac; or run with them from the start, attend=Attendance(joins=...)"
+            "ditto or dac; or run with them from the start, attend=Attendance(joins=...)",
+            public=True,
         )
     method.check(newcomers)
     check_ids(newcomers, result.modules, [torch.arange(count)])
@@ -267,9 +277,10 @@ def _check_inputs(newcomers: Tasks, result: Result) -> None:
         own, others = tuple(newcomers.input_shape), tuple(result.tasks.input_shape)
         if own == others:
             raise
-        raise ValueError(
+        raise ShapeError(
+            "newcomers",
             f"the newcomers' samples have shape {own}, and the run's models were made for {others}: give the newcomers "
-            "samples like those of the run, from a table by Tasks.from_frame(new, preparation=tasks.preparation)"
+            "samples like those of the run, from a table by Tasks.from_frame(new, preparation=tasks.preparation)",
         ) from error
 
 
@@ -277,11 +288,12 @@ def _warn_of_known(newcomers: Tasks, old: Tasks) -> None:
     """Warn of sites of a newcomers' table that are called as old ones are."""
     same = [name for name in newcomers.names if name in old.names]
     if same and old.preparation is not None and newcomers.preparation is not None:
-        warn(
+        issue(
+            "duplicate",
+            "newcomers",
             f"the run has {'sites' if len(same) > 1 else 'a site'} {few([*map(repr, same)])} already: newcomers of "
             "that name are taken for other sites, 'new ...' in graphs, and the models of the old ones stay as they "
             "are. To train an old site further, run again with all its rows",
-            UserWarning,
         )
 
 
@@ -291,9 +303,10 @@ def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
     if known is None or own is None or not (difference := known.difference(own)):
         return
     cure = "preparation=tasks.preparation" + (', refit=True, pooled="per_site"' if known.sites else "")
-    raise ValueError(
+    raise MismatchError(
+        "newcomers",
         f"the newcomers' table was prepared in another way than the run's: {difference}. Build their tasks by "
-        f"Tasks.from_frame(new, {cure}), where tasks are those of the run"
+        f"Tasks.from_frame(new, {cure}), where tasks are those of the run",
     )
 
 
@@ -303,15 +316,25 @@ def _allowed_edges(allowed: Tensor | None, away: Tensor, count: int) -> Tensor:
     if allowed is None:
         allowed = torch.cartesian_prod(torch.arange(count), torch.arange(known)).T.flip(0)
     if allowed.dim() != 2 or allowed.shape[0] != 2 or allowed.is_floating_point():
-        raise ValueError(
+        raise ShapeError(
+            "allowed",
             "allowed must hold an old node and a new one per edge, integers of shape [2, E], got "
-            f"{allowed.dtype} of shape {tuple(allowed.shape)}"
+            f"{allowed.dtype} of shape {tuple(allowed.shape)}",
+            public=True,
         )
     allowed = allowed.cpu().long()
     if bool(((allowed < 0) | (allowed >= torch.tensor([[known], [count]]))).any()):
-        raise ValueError(f"allowed must name old nodes from 0 to {known - 1} and new ones from 0 to {count - 1}")
+        raise RangeError(
+            "allowed",
+            f"allowed must name old nodes from 0 to {known - 1} and new ones from 0 to {count - 1}",
+            public=True,
+        )
     key = allowed[1] * known + allowed[0]
     if len(key.unique()) < len(key):
-        raise ValueError("allowed names an edge twice: leave out doubles, for example by allowed.unique(dim=1)")
+        raise DuplicateError(
+            "allowed",
+            "allowed names an edge twice: leave out doubles, for example by allowed.unique(dim=1)",
+            public=True,
+        )
     allowed = allowed[:, key.argsort()]
     return allowed[:, ~away[allowed[0]]]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
+from graphcollab.errors import FormatError
 from graphcollab.files import write_csv, write_whole
 from graphcollab.metrics.edges import pair_weights
 
@@ -43,10 +44,11 @@ class LearnedGraph(Data):
 
     def _warn_of_no_edges(self) -> None:
         if not self.edge_index.shape[1]:
-            warn(
+            issue(
+                "empty",
+                "graph",
                 "the graph that is written has no edges: nothing travels along edges under methods with a server, such "
                 "as fedavg and ditto, nor under local; l2c, meta_l2c and others learn who listens to whom",
-                UserWarning,
             )
 
     def matrix(self) -> Tensor:
@@ -82,8 +84,10 @@ class LearnedGraph(Data):
         import networkx
 
         if odd := [name for name in self.name if _NOT_XML.search(name)]:
-            raise ValueError(
-                f"the name {odd[0]!r} has control characters, which GraphML cannot hold: rename the node, or use to_csv"
+            raise FormatError(
+                f"node {odd[0]!r}",
+                f"the name {odd[0]!r} has control characters, which GraphML cannot hold: rename the node, or use "
+                "to_csv",
             )
         self._warn_of_no_edges()
         return write_whole(path, "\n".join(networkx.generate_graphml(self.to_networkx())).encode())

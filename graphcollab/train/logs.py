@@ -9,6 +9,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
+from graphcollab.errors import FormatError, InvalidTypeError, MissingPackageError
 from graphcollab.files import write_whole
 from graphcollab.settings import SettingError, checked
 from graphcollab.train.callbacks import Callback
@@ -55,7 +56,9 @@ class TensorBoardLog(Callback):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ImportError("TensorBoard is not installed: pip install graphcollab[tensorboard]") from error
+            raise MissingPackageError(
+                "tensorboard", "TensorBoard is not installed: pip install graphcollab[tensorboard]", public=True
+            ) from error
         self.make, self.folder = SummaryWriter, str(folder)
         self.writer: Any = None
 
@@ -123,9 +126,11 @@ class JsonLinesLog(Callback):
         try:
             found = [json.loads(line) for line in lines]
             if not all(isinstance(line["run"], int) and isinstance(line["round"], int) for line in found):
-                raise TypeError("run and round must be numbers")
+                raise InvalidTypeError(f"file {self.path}", "run and round must be numbers")
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{self.path} holds something else than lines of this log: give another name") from error
+            raise FormatError(
+                f"file {self.path}", f"{self.path} holds something else than lines of this log: give another name"
+            ) from error
         return found, not rest
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.engine.look_ups import LookUps, OutsideError
+from graphcollab.errors import InvalidTypeError, NotFiniteError, RangeError, ShapeError
 from graphcollab.naming import Node, few, find_node
 from graphcollab.tasks import Preparation, Tasks
 from graphcollab.tasks.samples import not_finite
@@ -49,17 +50,19 @@ class Reading:
     def require_one(self, site: Node, samples: Any) -> None:
         """Check that one site is named, and samples are given with it; else a TypeError says how to ask."""
         if samples is None:
-            raise TypeError(
+            raise InvalidTypeError(
+                "samples",
                 f"a site and its samples are needed, as in predict({self.names[0]!r}, samples): every site has a model "
-                f"of its own. The sites are {few(self.names)}"
+                f"of its own. The sites are {few(self.names)}",
             )
         try:
             find_node(site, self.names, "site")
         except TypeError as error:
             column = "site" if self.preparation is None else self.preparation.node
-            raise TypeError(
+            raise InvalidTypeError(
+                "site",
                 f"{error}. Ask site by site: {{name: models.predict(name, rows) for name, rows in "
-                f"frame.groupby({column!r})}}"
+                f"frame.groupby({column!r})}}",
             ) from None
 
     def name(self, site: Node) -> str:
@@ -73,9 +76,10 @@ class Reading:
         rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
         if rows or not isinstance(samples, Tensor | np.ndarray | list | tuple):
             if self.preparation is None:
-                raise TypeError(
+                raise InvalidTypeError(
+                    "samples",
                     f"expected an array of shape {expected}, got a {type(samples).__name__}{' of dicts' * rows}: the "
-                    "tasks of these models had no preparation, which would turn tables into numbers"
+                    "tasks of these models had no preparation, which would turn tables into numbers",
                 )
             samples = self.preparation.apply(samples, self.name(site))
         try:
@@ -85,7 +89,9 @@ class Reading:
             read = torch.as_tensor(own).cpu()
         except (TypeError, ValueError) as error:
             hint = "" if self.preparation is None else ". Rows of a table are given as a table, with their columns"
-            raise TypeError(f"expected an array of numbers of shape {expected}: {error}{hint}") from error
+            raise InvalidTypeError(
+                "samples", f"expected an array of numbers of shape {expected}: {error}{hint}"
+            ) from error
         if tuple(read.shape[1:]) != shape or not read.dim():
             hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
             if self.preparation is not None and not hint:
@@ -93,14 +99,20 @@ class Reading:
                     f". An array must be prepared, with a column for each of {few(self.preparation.features)}; a table "
                     "with its columns by name is taken as it is"
                 )
-            raise ValueError(f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
+            raise ShapeError(
+                "samples", f"expected samples of shape {expected}, got {list(read.shape)}{hint}", public=True
+            )
         if read.is_floating_point() and not dtype.is_floating_point:
-            raise ValueError(f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
+            raise ShapeError(
+                "samples", f"expected whole numbers ({dtype}), as in training, got {read.dtype}", public=True
+            )
         bad = not_finite(read)
         if len(bad):
-            raise ValueError(
+            raise NotFiniteError(
+                "samples",
                 f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
-                "fill it in, or leave the sample out"
+                "fill it in, or leave the sample out",
+                public=True,
             )
         return read.to(dtype, copy=True)  # models may work in place
 
@@ -126,9 +138,10 @@ class Predicts(ABC):
             try:
                 return torch.as_tensor(module(inputs))
             except OutsideError as error:
-                raise ValueError(
+                raise RangeError(
+                    "samples",
                     f"a sample of site {reading.name(site)!r} leads to id {error.found}, and an embedding of the model "
-                    f"has ids 0 to {error.size - 1}: leave out what it was not trained with"
+                    f"has ids 0 to {error.size - 1}: leave out what it was not trained with",
                 ) from error
 
     def predict(self, site: Node, samples: Any = None) -> np.ndarray:

@@ -22,8 +22,9 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from torch_geometric.data import Data
 
 from graphcollab.bars import bar
-from graphcollab.checks import issue, own_filter, warn
+from graphcollab.checks import issue, issue_again, own_filter
 from graphcollab.distributed import ProcessLostError, launched
+from graphcollab.errors import ConflictError
 from graphcollab.threads import threads_here
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
@@ -69,9 +70,11 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
     ``if __name__ == "__main__"``. Warnings are given here again.
     """
     if launched():
-        raise ValueError(
+        raise ConflictError(
+            "jobs",
             f"jobs={jobs} starts processes, and this run has those of its launcher already, which play it together: "
-            "leave jobs out, or start the script without torchrun"
+            "leave jobs out, or start the script without torchrun",
+            public=True,
         )
     threads, number_type = max(threads_here() // jobs, 1), torch.get_default_dtype()
     pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
@@ -79,7 +82,7 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
     try:
         for made, heard in told:
             for text, category, code, subject in heard:
-                issue(code, subject, text) if code else warn(text, category)
+                issue(code, subject, text) if code else issue_again(category(text))
             yield made
     except TerminatedWorkerError as error:
         raise ProcessLostError(

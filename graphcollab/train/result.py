@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 from graphcollab.control.at_work import membership
 from graphcollab.engine.modules import copy_module
 from graphcollab.env import Env
+from graphcollab.errors import EmptyError, UnknownError, UnsupportedError
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import Scores, as_metrics, score_nodes
 from graphcollab.metrics.scores import AnyMetrics
@@ -84,7 +85,11 @@ class Result(Predicts):
             cure = "ask for it there, or save the result, by result.save(folder) in all processes, and load it"
             if plane.private:
                 cure = f"each site has its own only, here that of {plane.called!r}"
-            raise LookupError(f"the model of {self.tasks.names[position]!r} is {plane.where(position)}: {cure}")
+            raise UnknownError(
+                f"node {self.tasks.names[position]!r}",
+                f"the model of {self.tasks.names[position]!r} is {plane.where(position)}: {cure}",
+                public=True,
+            )
         spec, row = self.stacks.row(position)
         module = copy_module(self.modules[next(a for a, s in enumerate(self.stacks.specs) if s is spec)])
         return spec.load_into(module, row).eval()
@@ -152,7 +157,11 @@ class Result(Predicts):
         come to tell nodes nothing, ``findings`` are its texts. Something must have been evaluated.
         """
         if not len(self.history):
-            raise ValueError("nothing was evaluated, so there is nothing to summarise: play at least one round")
+            raise EmptyError(
+                "history",
+                "nothing was evaluated, so there is nothing to summarise: play at least one round",
+                public=True,
+            )
         of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())
         told = self.history.summary(of)
@@ -190,7 +199,9 @@ class Result(Predicts):
         all of them call it, and the first writes.
         """
         if "mixer" not in self.data:
-            raise ValueError(f"{self.method.name} learns no mixer that transfers: use meta_l2c")
+            raise UnsupportedError(
+                "result", f"{self.method.name} learns no mixer that transfers: use meta_l2c", public=True
+            )
         with self.env.plane.agreed():
             mixer = self.data.mixer.of(None if node is None else find_node(node, self.tasks.names))
             if self.env.plane.speaks:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import own_filter, warn
+from graphcollab.checks import issue, own_filter
 from graphcollab.control.shares import keep_own
 from graphcollab.control.state import LOOP, to_device
 from graphcollab.distributed import meet
@@ -30,6 +30,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.beginning import same_beginning, warn_of_unlike
 from graphcollab.train.callbacks import Callback, Progress
+from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
 from graphcollab.train.identity import (
@@ -53,7 +54,6 @@ from graphcollab.train.start import (
     build_graph,
     build_modules,
     check_device,
-    check_outputs,
     for_tasks,
 )
 
@@ -256,9 +256,10 @@ def run(
             data, history = to_device(saved[0], method.fields, device), saved[1]
             data = data if plane.private else keep_own(data, fields, plane)  # between sites nobody has saved more
             if data.round > rounds:
-                raise ValueError(
+                raise ConflictError(
+                    "rounds",
                     f"the run in {checkpoint} has played {data.round} rounds, more than rounds={rounds}: ask for as "
-                    "many or more, use another folder, or resume=False to start afresh"
+                    "many or more, use another folder, or resume=False to start afresh",
                 )
         _warn_of_phases(method, rounds)
         warn_of_unlike(method, modules)
@@ -338,13 +339,12 @@ def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
 
 
 def _warn_of_phases(method: Method | Phases, rounds: int) -> None:
-    """Say so where a run ends before all phases of a method have begun."""
-    while isinstance(method, Phases):
-        if rounds <= method.until:
-            warn(
-                f"{method.next.name} begins in round {method.until}, counted from 0, and the run ends after {rounds}: "
-                "this phase is never played; ask for more rounds, or let it begin earlier",
-                UserWarning,
-            )
-            return
+    """Warn of a phase that a run ends before."""
+    while isinstance(method, Phases) and rounds > method.until:
         method = method.next
+    if isinstance(method, Phases):
+        message = (
+            f"{method.next.name} begins in round {method.until}, counted from 0, and the run ends after {rounds}: "
+            "this phase is never played; ask for more rounds, or let it begin earlier"
+        )
+        issue("no-effect", "rounds", message)

@@ -13,7 +13,15 @@ from torch import Tensor, nn
 
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.errors import DamagedError, FormatError, MissingError, ShapeError
+from graphcollab.errors import (
+    DamagedError,
+    DuplicateError,
+    FormatError,
+    MismatchError,
+    MissingError,
+    RangeError,
+    ShapeError,
+)
 from graphcollab.models import build_model
 from graphcollab.naming import Node, find_node
 from graphcollab.settings import SettingError, checked
@@ -135,19 +143,19 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
     edges, weight = tensors["graph/edge_index"], tensors["graph/edge_weight"]
     shape = tuple(content["inputs"]["shape"])
     if not all(isinstance(name, str) for name in (*names, *told)) or len({*names}) < len(names):
-        raise ValueError("expected different texts as names of nodes")
+        raise DuplicateError("names", "expected different texts as names of nodes")
     if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _LARGEST:
-        raise ValueError(f"expected the shape of a sample of at most {_LARGEST} numbers, got {list(shape)}")
+        raise RangeError("inputs", f"expected the shape of a sample of at most {_LARGEST} numbers, got {list(shape)}")
     for architecture in content["architectures"]:
         if not {"class", "types", "model"} <= architecture.keys():
-            raise ValueError("an architecture is incomplete")
+            raise MissingError("architectures", "an architecture is incomplete")
     for members, values in zip(content["members"], rows, strict=True):
         if not members or any(len(one) != len(members) for one in values.values()):
-            raise ValueError("there are not as many models as nodes")
+            raise MismatchError("members", "there are not as many models as nodes")
     if edges.dtype != torch.int64 or edges.shape != (2, len(weight)):
-        raise ValueError("expected edges [2, E] with weights [E]")
+        raise ShapeError("graph", "expected edges [2, E] with weights [E]")
     if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(told):
-        raise ValueError("the graph has edges between nodes that are not there")
+        raise MismatchError("graph", "the graph has edges between nodes that are not there")
     graph = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=len(told), name=list(told))
     graph.node_id = tensors["graph/node_id"]
     prepared = content["preparation"]

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.control.shares import tell_all
 from graphcollab.control.state import LOOP
 from graphcollab.env import Env
@@ -267,9 +267,11 @@ def _report_isolated(data: Data, history: History) -> None:
         if name not in history.isolated:
             history.isolated[name], why = data.round, data.isolated_because[node]
             history.isolated_because[name] = why
-            warn(
+            issue(
+                "diverged",
+                f"node {name!r}",
                 f"{name} was isolated in round {data.round - 1} because {why}: it keeps its last good model and takes "
-                "no further part"
+                "no further part",
             )
 
 
@@ -277,6 +279,10 @@ def _report_refused(plane: Plane, round_: int, history: History) -> None:
     for node, why in plane.refused.items():
         name = history.names[node]
         if name not in history.refused:
-            warn(f"{name} {why}: it counts as away in round {round_} (from 1); history.refused lists all such rounds")
+            issue(
+                "diverged",
+                f"node {name!r}",
+                f"{name} {why}: it counts as away in round {round_} (from 1); history.refused lists all such rounds",
+            )
         rounds = history.refused.setdefault(name, [])
         rounds += [round_] * (round_ not in rounds)

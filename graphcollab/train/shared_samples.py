@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from graphcollab.errors import ConflictError, MissingError
 from graphcollab.tasks import Tasks
 from graphcollab.train.checksum import checksum
 from graphcollab.train.elsewhere import plane_of
@@ -95,11 +96,17 @@ def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple
         return 0.0, ""
     if len(known) < len(seeds):
         if over == "samples":
-            raise ValueError("over='samples' needs trials that say which samples they are of: make them by runs")
+            raise MissingError(
+                "over", "over='samples' needs trials that say which samples they are of: make them by runs", public=True
+            )
         return 0.0, ""
     if len({tasks for tasks, _ in seeds}) == 1:
         if over == "samples":
-            raise ValueError("all seeds have the same split, which says nothing of other samples: draw one per seed")
+            raise ConflictError(
+                "over",
+                "all seeds have the same split, which says nothing of other samples: draw one per seed",
+                public=True,
+            )
         return 0.0, "intervals are over seeds of the same split, and say nothing of other samples"
     of_nodes, of_all = (len({getattr(one, key) for one in known}) == 1 for key in ("of_nodes", "of_all"))
     if over == "seeds" or not (of_nodes or of_all):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.tasks import Tasks
@@ -35,10 +35,11 @@ def warn_of_squashed(module: nn.Module, inputs: Tensor, targets: Tensor, outputs
         name = type(last).__name__
         which = f"the {name} at its end" if name.lower() == function else f"the {function} that makes them"
         loss = tasks.loss if isinstance(tasks.loss, str) else getattr(tasks.loss, "__name__", type(tasks.loss).__name__)
-        warn(
+        issue(
+            "conflict",
+            "loss",
             f"outputs of {type(module).__name__} are probabilities already, and the loss {loss} takes them for logits, "
             f"of which it makes probabilities itself: leave out {which}, or it learns badly and metrics are wrong",
-            UserWarning,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,17 +15,18 @@ from torch_geometric.data import Data
 
 from graphcollab.control.allowed import allow, components
 from graphcollab.distributed import agreed
-from graphcollab.engine import Context, as_objective
-from graphcollab.engine.check_loss import check_loss
-from graphcollab.engine.frozen import FrozenWeightsError, unwritten
-from graphcollab.engine.losses import ignored_target
 from graphcollab.engine.modules import copy_module
-from graphcollab.engine.objective import require_weighted
-from graphcollab.engine.randomness import keyed_layers, own_randomness
+from graphcollab.engine.randomness import own_randomness
+from graphcollab.errors import (
+    EmptyError,
+    InvalidTypeError,
+    InvalidValueError,
+    MismatchError,
+    MissingError,
+    UnsupportedError,
+)
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
-from graphcollab.metrics import Metric
-from graphcollab.metrics.scores import refuse_broadcasting
 from graphcollab.naming import few, find_nodes
 from graphcollab.phases import Phases
 from graphcollab.plane import BYTES_PER_FLOAT
@@ -34,7 +34,6 @@ from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Graph, begin_weights, read_graph
-from graphcollab.train.squashed import warn_of_squashed
 from graphcollab.transforms import Isolated, check_edges, check_no_duplicates, sort_edges
 
 __all__ = [
@@ -44,7 +43,6 @@ __all__ = [
     "build_graph",
     "build_modules",
     "check_device",
-    "check_outputs",
     "for_tasks",
     "require_alike",
     "takes_tasks",
@@ -76,7 +74,9 @@ def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") 
     """
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
-        raise ValueError("no model was given: give a module, a function that makes one, or several")
+        raise EmptyError(
+            "model", "no model was given: give a module, a function that makes one, or several", public=True
+        )
     modules: list[nn.Module] = []
     for a, one in enumerate(many):
         if needed := _needed(one):
@@ -133,7 +133,9 @@ def tasks_of(tasks: Callable[[int], Tasks], seed: int) -> Tasks:
     with agreed():
         drawn: object = tasks(seed)
     if not isinstance(drawn, Tasks):
-        raise TypeError(f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}")
+        raise InvalidTypeError(
+            "tasks", f"tasks must be a function from a seed to Tasks, for seed {seed} it made {drawn!r}"
+        )
     return drawn
 
 
@@ -142,11 +144,12 @@ def require_alike(model: Model, drawn: Mapping[str, Tasks]) -> None:
     shapes = {tasks.input_shape: where for where, tasks in drawn.items()}
     if len(shapes) > 1 and not takes_tasks(model):
         (one, here), (other, there) = list(shapes.items())[:2]
-        raise ValueError(
+        raise MismatchError(
+            "model",
             f"inputs have shape {one} on {here} and {other} on {there}, which one model cannot take (in a table "
             "training rows may lack a rare category, or miss no value). Keep the columns of one split on all, "
             "Tasks.from_frame(..., preparation=first.preparation, refit=True), or give a function that makes a model "
-            "for tasks, model=lambda tasks: ..."
+            "for tasks, model=lambda tasks: ...",
         )
 
 
@@ -175,7 +178,7 @@ def build_graph(
     unlisted = method is not None and (method.finds_peers or not method.along_edges)
     data = read_graph(Isolated() if graph is None and unlisted else graph, tasks)
     if data.num_nodes != count:
-        raise ValueError(f"the graph has {data.num_nodes} nodes, the tasks have {count}")
+        raise MismatchError("graph", f"the graph has {data.num_nodes} nodes, the tasks have {count}", public=True)
     data.node_id = tasks.ids
     check_edges(data)
     data.edge_index = data.edge_index.long()  # whoever makes numbers of pairs needs 64 bits
@@ -201,23 +204,35 @@ def build_graph(
 def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Tasks) -> Stacks:
     count, device = tasks.num_nodes, tasks.device
     if architecture is None and len(modules) > 1:
-        raise ValueError(f"{len(modules)} architectures were given: say which node has which by `architecture` [K]")
+        raise MissingError(
+            "architecture",
+            f"{len(modules)} architectures were given: say which node has which by `architecture` [K]",
+            public=True,
+        )
     if isinstance(architecture, Mapping):
         find_nodes(architecture, tasks.names)  # which says what is wrong with a name
         if lacking := [name for name in tasks.names if name not in architecture]:
-            raise ValueError(f"architecture names no number for {few(lacking)}: give one for every node")
+            raise MissingError(
+                "architecture", f"architecture names no number for {few(lacking)}: give one for every node", public=True
+            )
         architecture = [architecture[name] for name in tasks.names]
     kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture)
     if kind.shape != (count,) or kind.is_floating_point() or int(kind.min()) < 0 or int(kind.max()) >= len(modules):
-        raise ValueError(
+        raise InvalidValueError(
+            "architecture",
             f"architecture must hold a number from 0 to {len(modules) - 1} for each of {count} nodes, "
-            f"got shape {tuple(kind.shape)} with values {kind.unique().tolist()}"
+            f"got shape {tuple(kind.shape)} with values {kind.unique().tolist()}",
+            public=True,
         )
     specs, tensors, members = [], [], []
     for a, module in enumerate(modules):
         where = (kind == a).nonzero().flatten()
         if not len(where):
-            raise ValueError(f"no node has architecture {a} ({type(module).__name__}): leave it out")
+            raise EmptyError(
+                f"architecture {a}",
+                f"no node has architecture {a} ({type(module).__name__}): leave it out",
+                public=True,
+            )
         spec = ParamSpec.from_module(module)
         if len(modules) > 1 and (over := getattr(module, "parts_over", None)) is not None:
             spec = replace(spec, over=over())
@@ -236,91 +251,7 @@ def check_device(device: torch.device | str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         known = ["'cpu'", *(f"'cuda:{k}'" for k in range(torch.cuda.device_count()))]
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"device {device!r} cannot be used ({reason}); this machine has {', '.join(known)}") from error
+        raise UnsupportedError(
+            "device", f"device {device!r} cannot be used ({reason}); this machine has {', '.join(known)}", public=True
+        ) from error
     return found
-
-
-def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | None = None) -> None:
-    """Run samples of every split through every architecture and check its outputs against labels, loss and metric."""
-    objective = as_objective(tasks.loss)
-    if objective.embeds:
-        raise ValueError(
-            "the tasks' loss judges outputs, by which models are evaluated too, and cannot read latents: give such an "
-            "objective to the local update, Fit(objective=...)"
-        )
-    for module in modules:
-        if (check := getattr(module, "check_tasks", None)) is not None:
-            check(tasks)
-        judged, kind = copy_module(module).eval(), type(module).__name__
-        for name, split in tasks.splits.items():
-            if len(split.index) == 0:
-                continue
-            pool = tasks.pools[split.pool]
-            labels = pool.targets[split.index]
-            other = (labels != labels[0]).reshape(len(labels), -1).any(1).int().argmax()  # some metrics need two labels
-            pair = torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
-            inputs, targets = pool.inputs[split.index[pair.cpu()]], labels[pair]
-            outputs = _outputs(judged, inputs, "take", f" ({name})")
-            if not isinstance(outputs, Tensor):
-                raise TypeError(
-                    f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a "
-                    "module that picks the outputs that the loss needs"
-                )
-            objective.check(outputs, labels, kind, name)
-            context = Context(None, dict(module.named_parameters()))
-            check_loss(objective, outputs, targets, labels, context, kind)
-            if tasks.weighted:
-                require_weighted(objective, outputs, targets, context)
-            if metric is not None:
-                refuse_broadcasting(metric, outputs, labels, kind)
-                ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
-                ends = torch.stack([labels.flatten().argmin(), labels.flatten().argmax()]) // labels[0].numel()
-                for some in (targets, labels[ends]) if metric.of_classes else (targets,):
-                    metric.leaving_out(ignored_target(objective))(outputs[None], some[None], weight=ones)
-            if name == "train":
-                warn_of_squashed(judged, inputs, targets, outputs, tasks)
-                _check_training(module, inputs)
-
-
-def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> Any:
-    kind = type(module).__name__
-    try:
-        with keyed_layers(0), torch.no_grad(), unwritten(module):
-            return module(inputs.clone())
-    except FrozenWeightsError:
-        raise
-    except (RuntimeError, ValueError, IndexError) as error:
-        own, hint = next(module.parameters()).dtype, ""
-        if inputs.is_floating_point() and own != inputs.dtype:
-            hint = (
-                f"; its numbers are {own}, the samples' {inputs.dtype}: convert the module, for example by "
-                "module.float() (autocast=True computes in bfloat16)"
-            )
-        shape = tuple(inputs.shape[1:])
-        width = "" if isinstance(error, IndexError) else _width(module, shape)
-        raise ValueError(f"{kind} cannot {what} inputs of shape {shape}{where}{width}: {error}{hint}") from error
-
-
-def _width(module: nn.Module, shape: tuple[int, ...]) -> str:
-    """Say how many inputs a fully connected module takes, if that is what is wrong."""
-    layers = [layer for layer in module.modules() if not [*layer.children()] and [*layer.parameters()]]
-    first, count = layers[0], math.prod(shape)
-    if not isinstance(first, nn.Linear) or first.in_features in (count, shape[-1] if shape else 1):
-        return ""
-    return (
-        f", since it takes {first.in_features} numbers a sample, and the tasks have {count}: make it for "
-        "tasks.input_shape (tasks.preparation.features says what they are, where the tasks are of a table)"
-    )
-
-
-def _check_training(module: nn.Module, inputs: Tensor) -> None:
-    """Check that a module can be trained, and that nothing changes then that nodes would share."""
-    trained, kind = copy_module(module).train(), type(module).__name__
-    _outputs(trained, inputs, "be trained on")
-    own, after = set(ParamSpec.from_module(module).names), dict(trained.named_buffers())
-    for name, before in module.named_buffers():
-        if name not in own and not torch.equal(before, after[name]):
-            raise ValueError(
-                f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only persistent floating-point "
-                "buffers that start finite are kept for every node: make it one"
-            )

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from graphcollab.errors import InvalidValueError, MissingError
 from graphcollab.train.collapse import learned
 from graphcollab.train.history import Finding
 from graphcollab.train.identity import identify_models, identify_tasks
@@ -159,8 +160,9 @@ class Trial:
         """
         sent = self.total(unit)
         if not sent:
-            raise ValueError(
-                f"a trial of {self.method!r} does not hold how many {unit} its nodes sent: make it by a run"
+            raise MissingError(
+                f"method {self.method!r}",
+                f"a trial of {self.method!r} does not hold how many {unit} its nodes sent: make it by a run",
             )
         kept = [t for t, total in enumerate(sent) if total <= budget * (1 + 1e-12)]  # a mean times K is rounded
         rounds, values = self.curve
@@ -169,7 +171,7 @@ class Trial:
     def total(self, unit: str = "messages") -> list[float]:
         """Return how many messages or bytes all nodes had sent at every evaluation; empty where it was not kept."""
         if unit not in ("messages", "bytes"):
-            raise ValueError(f"unit must be 'messages' or 'bytes', got {unit!r}")
+            raise InvalidValueError("unit", f"unit must be 'messages' or 'bytes', got {unit!r}")
         return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,19 @@ from safetensors import SafetensorError
 
 from graphcollab.checks import own_filter
 from graphcollab.distributed import ProcessLostError
-from graphcollab.errors import InUseError, OtherRunError
+from graphcollab.errors import EmptyError, InUseError, OtherRunError
 from graphcollab.memory import used_up
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Spending
 from graphcollab.train.elsewhere import plane_of
-from graphcollab.train.findings import FOUND
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.shared_samples import Samples, identify_samples
 from graphcollab.train.start import Model, tasks_of
-from graphcollab.train.undefined import NOT_DEFINED, OF_ONE_CLASS
 
 __all__ = ["Contestant", "Outcome", "Trials"]
 
@@ -69,13 +68,17 @@ class Trials:
         """Return the tasks of a seed, once it is clear that they are good for all contestants."""
         drawn = tasks_of(self.tasks, seed)
         if int(drawn.sizes("test").sum()) == 0:
-            raise ValueError(
+            raise EmptyError(
+                "tasks",
                 "compare needs test samples, and no node has any: give `test` to Tasks.from_samples, or test_fraction "
-                "above 0 to Tasks.from_frame or Tasks.from_arrays, or take tasks.hold_out(0.2, seed, into='test')"
+                "above 0 to Tasks.from_frame or Tasks.from_arrays, or take tasks.hold_out(0.2, seed, into='test')",
+                public=True,
             )
         first = [one for one in self.contestants if one.number == 0]
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
-            raise ValueError("grids are searched on validation samples, and no node has any: hold some out")
+            raise EmptyError(
+                "tasks", "grids are searched on validation samples, and no node has any: hold some out", public=True
+            )
         for one in first:  # all methods before the first is run
             one.make(**one.point).check(drawn)
         return drawn
@@ -91,7 +94,7 @@ class Trials:
         broken = None
         if drawn is None:
             try:
-                with own_filter("ignore", OF_ONE_CLASS):  # said of the first seed
+                with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
                     drawn = self.draw(seed)
             except Exception as error:
                 broken = error
@@ -104,7 +107,7 @@ class Trials:
             try:
                 if broken is not None or drawn is None:
                     raise broken or ValueError(f"there are no tasks of seed {seed}")
-                with own_filter("ignore", NOT_DEFINED), own_filter("ignore", FOUND):  # `compare` says it once for all
+                with _findings_ignored():  # `compare` warns once for all trials
                     result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
             except (InUseError, OtherRunError, ProcessLostError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
@@ -115,6 +118,17 @@ class Trials:
                 yield Outcome(None, error, same, samples)
             else:
                 yield Outcome(result, None, same, samples)
+
+
+@contextmanager
+def _findings_ignored() -> Iterator[None]:
+    """Ignore warnings of metrics that are not defined, of uninformative weights and of models that have diverged."""
+    with (
+        own_filter("ignore", code="quality", subject="metric"),
+        own_filter("ignore", code="quality", subject="weights"),
+        own_filter("ignore", code="diverged", subject="models"),
+    ):
+        yield
 
 
 def _of_machine(error: Exception) -> bool:

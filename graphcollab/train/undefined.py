@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from graphcollab.checks import warn
+from graphcollab.checks import issue
 from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import not_defined
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import of_one_class
 from graphcollab.train.history import History
 
-__all__ = ["NOT_DEFINED", "OF_ONE_CLASS", "Undefined", "told_by_table"]
-
-NOT_DEFINED = ".* is not defined for"
-"""How such a warning begins, as a regular expression."""
-OF_ONE_CLASS = "all rows of sites? .* of one class"
-"""How the warning of `Tasks.from_frame` begins."""
+__all__ = ["Undefined", "told_by_table"]
 
 
 @dataclass
@@ -45,7 +40,7 @@ class Undefined:
         known = {split: ([*nodes], self.left[split]) for split, nodes in self.nodes.items()}
         new = any(node not in told for nodes in self.nodes.values() for node in nodes)
         if new:
-            warn(not_defined(metric, known, count))
+            issue("quality", f"metric {metric.name!r}", not_defined(metric, known, count))
         return new
 
 

@@ -12,6 +12,7 @@ from graphcollab.control.at_work import edges_in_use
 from graphcollab.control.shares import tell_all
 from graphcollab.control.state import LOOP
 from graphcollab.env import Env
+from graphcollab.errors import ContractError
 from graphcollab.method import Method
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.plane import Plane
@@ -84,9 +85,11 @@ def _inspected(weigher: Weigher, data: Data, env: Env) -> Mapping[str, Tensor]:
     for name, value in found.items():
         if not isinstance(value, Tensor) or value.shape not in ((), (data.num_nodes,)):
             got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(
+            raise ContractError(
+                f"{type(weigher).__name__}.inspect",
                 f"{type(weigher).__name__}.inspect()[{name!r}] must be a tensor with a value for all nodes, [], or one "
-                f"for each, [{data.num_nodes}], got {got}"
+                f"for each, [{data.num_nodes}], got {got}",
+                public=True,
             )
     plain = {name: value.detach().cpu().double() for name, value in found.items()}
     own = env.plane.own

@@ -80,7 +80,7 @@ def test_a_tuned_run_of_a_model_that_must_not_be_padded():
 
 
 def test_tuned_refuses_a_choice_made_already():
-    with pytest.raises(ValueError, match="leave them out"):
+    with raises("conflict", "tuned"):
         run(local(), TASKS, nn.Linear(3, 2), rounds=1, tuned=True, backend="loop")
 
 

@@ -171,5 +171,5 @@ def test_another_layer_is_another_run(tmp_path):
     play = lambda layer, **more: run(averaging(Layer(layer)), scene.tasks, scene.modules, **{**settings, **more})  # noqa: E731
     play(MixConv())
     play(MixConv(), rounds=2)
-    with pytest.raises(OtherRunError, match="layer"):
+    with raises("other-run", "method.exchange.layer", kind=OtherRunError):
         play(Median(), rounds=3)

@@ -109,9 +109,9 @@ def test_adapters_are_replaced_and_nothing_else_is(tmp_path):
     save_adapters(result, tmp_path / "adapters")
     assert [one.name for one in tmp_path.iterdir()] == ["adapters"]
     (tmp_path / "adapters" / "notes.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"holds something else \('notes.txt'\)"):
+    with raises("exists", f"folder {tmp_path / 'adapters'}", "'notes.txt'", kind=FileExistsError):
         save_adapters(result, tmp_path / "adapters")
-    with pytest.raises(FileExistsError, match="this is a file"):
+    with raises("exists", f"folder {tmp_path / 'adapters' / 'notes.txt'}", kind=FileExistsError):
         save_adapters(result, tmp_path / "adapters" / "notes.txt")
     assert (tmp_path / "adapters" / "notes.txt").read_text() == "mine"
 
@@ -133,7 +133,7 @@ def test_nothing_is_there_if_writing_fails(tmp_path, monkeypatch):
 
 def test_what_is_no_adapter_is_refused(tmp_path):
     places = save_adapters(trained(gpt()), tmp_path / "adapters")
-    with pytest.raises(FileNotFoundError, match=r"has no base\.json"):
+    with raises("missing-file", f"folder {tmp_path}", "base.json", kind=FileNotFoundError):
         load_adapter(gpt(), tmp_path)
     told = json.loads((places["a/b"] / "base.json").read_text())
     newer = json.dumps({**told, "version": 2})

@@ -134,7 +134,7 @@ def test_texts_given_for_two_splits_are_warned_of_once():
 
 def test_blocks_are_not_dealt_anew():
     """Of one text some would be for training and others for testing."""
-    with pytest.raises(ValueError, match="give a function of the seed"):
+    with raises("conflict", "tasks"):
         benefit(text_tasks(REPEATED, WORDS, context=3), lambda: gpt())
 
 

@@ -71,7 +71,7 @@ def test_directions_go_against_nobody():
 def test_refusals(points):
     with raises("value", "weights", "'metropolis'", "'uniform'", "'equal'"):
         cga(weights="equal")
-    with pytest.raises(ValueError, match="undirected"):
+    with raises("disconnected", "node 'node 1'"):
         points([[[0.0]], [[0.0]]], edges=[[0], [1]]).begin(cga())
     with raises("value", "margin"):
         cga(margin=-1.0)

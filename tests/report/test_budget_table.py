@@ -7,6 +7,7 @@ import pytest
 
 from graphcollab.report import budget_table
 from graphcollab.train import Comparison, Trial
+from tests.raising import raises
 
 
 def cells(table: str) -> dict[str, list[str]]:
@@ -105,19 +106,19 @@ def test_what_was_not_kept_is_left_open_or_refused(comparison: Comparison) -> No
     bare = [replace(t, messages=(), sent=()) for t in comparison.chosen["mapl"]]
     found = replace(comparison, chosen={"mapl": bare})
     assert cells(budget_table(found))["mapl"] == ["87.50", "±", "0.00", "–", "–", "–"]
-    with pytest.raises(ValueError, match="a trial of 'mapl' does not hold how many messages its nodes sent"):
+    with raises("missing", "method 'mapl'"):
         budget_table(found, 18)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((-1,), "budget must be a finite number of at least 0 or None, got -1"),
-        ((float("nan"),), "budget must be a finite number of at least 0 or None, got"),
-        ((5, "floats"), "unit must be 'messages' or 'bytes', got 'floats'"),
-        ((None, "floats"), "unit must be 'messages' or 'bytes', got 'floats'"),
+        ((-1,), ("value", "budget")),
+        ((float("nan"),), ("value", "budget")),
+        ((5, "floats"), ("value", "unit", "'messages'", "'bytes'", "'floats'")),
+        ((None, "floats"), ("value", "unit", "'messages'", "'bytes'", "'floats'")),
     ],
 )
-def test_refusals(comparison: Comparison, arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_refusals(comparison: Comparison, arguments: tuple[Any, ...], message: tuple[str, ...]) -> None:
+    with raises(*message):
         budget_table(comparison, *arguments)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 from torch import nn
 
@@ -11,7 +10,7 @@ from graphcollab.methods import local
 from graphcollab.report import paired_table, results_table
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Trial
-from tests.raising import raises
+from tests.raising import raises, warns
 
 
 def test_difference_and_interval_by_hand(comparison: Comparison) -> None:
@@ -79,7 +78,7 @@ def test_a_run_says_how_many_test_samples_its_means_are_of() -> None:
     train = dict.fromkeys(("two", "one class", "many", "none"), (x, y))
     test = {"two": (x[:2], y[:2]), "one class": (x[::2], y[::2]), "many": (x, y), "none": (x[:0], y[:0])}
     tasks = Tasks.from_samples(train, test=test, loss="bce", metric="auc")
-    with pytest.warns(RuntimeWarning, match=r"1 of 4 nodes \(one class; split test\).* over 2 of 4 nodes; "):
+    with warns("quality", "metric 'auc'", "1", "4", "2"):
         result = run(local(), tasks, nn.Linear(1, 1), rounds=1)
     found = Comparison.from_results({"local": [result]})
     assert found.chosen["local"][0].tested == {"two": 2, "many": 12}

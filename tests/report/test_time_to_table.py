@@ -6,6 +6,7 @@ import pytest
 
 from graphcollab.report import time_to_table
 from graphcollab.train import Comparison, Trial
+from tests.raising import raises
 
 
 def trial(method: str, seed: int, values: list[float], pace: float = 1.0, **kept: tuple[float, ...]) -> Trial:
@@ -53,5 +54,5 @@ def test_markdown(comparison: Comparison) -> None:
 
 
 def test_a_target_in_percent_is_refused(comparison: Comparison) -> None:
-    with pytest.raises(ValueError, match=r"accuracy is a share: the target must be in \[0, 1\], got 60"):
+    with raises("range", "target", "0", "1", "60"):
         time_to_table(comparison, 60)

@@ -164,22 +164,22 @@ def test_pyplot_is_left_alone() -> None:
         (
             (EDGES, WEIGHTS[:2]),
             {},
-            r"round 7: expected edge_index \[2, E\] and edge_weight \[E\], got \[2, 4\] and \[2\]",
+            ("shape", "edge_index", "7", "4"),
         ),
-        ((EDGES + 1, WEIGHTS), {}, r"round 7: edge 2 \(3 -> 2\) is out of range for 3 nodes"),
-        ((EDGES, WEIGHTS / 0), {}, "round 7: the weight of edge 0 is not finite"),
-        ((EDGES, WEIGHTS), {"cluster": torch.tensor([0, 0])}, r"for K = 3 nodes, got torch.int64 of shape \[2\]"),
+        ((EDGES + 1, WEIGHTS), {}, ("range", "edge_index", "7")),
+        ((EDGES, WEIGHTS / 0), {}, ("not-finite", "edge_weight", "7")),
+        ((EDGES, WEIGHTS), {"cluster": torch.tensor([0, 0])}, ("shape", "cluster")),
         (
             (EDGES, WEIGHTS),
             {"classes": torch.ones(2, 4).bool()},
-            r"classes must be \[K, C\] for K = 3 nodes, got shape",
+            ("shape", "classes"),
         ),
-        ((EDGES, WEIGHTS), {"classes": torch.ones(3, 4)}, r"classes must be bool of shape \[K, C\], got torch.float32"),
-        ((EDGES, WEIGHTS), {"cluster": torch.ones(3, 2)}, r"\[K, C\] bool for K = 3 nodes, got torch.float32"),
+        ((EDGES, WEIGHTS), {"classes": torch.ones(3, 4)}, ("shape", "classes")),
+        ((EDGES, WEIGHTS), {"cluster": torch.ones(3, 2)}, ("shape", "cluster")),
     ],
 )
-def test_bad_input(graph: tuple[Tensor, Tensor], options: dict[str, Tensor], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_input(graph: tuple[Tensor, Tensor], options: dict[str, Tensor], message: tuple[str, ...]) -> None:
+    with raises(*message):
         weight_heatmaps({7: graph}, 3, **options)
 
 

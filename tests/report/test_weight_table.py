@@ -82,7 +82,7 @@ def test_a_node_alone_in_its_cluster_is_compared_with_itself():
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.0, float("nan")])
 def test_the_threshold_is_a_share(threshold):
-    with pytest.raises(ValueError, match="threshold must be a number of at least 0 and below 1, got"):
+    with raises("value", "threshold", "0", "1"):
         weight_table({"cobo": [(EDGES, INSIDE.double())]}, CLUSTER, threshold=threshold)
 
 

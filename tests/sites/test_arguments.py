@@ -40,7 +40,7 @@ def test_settings_of_tables_arrays_and_datasets_are_taken():
 
 
 def test_a_target_is_given_by_name():
-    with pytest.raises(TypeError, match="by name: name, data, target, listeners, dry_run"):
+    with raises("type", "site()", kind=TypeError):
         site("Bern", TABLE, "ill")
 
 
@@ -48,7 +48,7 @@ def test_a_site_is_named_by_text():
     for empty in ("", "  "):
         with raises("empty", "name"):
             site(empty, TABLE, target="ill")
-    with pytest.raises(ValueError, match="name must be the name on this site's certificate, as text, got 7"):
+    with raises("value", "name", "7"):
         site(7, TABLE, target="ill")
 
 

@@ -128,7 +128,7 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
     """Who has missed rounds listens for one, and works again."""
     method = getattr(methods, name)(epochs=1)
     stopped(method, tmp_path)
-    with pytest.warns(RuntimeWarning, match=f"va has played {LOST} rounds, as its checkpoints say, and others"):
+    with warns("other-run", "site 'va'", f"{LOST} rounds"):
         found = resumed(method, tmp_path)
     require_models(run(method, together(), small, rounds=ROUNDS, attend=AWAY), found)
     missed = found["cleveland"].history.table("test_metric")[:, NAMES.index("va")].isnan().tolist()

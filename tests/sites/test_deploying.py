@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from graphcollab.sites import allow, job
 from tests.raising import raises
 
@@ -91,5 +89,5 @@ def test_a_job_holds_no_code_and_what_it_was_told(tmp_path):
     assert files["meta.json"]["min_clients"] == 3
     assert files["config_fed_server.json"]["components"][0]["args"] == {"deadline": 30.0, "at_least": 3}
     assert files["config_fed_client.json"]["components"][0]["args"] == {"deadline": 30.0}
-    with pytest.raises(FileExistsError, match="hearts"):
+    with raises("exists", f"folder {folder}", kind=FileExistsError):
         job(folder)

@@ -14,6 +14,7 @@ from graphcollab import compare, methods, run
 from graphcollab.report import comparison_figures, contact_heatmap, weight_heatmaps
 from graphcollab.sites.gathering import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
+from tests.raising import raises
 from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small, together
 from tests.sites.test_site import require_same
 from tests.tasks.rooms import prepared
@@ -71,9 +72,7 @@ def test_a_site_draws_the_weights_that_it_knows():
             assert all(row == ["?"] * len(NAMES) for i, row in enumerate(written) if i != k), what
             assert figure.axes[-2].get_xlabel().endswith("?: known to the receiver alone")
         assert figures.keys() == {"accuracy", "weights_l2c"}
-        with pytest.raises(
-            ValueError, match=r"round 2: edge_weight of edge \d+ is NaN \(between sites only a receiver"
-        ):
+        with raises("not-finite", "edge_weight", "2"):
             contact_heatmap(result)
 
 

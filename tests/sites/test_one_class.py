@@ -10,6 +10,7 @@ import pytest
 
 from graphcollab import methods, site
 from graphcollab.tasks import told_by_site
+from tests.raising import warns
 from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 
 ILL = {**ROWS["va"], "disease": np.ones_like(ROWS["va"]["disease"])}
@@ -40,7 +41,7 @@ def test_a_site_of_one_class_is_named_everywhere(monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*(one|another) class")
 def test_a_rehearsal_does_not_know_the_classes_of_others():
     here = site("va", ILL, dry_run=True, **SETTINGS)
-    with pytest.warns(RuntimeWarning, match="'disease': nothing can be learned unless other sites have another class"):
+    with warns("quality", "column 'disease'"):
         assert here.run(methods.fedavg(epochs=1), small, rounds=1).sites == 4
     assert told_by_site("va", ILL, **SETTINGS)[1].value["names"]["disease"] == ["1"]
 

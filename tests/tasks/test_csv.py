@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import re
 
 import numpy as np
 import pytest
@@ -72,12 +71,11 @@ def test_points_that_may_separate_thousands_are_refused_beside_decimal_commas(tm
      ["7\u00a0%", "8 %"], ["1\u202f000", "20\u202f000,5"], ["5 mg/dl", "6 mg/dl"]],
 )  # fmt: skip
 def test_numbers_with_units_or_separators_are_no_categories(tmp_path, cells):
-    told = rf"row 0 \(site 'a'\) has {re.escape(repr(cells[0]))} in column 'v', .* write numbers without units"
     for table in (
         write(tmp_path / "t.csv", "v", cells * 4, ";"),
         {"site": [*"ab"] * 4, "v": cells * 4, "y": [0, 1] * 4},
     ):
-        with pytest.raises(ValueError, match=told):
+        with raises("ambiguous", "column 'v'", f"row 0 (site 'a') has {cells[0]!r}"):
             Tasks.from_frame(table, **ALL)
 
 
@@ -227,12 +225,10 @@ def test_a_first_line_without_names_is_said(tmp_path, lines, code, facts):
 def test_the_word_among_numbers_is_named_and_not_the_numbers(tmp_path, odd, comma):
     cells = [f"{k}{comma}5" for k in range(7)]
     cells[3] = odd
-    with pytest.raises(
-        ValueError, match=rf"^row 3 \(site 'b'\) has {re.escape(repr(odd))} in column 'crp', .* correct"
-    ):
+    with raises("ambiguous", "column 'crp'", f"row 3 (site 'b') has {odd!r}"):
         Tasks.from_frame(write(tmp_path / "t.csv", "crp", cells, ";"))
     cells = [odd] * 5 + ["1.5", "2.25", "0.7"]  # in most rows
-    with pytest.raises(ValueError, match=rf"^row 0 \(site 'a'\) has {re.escape(repr(odd))} in column 'crp', which"):
+    with raises("ambiguous", "column 'crp'", f"row 0 (site 'a') has {odd!r}"):
         Tasks.from_frame({"site": [*"ab"] * 4, "crp": cells, "y": [0, 1] * 4}, **ALL)
 
 
@@ -267,9 +263,7 @@ def test_points_that_begin_at_a_thousand(tmp_path):
 @pytest.mark.parametrize("value", [1e300, -1e31])
 def test_numbers_too_large_to_compute_with(value):
     table = {"site": [*"ab"] * 4, "v": [1.5] * 3 + [value] + [2.5] * 4, "y": [0.5, 1.5] * 4}
-    with pytest.raises(
-        ValueError, match=rf"^row 3 \(site 'b'\) has {re.escape(f'{value:g}')}, which is too large .* 'v'"
-    ):
+    with raises("range", "column 'v'", f"row 3 (site 'b') has {value:g}"):
         Tasks.from_frame(table, **ALL)
     with raises("range", "column 'v'", "3"):
         Tasks.from_frame(table, target="v", columns=["y"], **ALL)

@@ -264,20 +264,18 @@ def test_numbers_of_all_sizes():
         ({"sex": ["f", "F", "m", "M"] * 2}, "column 'sex' has both 'F' and 'f', 'M' and 'm'"),
         (
             {"sex": [one + word for one in "xX" for word in "abcd"]},
-            "column 'sex' has both 'Xa' and 'xa', 'Xb' and 'xb', 'Xc' and 'xc', … \\(4 in all\\)",
+            "column 'sex' has both 'Xa' and 'xa', 'Xb' and 'xb', 'Xc' and 'xc', … (4 in all)",
         ),
     ],
 )
 def test_two_spellings_of_a_name_are_warned_of(columns, what):
-    with pytest.warns(RuntimeWarning, match=f"^{what}, which are told apart: if they are the same, write them alike"):
+    with warns("quality", None, what):
         Tasks.from_frame({**TABLE, **columns}, **ALL)
 
 
 @pytest.mark.parametrize("y", [["no"] * 8, [7] * 8, [True] * 8])
 def test_targets_that_are_all_the_same_are_refused(y):
-    with pytest.raises(
-        ValueError, match=f"^column 'y' has one class only, '{y[0]}', so there is nothing to learn: add"
-    ):
+    with raises("too-few", "column 'y'", f"'{y[0]}'"):
         Tasks.from_frame({**TABLE, "y": y}, **ALL)
     with raises("too-few", "column 'y'"):
         Tasks.from_frame({**TABLE, "y": y}, loss="bce", **ALL)
@@ -309,32 +307,30 @@ def test_a_preparation_is_plain_data_and_comes_back():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: {**s, "version": 9}, "version 9 of a preparation; 1 is read"),
-        (lambda s: {**s, "more": 1}, "no preparation that `to_json` returned"),
-        (lambda s: {k: v for k, v in s.items() if k != "columns"}, "no preparation that .*columns"),
-        (lambda s: {**s, "columns": [3]}, "a column must be a dict, got 3"),
-        (lambda s: {**s, "columns": [{"name": 3}]}, "name must be a string, got 3"),
+        (lambda s: {**s, "version": 9}, ("version", "preparation", "9")),
+        (lambda s: {**s, "more": 1}, ("format", "preparation")),
+        (lambda s: {k: v for k, v in s.items() if k != "columns"}, ("format", "preparation")),
+        (lambda s: {**s, "columns": [3]}, ("value", "a column")),
+        (lambda s: {**s, "columns": [{"name": 3}]}, ("value", "name")),
         (
             lambda s: {**s, "target": {**s["target"], "categories": ["0", "x"], "numbers": True}},
-            "'y' has categories that are .* 'x' is",
+            ("value", "column 'y'", "'x'"),
         ),
         (
             lambda s: {**s, "target": {**s["target"], "categories": ["9" * 5000], "numbers": True}},
-            "'y' has categories that are numbers",
+            ("value", "column 'y'"),
         ),
-        (lambda s: {**s, "sites": ["a", "b"]}, "column 'age' needs 2 means and deviations, got 1"),
+        (lambda s: {**s, "sites": ["a", "b"]}, ("shape", "column 'age'")),
     ],
 )
 def test_damaged_preparations_are_refused(change, message):
     stored = Tasks.from_frame(TABLE, **ALL).preparation.to_json()
-    with pytest.raises(ValueError, match=message):
+    with raises(*message):
         Preparation.from_json(change(stored))
 
 
 def test_a_preparation_is_no_path_of_one():
-    with pytest.raises(
-        ValueError, match=r"a preparation must be the dict that `to_json` returned; json\.load .*'p.json'"
-    ):
+    with raises("value", "a preparation", "'p.json'"):
         Preparation.from_json("p.json")
 
 
@@ -466,8 +462,7 @@ def test_further_rows_are_prepared_as_others_were(pooled):
     given["columns"] = [one.name for one in first.preparation.columns]
     assert Tasks.from_frame(more, preparation=first.preparation, **given, **ALL).preparation == later.preparation
     for wrong in ({"node": "hospital"}, {"target": "nonsense"}, {"columns": ["age"]}, {"categorical": ["age"]}):
-        told = rf"{next(iter(wrong))}=.* contradicts the preparation, which has .*: leave it out"
-        with pytest.raises(ValueError, match=told):
+        with raises("conflict", next(iter(wrong))):
             Tasks.from_frame(more, preparation=first.preparation, **wrong, **ALL)
     if pooled == "per_site":
         with raises("unknown", "site", "'c'"):
@@ -508,79 +503,74 @@ def changed(**columns):
 @pytest.mark.parametrize(
     ("frame", "settings", "message"),
     [
-        (TABLE, {"node": "hospital"}, r"no column 'hospital' \(node='hospital'\): the columns are 'site', 'age',"),
-        (TABLE, {"target": "ill"}, r"there is no column 'ill' \(target='ill'\)"),
-        (changed(Ill=[0, 1] * 4), {"target": "ill"}, r"\(target='ill'\); did you mean 'Ill'\? The columns are 'site'"),
-        (TABLE, {"split": "prat"}, r"there is no column 'prat' \(split='prat'\)"),
-        (TABLE, {"categorical": ["knd"]}, r"no column 'knd' \(categorical=\[...\]\); did you mean 'kind'\?"),
-        (TABLE, {"categorical": ["site"]}, r"categorical=\[...\] names 'site', which is the column of sites, targets"),
-        (TABLE, {"columns": []}, "there is no column to predict from: the columns are 'site', 'age',"),
+        (TABLE, {"node": "hospital"}, ("unknown", "column 'hospital'", "'site'", "'age'")),
+        (TABLE, {"target": "ill"}, ("unknown", "column 'ill'")),
+        (changed(Ill=[0, 1] * 4), {"target": "ill"}, ("unknown", "column 'ill'", "'Ill'", "'site'")),
+        (TABLE, {"split": "prat"}, ("unknown", "column 'prat'")),
+        (TABLE, {"categorical": ["knd"]}, ("unknown", "column 'knd'", "'kind'")),
+        (TABLE, {"categorical": ["site"]}, ("conflict", "column 'site'")),
+        (TABLE, {"columns": []}, ("empty", "columns", "'site'", "'age'")),
         (changed(when=["2026-01-30", None, "2026-02-01", "2026-02-03 10:00"] * 2), {},
-         r"'when' holds dates \(row 0 \(site 'b'\) has '2026-01-30'\): make them numbers, such as days since the "
-         r"first, or leave it out by leave_out=\['when'\]; if they are categories, name it in categorical=\['when'\]"),
-        (changed(when=["1.2.26", "31/01/2026", "01-12-99", "?"] * 2), {}, "column 'when' holds dates"),
-        (changed(when=np.array(["2026-01-30"] * 8, "datetime64[D]")), {}, r"'when' holds dates \(datetime64\[D\]\)"),
-        (changed(when=[date(2026, 1, 30)] * 8), {}, r"'when' holds dates \(such as 2026-01-30\)"),
+         ("unsupported", "column 'when'", "'b'", "'2026-01-30'")),
+        (changed(when=["1.2.26", "31/01/2026", "01-12-99", "?"] * 2), {}, ("unsupported", "column 'when'")),
+        (changed(when=np.array(["2026-01-30"] * 8, "datetime64[D]")), {}, ("unsupported", "column 'when'")),
+        (changed(when=[date(2026, 1, 30)] * 8), {}, ("unsupported", "column 'when'", "2026", "30")),
         ({"site": ["a", "b"] * 20, "id": [f"p{k}" for k in range(38)] + [None] * 2, "x": range(40), "y": [0, 1] * 20},
-         {}, "column 'id' has 38 different values in 38 rows, such as 'p0', as where it names single rows: leave it out"
-         r" by leave_out=\['id'\], or group its values first; if they are categories, name it in categorical=\['id'\]"),
+         {}, ("ambiguous", "column 'id'", "38", "'p0'")),
         ({"site": ["a", "b"] * 20, "x": range(40), "y": [f"p{k}" for k in range(40)]}, {},
-         "column 'y' has 40 different values in 40 rows, .*; if they are classes, say so by loss='cross_entropy'"),
-        (changed(y=["1.5", "2.5", "3.5", "none of it"] * 2), {}, "'none of it' in column 'y', which otherwise looks"),
-        (TABLE, {"node": "y"}, "node= and target= both name 'y': one is the column of sites, the other what"),
-        ({name: [] for name in TABLE}, {}, "the table has no rows, only the columns 'site', 'age'"),
+         ("ambiguous", "column 'y'", "40", "'cross_entropy'")),
+        (changed(y=["1.5", "2.5", "3.5", "none of it"] * 2), {}, ("ambiguous", "column 'y'", "'none of it'")),
+        (TABLE, {"node": "y"}, ("conflict", "node", "'y'")),
+        ({name: [] for name in TABLE}, {}, ("empty", "table", "'site'", "'age'")),
 
-        (TABLE, {"columns": ["aeg"]}, r"there is no column 'aeg' \(columns=\[...\]\); did you mean 'age'\?"),
-        (TABLE, {"leave_out": ["aeg"]}, r"there is no column 'aeg' \(leave_out=\[...\]\); did you mean 'age'\?"),
-        (TABLE, {"leave_out": ["site"]}, r"leave_out=\[...\] names 'site', which is the column of sites, targets or"),
-        (TABLE, {"leave_out": ["sex"], "columns": ["age"]}, "columns= says what to .*, and leave_out= what not"),
-        (TABLE, {"leave_out": "age"}, "leave_out must be a list of names of columns, got 'age'"),
-        (TABLE, {"columns": ["y"]}, r"columns=\[...\] names 'y', which is the column of sites, targets or"),
-        (TABLE, {"columns": "age"}, "columns must be a list of names of columns or None, got 'age'"),
-        (TABLE, {"split": "sex"}, r"row 0 \(site 'b'\) has the split 'f': it must be 'train', 'val' or 'test'"),
-        (changed(site=["a", None] * 4), {}, "row 1 has no name of its site in column 'site', where nothing"),
-        (changed(site=[1.0, NAN] * 4), {}, "row 1 has no name of its site in column 'site': name it or drop the row"),
-        (changed(y=["no", None] * 4), {}, r"row 1 \(site 'a'\) has no target in column 'y', and 3 more of the 8 rows "
-         "have none: drop rows without a target"),
-        (changed(y=["no", None, *["yes"] * 6]), {}, r"row 1 \(site 'a'\) has no target in column 'y': drop rows"),
-        (changed(age=[1.0, np.inf] * 4), {}, r"row 1 \(site 'a'\) has infinity in column 'age': correct it, or leave"),
+        (TABLE, {"columns": ["aeg"]}, ("unknown", "column 'aeg'", "'age'")),
+        (TABLE, {"leave_out": ["aeg"]}, ("unknown", "column 'aeg'", "'age'")),
+        (TABLE, {"leave_out": ["site"]}, ("conflict", "column 'site'")),
+        (TABLE, {"leave_out": ["sex"], "columns": ["age"]}, ("conflict", "columns")),
+        (TABLE, {"leave_out": "age"}, ("value", "leave_out", "'age'")),
+        (TABLE, {"columns": ["y"]}, ("conflict", "column 'y'")),
+        (TABLE, {"columns": "age"}, ("value", "columns", "'age'")),
+        (TABLE, {"split": "sex"}, ("value", "split", "'b'", "'f'", "'train'")),
+        (changed(site=["a", None] * 4), {}, ("missing", "node", "'site'")),
+        (changed(site=[1.0, NAN] * 4), {}, ("missing", "node", "'site'")),
+        (changed(y=["no", None] * 4), {}, ("missing", "column 'y'", "'a'", "8")),
+        (changed(y=["no", None, *["yes"] * 6]), {}, ("missing", "column 'y'", "'a'")),
+        (changed(age=[1.0, np.inf] * 4), {}, ("range", "column 'age'", "'a'")),
         (changed(age=["30", "50", "??", *["70"] * 5]), {},
-         r"row 2 \(site 'b'\) has '[?][?]' in column 'age', which otherwise looks like numbers: correct it, or leave "
-         r"it empty where unknown; if they are categories, name it in categorical=\['age'\]"),
-        (changed(age=["30", "50"] * 4), {}, r"column 'age' holds numbers as text, such as '30' \(row 0 \(site 'b'\)\): "
-         r"make it numbers .*; if they are categories, name it in categorical=\['age'\]"),
-        (changed(age=[30, "old", *[3] * 6]), {}, "row 1 of column 'age' holds 'old', and other rows hold such as 30"),
-        (changed(age=[3] * 7), {}, "columns must have one length, .*'age': 7"),
-        (changed(age=np.zeros((8, 2))), {}, r"column 'age' must be one value per row, \[N\], got an array \[8, 2\]"),
-        (changed(y=np.arange(8) * 1000), {"loss": "bce"}, "loss='bce' is for two classes, and column 'y' has"),
+         ("ambiguous", "column 'age'", "'b'")),
+        (changed(age=["30", "50"] * 4), {}, ("ambiguous", "column 'age'", "'30'", "'b'")),
+        (changed(age=[30, "old", *[3] * 6]), {}, ("mismatch", "column 'age'", "'old'", "30")),
+        (changed(age=[3] * 7), {}, ("shape", "table", "'age'", "7")),
+        (changed(age=np.zeros((8, 2))), {}, ("shape", "column 'age'", "8")),
+        (changed(y=np.arange(8) * 1000), {"loss": "bce"}, ("conflict", "loss", "'bce'", "'y'")),
         (changed(y=["a"] * 8), {"loss": "mse"},
-         r"targets in column 'y' are words, such as 'a' in row 0 \(site 'b'\), and loss='mse' is for amounts: leave"),
+         ("conflict", "loss", "'y'", "'a'", "'b'")),
         (changed(y=["1.5", "2.5", "??", "4"] * 2), {"loss": "mse"},
-         r"row 2 \(site 'b'\) has '[?][?]' in column 'y', .* numbers: correct it, or drop the row where it is unknown"),
-        (changed(y=["1.5", "2.5"] * 4), {"loss": "mse"}, "make the column numbers, without quotes"),
-        (changed(y=[1.5, np.inf] * 4), {"loss": "mse"}, "infinity in column 'y': correct it, or drop the row where"),
-        ({"a": {"x": [1], "y": [1]}, " a": {"x": [1], "y": [1]}}, {}, "sites must differ by more than spaces around"),
+         ("ambiguous", "column 'y'", "'b'")),
+        (changed(y=["1.5", "2.5"] * 4), {"loss": "mse"}, ("ambiguous", "column 'y'")),
+        (changed(y=[1.5, np.inf] * 4), {"loss": "mse"}, ("range", "column 'y'")),
+        ({"a": {"x": [1], "y": [1]}, " a": {"x": [1], "y": [1]}}, {}, ("duplicate", "sites")),
         ({"site": ["a"] * 60, "x": range(60), "y": range(60)}, {},
-         "column 'y' has 60 different whole numbers: say whether they are amounts, loss='mse', or classes"),
+         ("ambiguous", "column 'y'", "60", "'mse'")),
         ({"site": ["a"] * 4, "x": range(4), "y": list("uuuv"), "s": ["train", "train", "val", "test"]},
-         {"split": "s"}, r"row 3 \(site 'a'\) has 'v' in column 'y', and the classes that were trained on are u"),
+         {"split": "s"}, ("unknown", "column 'y'", "'a'", "'v'")),
         ({"a": {"x": [1], "y": [1]}, "b": {"y": [1]}}, {},
-         "site 'b' has no column 'x', which other sites have: add it"),
+         ("mismatch", "column 'x'", "'b'")),
         ({"a": {"x": [1, np.inf], "y": [1, 2]}, "b": {"x": [np.inf, 1], "y": [1, 2]}}, {},
-         r"row 1 \(site 'a'\) has infinity in column 'x'"),
+         ("range", "column 'x'", "'a'")),
         ({"a": {"x": [1, 2], "y": [1, 2]}, "b": {"x": [np.inf, 1], "y": [1, 2]}}, {},
-         r"row 0 \(site 'b'\) has infinity in column 'x'"),
-        ({"a": {"x": [1], "y": [1]}, "b": {"x": [[1]], "y": [1]}}, {}, r"site 'b': row 0 of column 'x' holds \[1\]"),
-        ({"a": {"x": [1], "y": [1]}, "b": {"x": [], "y": []}}, {}, "site 'b' has no rows: leave it out"),
+         ("range", "column 'x'", "'b'")),
+        ({"a": {"x": [1], "y": [1]}, "b": {"x": [[1]], "y": [1]}}, {}, ("mismatch", "column 'x'", "'b'")),
+        ({"a": {"x": [1], "y": [1]}, "b": {"x": [], "y": []}}, {}, ("empty", "site 'b'")),
         ({"a": {"x": [1], "y": [1], "who": ["a"]}, "b": {"x": [1], "y": [0], "who": ["b"]}}, {},
-         "column 'who' names the site of every row: give node='who'"),
-        (changed(age=3.0), {}, "column 'age' must have a value per row, got 3.0"),
+         ("conflict", "column 'who'")),
+        (changed(age=3.0), {}, ("shape", "column 'age'", "3.0")),
         ({"a": {"site": ["b"], "x": [1], "y": [1]}}, {},
-         "frame of site 'a' has rows of other sites in its column 'site'"),
+         ("conflict", "site 'a'")),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(frame, settings, message):
-    with pytest.raises(ValueError, match=message):
+    with raises(*message):
         Tasks.from_frame(frame, **{**ALL, **settings})
 
 
@@ -592,13 +582,13 @@ def test_files_that_cannot_be_read(tmp_path):
     ):
         Tasks.from_frame(tmp_path / "none.csv")
     wrong = {
-        "a,b\n1\n": "row 0 has 1 values, and there are 2 columns",
-        "a,b,a\n1,2,3\n": "2 columns have the name 'a'",
-        "": "is empty: it",
+        "a,b\n1\n": ("format", "row 0", "2 columns"),
+        "a,b,a\n1,2,3\n": ("duplicate", "'a'"),
+        "": ("empty",),
     }
-    for text, message in {**wrong, "a,b\n": "has no rows, only a line with the names of columns, 'a', 'b'"}.items():
+    for text, (code, *facts) in {**wrong, "a,b\n": ("empty", "'a', 'b'")}.items():
         (tmp_path / "bad.csv").write_text(text)
-        with pytest.raises(ValueError, match=message):
+        with raises(code, f"file {tmp_path / 'bad.csv'}", *facts):
             Tasks.from_frame(tmp_path / "bad.csv")
     (tmp_path / "bad.csv").write_text(",age,y\n0,1,1\n")
     with raises("format", f"file {tmp_path / 'bad.csv'}"):
@@ -669,9 +659,7 @@ def numbered(count, name, values):
      numbered(100, "n", [1.0 + k * 7 % 100 for k in range(100)])],
 )  # fmt: skip
 def test_numbers_of_rows_are_warned_of(table):
-    with pytest.warns(
-        RuntimeWarning, match=f"column '{list(table)[1]}' seems to number the rows, such as .* leave it out"
-    ):
+    with warns("quality", f"column '{list(table)[1]}'", "leave_out="):
         Tasks.from_frame(table, **ALL)
 
 
@@ -809,27 +797,27 @@ def test_classes_are_not_standardised():
 @pytest.mark.parametrize(
     ("change", "settings", "says"),
     [
-        ({"site": np.array(["2026-01-30"] * 8, "datetime64[D]")}, {}, r"'site' holds dates .*first$"),
-        ({"y": np.array(["2026-01-30"] * 8, "datetime64[D]")}, {}, r"'y' holds dates .*first$"),
-        ({"y": ["30.01.2026"] * 8}, {}, "'y' holds dates .* days since the first; if they are classes"),
-        ({"age": np.array([3] * 8, "timedelta64[D]")}, {}, r"'age' holds lengths of time .* such as days, or leave"),
+        ({"site": np.array(["2026-01-30"] * 8, "datetime64[D]")}, {}, ("unsupported", "column 'site'")),
+        ({"y": np.array(["2026-01-30"] * 8, "datetime64[D]")}, {}, ("unsupported", "column 'y'")),
+        ({"y": ["30.01.2026"] * 8}, {}, ("unsupported", "column 'y'")),
+        ({"age": np.array([3] * 8, "timedelta64[D]")}, {}, ("unsupported", "column 'age'")),
         (
             {"y": [0, 1, 2] * 2 + [0, 1]},
             {"loss": "bce"},
-            r"two classes, and .* has 3, 0, 1, 2: use loss='cross_entropy'",
+            ("conflict", "loss", "'cross_entropy'"),
         ),
-        ({}, {"group": ["sex"]}, r"for each of the 8 rows, got \[1\]; a column is named by group='sex'"),
-        ({"site": ["a", "b"] * 3 + ["NA", "b"]}, {}, r"row 6 has no name of its site in column 'site', .* as NA"),
-        ({"part": [0, 1] * 4}, {"split": "part"}, r"row . \(site '.'\) has the split [01]: it must be"),
+        ({}, {"group": ["sex"]}, ("shape", "group", "8", "'sex'")),
+        ({"site": ["a", "b"] * 3 + ["NA", "b"]}, {}, ("missing", "node", "6", "'site'")),
+        ({"part": [0, 1] * 4}, {"split": "part"}, ("value", "split")),
         (
             {"part": ["train", "test"] * 4, "site": ["a", "b"] * 4},
             {"split": "part", "val_fraction": 0.2},
-            r"'b' has 0: leave such sites out, or merge them with others, or give them some for 'train'$",
+            ("too-few", "node 'b'", "'train'"),
         ),
     ],
 )
 def test_advice_can_be_followed(change, settings, says):
-    with pytest.raises(ValueError, match=says):
+    with raises(*says):
         Tasks.from_frame(changed(**change), **({} if "split" in settings else ALL), **settings)
 
 
@@ -841,14 +829,13 @@ def test_columns_that_nobody_named():
         Tasks.from_frame(table, node="Klinik")
     with raises("missing", "node", "'site'", "'Site'"):
         Tasks.from_frame({"Site": ["a"], "y": [1]})
-    with pytest.raises((TypeError, ValueError), match="did you mean 'leave_out'"):
+    with raises("type", "drop", "'leave_out'", kind=(TypeError, ValueError)):
         Tasks.from_frame(table, drop=["Kosten"])
 
 
 def test_amounts_that_are_taken_for_classes_are_told_briefly():
     table = {"site": ["a", "b"] * 40, "x": [0.5] * 80, "costs": [k + 0.5 for k in range(80)]}
-    told = r"^targets in column 'costs' are amounts, such as 0\.5 in row 0 \(site 'a'\), .* or give loss='mse'$"
-    with pytest.raises(ValueError, match=told):
+    with raises("conflict", "loss", "column 'costs'", "0.5 in row 0 (site 'a')"):
         Tasks.from_frame(table, target="costs", loss="cross_entropy")
 
 
@@ -940,16 +927,16 @@ def test_categories_may_be_named():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"categories": {"age": ["x"]}}, "there is no column 'age'"),
-        ({"categories": {"ward": ["x", "x"]}}, "must name different values for column 'ward', got"),
-        ({"categories": {"ward": []}}, "must name different values for column 'ward', got"),
-        ({"categories": {"y": [0, 2]}}, "has 1 in column 'y', and the classes that were trained on are 0, 2"),
-        ({"categories": ["ward"]}, "categories must be a dict of categories, or classes, by column"),
+        ({"categories": {"age": ["x"]}}, ("unknown", "column 'age'")),
+        ({"categories": {"ward": ["x", "x"]}}, ("value", "column 'ward'")),
+        ({"categories": {"ward": []}}, ("value", "column 'ward'")),
+        ({"categories": {"y": [0, 2]}}, ("unknown", "column 'y'")),
+        ({"categories": ["ward"]}, ("value", "categories")),
     ],
 )
 def test_categories_that_cannot_be_are_refused(settings, words):
     table = {"site": ["a"] * 8, "ward": ["x", "y"] * 4, "y": [1, 0] * 4}
-    with pytest.raises(ValueError, match=words):
+    with raises(*words):
         Tasks.from_frame(table, **settings)
 
 

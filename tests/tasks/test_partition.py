@@ -95,20 +95,20 @@ def test_groups_share_a_task():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: shard_tasks(dataset(5, 10), 2, 2), "5 classes cannot be dealt 2 to a node"),
-        (lambda: shard_tasks(dataset(4, 3), 4, 2), "class 0 has 3 samples, which cannot fill 4 shards of at least one"),
+        (lambda: shard_tasks(dataset(5, 10), 2, 2), ("conflict", "classes_per_node", "5")),
+        (lambda: shard_tasks(dataset(4, 3), 4, 2), ("too-few", "class 0", "4")),
         (
             lambda: shard_tasks(dataset(4, 9), 3, 2, shard_size=4),
-            "cannot fill 3 shards of 4: use fewer shards or smaller",
+            ("too-few", "class 0", "4"),
         ),
-        (lambda: shard_tasks(dataset(4, 9), 3, 2, classes=[0, 7]), "class 7 has no samples"),
-        (lambda: shard_tasks(dataset(4, 9), 0, 2), "shards must be a whole number of at least 1, got 0"),
-        (lambda: shard_tasks(dataset(4, 9, tests=0), 3, 2), r"classes \[0, 1, 2, 3\] have no test samples"),
-        (lambda: grouped_tasks(dataset(5, 9), 2, 2), "5 classes cannot be split evenly into 2 groups"),
+        (lambda: shard_tasks(dataset(4, 9), 3, 2, classes=[0, 7]), ("empty", "class 7")),
+        (lambda: shard_tasks(dataset(4, 9), 0, 2), ("value", "shards")),
+        (lambda: shard_tasks(dataset(4, 9, tests=0), 3, 2), ("too-few", "classes")),
+        (lambda: grouped_tasks(dataset(5, 9), 2, 2), ("conflict", "groups", "5")),
     ],
 )
 def test_refusals(make, message):
-    with pytest.raises(ValueError, match=message):
+    with raises(*message):
         make()
 
 

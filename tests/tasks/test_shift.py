@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -199,47 +198,47 @@ def test_fields_of_tasks_are_passed_on(numbered):
     [
         (
             lambda d, _: label_shift(d, [(0, 1), (2,)], [1, 3], 4, 2),
-            "cluster 1 (classes 2) has 12 training samples; 3 nodes with 4 for training and 2 for validation need 18",
+            ("too-few", "cluster 1 (classes 2)", "4", "18"),
         ),
-        (lambda d, _: label_shift(d, [(0, 1), (1, 2)], [1, 1]), "class 1 is in clusters 0 and 1"),
-        (lambda d, _: label_shift(d, [(0, 1, 0)], [1]), "class 0 is in clusters 0 and 0"),
-        (lambda d, _: label_shift(d, [(0,), ()], [1, 1]), "cluster 1 has no classes"),
-        (lambda d, _: label_shift(d, [(0,), (7,)], [1, 1], 2, 2), "class 7 of cluster 1 has no training samples"),
+        (lambda d, _: label_shift(d, [(0, 1), (1, 2)], [1, 1]), ("duplicate", "class 1")),
+        (lambda d, _: label_shift(d, [(0, 1, 0)], [1]), ("duplicate", "class 0")),
+        (lambda d, _: label_shift(d, [(0,), ()], [1, 1]), ("empty", "cluster 1")),
+        (lambda d, _: label_shift(d, [(0,), (7,)], [1, 1], 2, 2), ("empty", "class 7")),
         (
             lambda d, _: label_shift(d, [(0,)], [1, 2]),
-            "one of the groups of classes and a number of nodes, got 1 and",
+            ("mismatch", "nodes"),
         ),
-        (lambda d, _: label_shift(d, [], []), "at least one cluster of nodes"),
+        (lambda d, _: label_shift(d, [], []), ("empty", "nodes")),
         (
             lambda d, _: label_shift(d, [(0,), (1,)], [1, 0]),
-            "nodes must be a sequence of whole numbers of at least 1, got [1, 0]",
+            ("value", "nodes"),
         ),
-        (lambda d, _: label_shift(d, [(0,)], [1], 0, 3), "train must be a whole number of at least 1 or None, got 0"),
-        (lambda d, _: label_shift(d, [(0,)], [1], 3, -1), "val must be a whole number of at least 0, got -1"),
+        (lambda d, _: label_shift(d, [(0,)], [1], 0, 3), ("value", "train")),
+        (lambda d, _: label_shift(d, [(0,)], [1], 3, -1), ("value", "val")),
         (
             lambda d, _: label_shift(d, [(0,)], [1], 3, 1, test=5),
-            "cluster 0 (classes 0) has 4 test samples, 5 per node are asked for",
+            ("too-few", "cluster 0 (classes 0)", "4", "5"),
         ),
         (
             lambda d, _: covariate_shift(d, [torch.clone] * 2, [3, 4], 4, 2),
-            "the dataset has 36 training samples; 7 nodes with 4 for training and 2 for validation need 42",
+            ("too-few", "the dataset", "36", "7", "4"),
         ),
-        (lambda d, _: covariate_shift(d, [torch.clone], [1, 1]), "one of the transforms and a number of nodes"),
+        (lambda d, _: covariate_shift(d, [torch.clone], [1, 1]), ("mismatch", "nodes")),
         (
             lambda d, _: covariate_shift(d, [torch.clone, torch.flatten], [1, 1], 4, 2),
-            "the transform of cluster 1 turned inputs (4, 1) into (4,)",
+            ("contract", "cluster 1", "4"),
         ),
-        (lambda d, _: rotation_shift(d), "needs images [N, C, H, W], got inputs of shape (36, 1)"),
-        (lambda d, _: concept_shift([d, d], [2, 9], 3, 2), "source 1 has 36 training samples; 9 nodes"),
-        (lambda d, i: concept_shift([d, i], [1, 1]), "different shapes [(1,), (2, 5, 5)]"),
+        (lambda d, _: rotation_shift(d), ("shape", "inputs", "36")),
+        (lambda d, _: concept_shift([d, d], [2, 9], 3, 2), ("too-few", "source 1", "36", "9")),
+        (lambda d, i: concept_shift([d, i], [1, 1]), ("shape", "inputs", "5")),
         (
             lambda d, i: rotation_shift(i, (90, float("nan")), (1, 1), 3, 1),
-            "angles must be a sequence of finite numbers, got (90, nan)",
+            ("value", "angles", "90"),
         ),
     ],
 )
 def test_refusals(numbered, images, make, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
+    with raises(*message):
         make(numbered(3, 12), images(20))
 
 

@@ -15,6 +15,7 @@ from graphcollab.relation import Relation
 from graphcollab.settings import SettingError
 from graphcollab.testing import Scene
 from graphcollab.train import Callback, History, HistoryLog, Progress, RecordGraph, TensorBoardLog
+from tests.raising import raises
 
 METHOD = l2c(epochs=1, lr=0.1, batch_size=4, drop_round=2, drop_fraction=0.5)
 
@@ -51,9 +52,7 @@ def test_json(tmp_path):
 
 
 def test_other_logs_are_refused():
-    with pytest.raises(
-        SettingError, match=r"path must be the name of a file that ends in \.csv or \.json, got 'a\.txt'"
-    ):
+    with raises("value", "path", "'a.txt'", kind=SettingError):
         HistoryLog("a.txt")
 
 

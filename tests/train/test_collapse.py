@@ -31,6 +31,7 @@ from graphcollab.train.shared_samples import Samples
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import Formula, KeepWeights
 from tests.methods.quick import quick, settings_of
+from tests.raising import raises, warns
 
 ALONE, UNIFORM, STILL = "own model only", "uniform weights", "still equal weights"
 EVERYBODY = tuple(Scene.small(torch.float32).tasks.names)
@@ -191,7 +192,7 @@ def test_of_early_stopping_the_state_that_is_returned_counts(points):
     play = partial(run, averaging(own=1.0), scene.tasks, scene.modules, rounds=9)
     stopped = play(patience=6)
     assert (stopped.data.round, stopped.history.rounds[-1], stopped.history.findings) == (3, 9, [])
-    with pytest.warns(RuntimeWarning, match=r"all the own model's: 1\.000"):
+    with warns("quality", "weights", "1.000"):
         play()
 
 
@@ -301,7 +302,7 @@ COMPUTED = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "rounds", "sizes", "kind", "cure"), COMPUTED)
 def test_weights_that_are_computed_may_say_nothing_too(method, rounds, sizes, kind, cure):
-    with pytest.warns(RuntimeWarning, match="its computed weights are") as told:
+    with warns("quality", "weights", "computed") as told:
         result = run(method, nodes(sizes), lambda: torch.nn.Linear(10, 4), rounds=rounds)
     [finding] = result.history.findings
     assert (finding.kind, len(finding.nodes)) == (kind, 5)
@@ -314,7 +315,7 @@ def test_weights_that_amount_to_local_training_or_to_averaging_are_that():
     settings = {"lr": 0.05, "weight_decay": 0.0}
     model = lambda: torch.nn.Linear(10, 4)  # noqa: E731
     play = lambda method: run(method, nodes(UNEVEN), model, rounds=5).stacks.part("all")  # noqa: E731
-    with pytest.warns(RuntimeWarning, match="This amounts to local training"):
+    with warns("quality", "weights"):
         alone = play(fedamp(lam=0.0, sigma=1e-6, **settings))
     assert torch.allclose(alone, play(local(**settings)), atol=1e-5)
     average = play(pfedgraph(snap=0.0, lam=0.0, momentum=0.0, batch_size=10, **settings))
@@ -334,9 +335,7 @@ SAMPLED = [name for name in methods.__all__ if "fraction" in settings_of(name)]
 def test_a_fraction_that_leaves_one_node_at_work_is_refused_where_nothing_would_be_received(name):
     scene = Scene.small(torch.float32, embeds=methods.get_method(name)().embeds)
     method = quick(name, fraction=0.2, warmup=1, threshold=math.inf)
-    refused = pytest.raises(
-        ValueError, match="one of 6 nodes is at work in a round, so no node ever receives the model"
-    )
+    refused = raises("too-few", "fraction", "6")
     served = not method.along_edges or all(p.serves_rest for p in method.walk() if isinstance(p, Exchanger))
     with nullcontext() if served else refused:
         assert run(method, scene.tasks, scene.modules[0], rounds=2).data.messages_sent.sum() > 0

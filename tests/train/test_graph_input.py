@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphcollab import Tasks, l2c, run
 from graphcollab.settings import SettingError
 from graphcollab.train import LearnedGraph, build_graph
+from tests.raising import raises, warns
 
 NAMES = ["ada", "bob", "cy"]
 EDGES = [(1, 0), (2, 0), (0, 1)]  # ada hears bob and cy, bob hears ada; sorted by receiver
@@ -105,25 +106,25 @@ def test_a_learned_graph_goes_by_names():
 @pytest.mark.parametrize(
     ("graph", "error", "says"),
     [
-        ([("ada", "rob")], KeyError, "no node 'rob'; did you mean 'bob'"),
-        (directed(nodes=["cyd"]), KeyError, "no node 'cyd'; did you mean 'cy'"),
-        ([("ada", 7)], IndexError, "no node 7"),
-        (directed((1.5, "ada")), TypeError, "by its name or its position"),
-        ([("ada", "bob", "cleo")], SettingError, r"graph must be a Data, .* list of pairs \(sender, receiver\)"),
-        ("ada", SettingError, "graph must be a Data"),
-        ([[0, 1, 1], [1, 0, 0], [1, 0, 0]], SettingError, r"a matrix \[K, K\] of NumPy, SciPy or PyTorch"),
-        ([("ada", "bob", 0.5, 0.5)], SettingError, "graph must be a Data"),
-        ([("ada", 1.5)], SettingError, "graph must be a Data"),
-        (np.ones((4, 4)), ValueError, r"matrix \[4, 4\], and the tasks have 3 nodes: give \[3, 3\]"),
-        (sparse.eye_array(4), ValueError, r"matrix \[4, 4\]"),
-        (torch.eye(4), ValueError, r"matrix \[4, 4\]"),
-        (np.array(["a"]), SettingError, "graph must be a Data"),
-        (torch.tensor([[0, torch.nan, 0]] * 3), ValueError, "NaN where 'ada' may hear 'bob'"),
-        (torch.tensor([[0], [3]]), ValueError, "out of range"),
+        ([("ada", "rob")], KeyError, ("unknown", "node", "'rob'", "'bob'")),
+        (directed(nodes=["cyd"]), KeyError, ("unknown", "node", "'cyd'", "'cy'")),
+        ([("ada", 7)], IndexError, ("range", "node", "7")),
+        (directed((1.5, "ada")), TypeError, ("type", "node")),
+        ([("ada", "bob", "cleo")], SettingError, ("value", "graph")),
+        ("ada", SettingError, ("value", "graph")),
+        ([[0, 1, 1], [1, 0, 0], [1, 0, 0]], SettingError, ("value", "graph")),
+        ([("ada", "bob", 0.5, 0.5)], SettingError, ("value", "graph")),
+        ([("ada", 1.5)], SettingError, ("value", "graph")),
+        (np.ones((4, 4)), ValueError, ("shape", "graph", "4")),
+        (sparse.eye_array(4), ValueError, ("shape", "graph", "4")),
+        (torch.eye(4), ValueError, ("shape", "graph", "4")),
+        (np.array(["a"]), SettingError, ("value", "graph")),
+        (torch.tensor([[0, torch.nan, 0]] * 3), ValueError, ("value", "graph", "'ada'", "'bob'")),
+        (torch.tensor([[0], [3]]), ValueError, ("range", "edge_index")),
     ],
 )
 def test_graphs_that_do_not_fit(graph, error, says):
-    with pytest.raises(error, match=says):
+    with raises(*says, kind=error):
         edges(graph)
 
 
@@ -134,7 +135,7 @@ def test_what_a_learned_graph_says_is_taken_again():
 
 def test_positions_are_refused_where_names_are_other_numbers():
     numbered = tasks(["1", "2", "3"])
-    with pytest.raises(ValueError, match=r"numbers are positions, and the names .* numbers, too: 1, 2, 3\. Give pairs"):
+    with raises("ambiguous", "graph", "1", "2", "3"):
         edges(torch.tensor([[1], [2]]), numbered)
     assert edges([(1, 2)], numbered) == [(0, 1)]
     assert edges(Data(edge_index=torch.tensor([[1], [2]]), num_nodes=3), numbered) == [(1, 2)]
@@ -143,7 +144,7 @@ def test_positions_are_refused_where_names_are_other_numbers():
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array, lambda m: sparse.csr_array(np.array(m))])
 def test_entries_below_0_are_no_edges_and_refused(kind):
-    with pytest.raises(ValueError, match=r"matrix has -0\.5 where 'ada' may hear 'cy': give 0 where there is"):
+    with raises("value", "graph", "0.5", "'ada'", "'cy'", "0"):
         edges(kind([[0, 1, -0.5], [1, 0, 0], [0, 0, 0]]))
 
 
@@ -166,18 +167,16 @@ def test_frames_and_files_are_graphs_by_name(tmp_path):
         matrix.rename(columns={"cy": "di"}),
         pl.DataFrame(np.array(MATRIX), schema=NAMES),
     ):
-        with pytest.raises(
-            ValueError, match="a frame as a graph needs the names of all nodes as its index, for receiv"
-        ):
+        with raises("mismatch", "graph"):
             edges(wrong)
     path.write_text("from,to\nada,bob\n")
-    with pytest.raises(ValueError, match="has the columns from, to, and a graph needs sender and receiver"):
+    with raises("missing", f"file {path}"):
         edges(path)
 
 
 def test_what_a_run_wrote_is_a_graph(tmp_path):
     first = run(l2c(), tasks(), nn.Linear(2, 2), graph=NAMED, rounds=1).graph()
-    with pytest.warns(UserWarning, match="weights of the graph's edges are not read: l2c finds its own"):
+    with warns("no-effect", "graph"):
         again = run(l2c(), tasks(), nn.Linear(2, 2), graph=str(first.to_csv(tmp_path / "g.csv")), rounds=1).graph()
     assert again.named_edges() == first.named_edges()
 
@@ -197,5 +196,5 @@ def test_matrices_may_be_views():
 def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
     path = tmp_path / "g.csv"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"g\.csv cannot be read as a CSV file in UTF-8 \(.*; line \d\)"):
+    with raises("format", f"file {path}", "line "):
         run(l2c(), tasks(), nn.Linear(2, 2), graph=str(path), rounds=1)

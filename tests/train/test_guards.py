@@ -15,6 +15,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.run import LARGE, choose_threads
+from tests.raising import raises
 
 TASKS = Tasks.from_samples([(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * 2)
 
@@ -65,7 +66,7 @@ def test_a_resumed_run_cannot_be_asked_for_another_number(tmp_path, monkeypatch)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     module = nn.Linear(3, 2)
     run(local(), TASKS, module, rounds=1, threads=2, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="began with threads=2 and cannot be resumed with 1"):
+    with raises("conflict", "threads", "2", "1"):
         run(local(), TASKS, module, rounds=2, threads=1, checkpoint=tmp_path)
     watch = Seen()
     run(local(), TASKS, module, rounds=2, checkpoint=tmp_path, callbacks=[watch])
@@ -74,7 +75,7 @@ def test_a_resumed_run_cannot_be_asked_for_another_number(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("wrong", [0, 1.5, "2"])
 def test_nonsense_is_refused(wrong):
-    with pytest.raises(ValueError, match="threads must be a whole number of at least 1"):
+    with raises("value", "threads", "1"):
         run(local(), TASKS, nn.Linear(3, 2), rounds=1, threads=wrong)
 
 

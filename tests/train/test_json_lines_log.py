@@ -11,6 +11,7 @@ import torch
 from graphcollab import compare, local, run
 from graphcollab.models import MLP
 from graphcollab.train import Callback, JsonLinesLog
+from tests.raising import raises
 from tests.scenes import Scene
 
 METHOD = local(lr=0.1, epochs=1, batch_size=4)
@@ -83,7 +84,7 @@ def test_trials_of_a_comparison_are_numbered(tmp_path):
 def test_a_file_of_something_else_is_left_alone(tmp_path, text):
     path = tmp_path / "log.jsonl"
     path.write_text(text)
-    with pytest.raises(ValueError, match="something else than lines of this log: give another name"):
+    with raises("format", f"file {path}"):
         play(path, 1)
     assert path.read_text() == text
 

@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Tasks, ditto, run
 from graphcollab.train import LearnedGraph
+from tests.raising import raises, warns
 
 
 @pytest.fixture
@@ -47,17 +48,17 @@ def test_writing_a_graph_without_edges_warns(tmp_path):
     x, y = torch.randn(6, 2), torch.arange(6) % 2
     graph = run(ditto(epochs=1), Tasks.from_samples([(x, y), (x, y)]), torch.nn.Linear(2, 2), rounds=1).graph()
     assert graph.named_edges() == []
-    with pytest.warns(UserWarning, match="the graph that is written has no edges: .*server, such as fedavg and ditto"):
+    with warns("empty", "graph"):
         text = graph.to_csv(tmp_path / "graph.csv").read_text()
     assert text == "sender,receiver,weight\n"
-    with pytest.warns(UserWarning, match="has no edges"):
+    with warns("empty", "graph"):
         graph.to_graphml(tmp_path / "graph.graphml")
 
 
 def test_graphml_refuses_names_that_no_xml_can_hold(tmp_path):
     edges, weight = torch.tensor([[1], [0]]), torch.tensor([0.25])
     made = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=2, name=["a<\t\n&'é😀", "b\x01"])
-    with pytest.raises(ValueError, match=r"the name 'b\\x01' has control characters, .* or use to_csv"):
+    with raises("format", "node 'b\\x01'"):
         made.to_graphml(tmp_path / "graph.graphml")
     assert not (tmp_path / "graph.graphml").exists()
     made.name = ["a<\t\n&'é😀", "b"]

@@ -14,6 +14,7 @@ import torch
 from graphcollab import Tasks, build_model, load, local, run
 from graphcollab.train.bundle import _digest, read_bundle, write_bundle
 from graphcollab.train.saved_models import KIND, VERSION
+from tests.raising import raises
 
 
 @pytest.fixture(scope="module")
@@ -100,26 +101,34 @@ def test_whatever_a_manifest_says_the_error_is_the_packages_own(folder):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda c: c["architectures"][0].pop("class"), "an architecture is incomplete"),
-        (lambda c: c["architectures"].__setitem__(0, 3), "is damaged"),
-        (lambda c: c.update(names=["a", 3]), "expected different texts as names"),
-        (lambda c: c.update(names=["a", "a"]), "expected different texts as names"),
-        (lambda c: c["answers"].update(classes=[["ill"], "well"]), "a class has a name that is neither text nor"),
+        (lambda c: c["architectures"][0].pop("class"), ("damaged",)),
+        (lambda c: c["architectures"].__setitem__(0, 3), ("damaged",)),
+        (lambda c: c.update(names=["a", 3]), ("damaged",)),
+        (lambda c: c.update(names=["a", "a"]), ("damaged",)),
+        (lambda c: c["answers"].update(classes=[["ill"], "well"]), ("damaged",)),
         (
             lambda c: c["answers"].update(kind="words"),
-            "expected outputs of the kind classes, binary, values, got 'words'",
+            ("damaged", None, "'words'"),
         ),
-        (lambda c: c["inputs"].update(shape=[10**9]), r"a sample of at most \d+ numbers, got \[1000000000\]"),
-        (lambda c: c["inputs"].update(shape=[-1]), "a sample of at most"),
-        (lambda c: c["inputs"].update(shape=[3]), "does not say how to make the model .*MLP"),
-        (lambda c: c.update(parts=c["parts"] * 2), "a part is listed twice"),
+        (lambda c: c["inputs"].update(shape=[10**9]), ("damaged", None, "1000000000")),
+        (lambda c: c["inputs"].update(shape=[-1]), ("damaged",)),
+        (lambda c: c["inputs"].update(shape=[3]), ("damaged",)),
     ],
 )
 def test_made_up_entries(folder, change, says):
     content = content_of(folder)
     change(content)
     seal(folder, content)
-    with pytest.raises(ValueError, match=says) as refused:
+    with raises(*says) as refused:
+        load(folder)
+    assert str(folder) in str(refused.value)
+
+
+def test_a_part_that_is_listed_twice(folder):
+    content = content_of(folder)
+    content.update(parts=content["parts"] * 2)
+    seal(folder, content)
+    with pytest.raises(ValueError, match="a part is listed twice") as refused:
         load(folder)
     assert str(folder) in str(refused.value)
 
@@ -130,7 +139,7 @@ def test_fewer_classes_than_outputs(folder):
     seal(folder, content)
     models, outputs = load(folder), torch.tensor([[1.0, 0.0]])
     assert models._answers.predict(outputs).tolist() == ["ill"]
-    with pytest.raises(ValueError, match="the model chooses class 1, expected 0 to 0"):
+    with raises("range", "outputs", "1", "0"):
         models._answers.predict(-outputs)
 
 
@@ -138,7 +147,7 @@ def test_a_parameter_that_no_layer_has(folder):
     content, tensors = read_bundle(folder, KIND, VERSION)
     del content["parts"]
     write_bundle(folder, KIND, VERSION, content, {**tensors, "0/models/more": torch.zeros(2, 3)})
-    with pytest.raises(ValueError, match=r"does not say how to make .*more"):
+    with raises("damaged", f"folder {folder}"):
         load(folder)
 
 

@@ -49,18 +49,18 @@ def test_what_a_site_has_seen_for_itself_stays_with_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("name", "value", "fact"),
     [
-        ("x", None, "'x' is a site's own, and no other site may set it"),
-        ("edge_weight", torch.zeros(30), "'edge_weight' is a site's own"),
-        ("unheard_of", 1, "'unheard_of' is a site's own"),
-        ("trains", torch.zeros(6), r"'trains' is torch.float32 \[6\], and torch.bool \[6\] was due"),
-        ("trains", torch.zeros(7, dtype=torch.bool), r"'trains' is torch.bool \[7\]"),
-        ("trains", 1, "'trains' is a int, and a Tensor was due"),
-        ("edge_index", torch.tensor([[0], [6]]), "edges lead to nodes from 0 to 6, of 6"),
+        ("x", None, "'x'"),
+        ("edge_weight", torch.zeros(30), "'edge_weight'"),
+        ("unheard_of", 1, "'unheard_of'"),
+        ("trains", torch.zeros(6), "torch.float32 [6]"),
+        ("trains", torch.zeros(7, dtype=torch.bool), "torch.bool [7]"),
+        ("trains", 1, "'trains' is a int"),
+        ("edge_index", torch.tensor([[0], [6]]), "from 0 to 6, of 6"),
     ],
 )
-def test_a_site_takes_over_nothing_but_what_everybody_may_know(monkeypatch, name, value, message):
+def test_a_site_takes_over_nothing_but_what_everybody_may_know(monkeypatch, name, value, fact):
     method = methods.l2c()
     data, _ = Scene.small(embeds=method.embeds).begin(method)
     fields = (*LOOP, *method.fields)
@@ -70,7 +70,7 @@ def test_a_site_takes_over_nothing_but_what_everybody_may_know(monkeypatch, name
     monkeypatch.setattr(missed, "_is_public", lambda n, f: n == name or public(n, f))
     content = hand_over(evil, history([1], 0.5), fields)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match=rf"what another site has handed over cannot be read \(\w+Error: {message}"):
+    with raises("damaged", "state of the run", fact):
         take_over(content, data, fields)
 
 

@@ -11,6 +11,7 @@ from graphcollab import Tasks, fedavg, run
 from graphcollab.models import fedavg_cnn
 from graphcollab.testing import differences
 from graphcollab.train import checkpoint
+from tests.raising import raises
 
 
 def play(folder, rounds, **settings):
@@ -58,5 +59,5 @@ def test_plans_from_before_are_taken_as_they_were_meant(tmp_path, autocast):
 def test_plans_of_a_later_version_are_refused(tmp_path):
     play(tmp_path, 1)
     rewrite(tmp_path, memory_format="tiled")
-    with pytest.raises(ValueError, match="memory_format must be 'contiguous' or 'channels_last', got 'tiled'"):
+    with raises("value", "memory_format", "'contiguous'", "'channels_last'", "'tiled'"):
         play(tmp_path, 2)

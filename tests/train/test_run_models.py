@@ -75,12 +75,12 @@ class TiedParts(nn.Module):
 
 def test_models_that_are_refused_before_training():
     for method, model, message in (
-        (fedavg(part="head"), TiedParts(), "part 'head' cannot be taken alone"),
-        (local(), nn.Linear(4, 3).bfloat16(), "its numbers are torch.bfloat16, the samples' torch.float32: convert"),
-        (local(), nn.LazyLinear(3), "LazyLinear is lazy: 'weight' has no shape"),
-        (local(), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3).double()), "several number types"),
+        (fedavg(part="head"), TiedParts(), ("conflict", "part 'head'")),
+        (local(), nn.Linear(4, 3).bfloat16(), ("contract", "model", "torch.bfloat16", "torch.float32")),
+        (local(), nn.LazyLinear(3), ("unsupported", "parameter 'weight'")),
+        (local(), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3).double()), ("mismatch", "model")),
     ):
-        with pytest.raises(ValueError, match=message):
+        with raises(*message):
             run(method, tasks(), model, rounds=1)
 
 
@@ -88,5 +88,5 @@ def test_a_model_that_cannot_be_evaluated_on_one_sample():
     x, y = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
     data = Tasks.from_samples([(x, y)] * 2, test=[(x, y), (x[:1], y[:1])], names=["many", "one"], val_fraction=0.0)
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3, track_running_stats=False))
-    with pytest.raises(ValueError, match=r"split 'test' of 'one' .* is one sample, and Sequential"):
+    with raises("too-few", "split 'test'", "'one'"):
         run(local(), data, model, rounds=1)

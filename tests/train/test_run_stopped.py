@@ -12,6 +12,7 @@ from graphcollab.stop import EarlyStopping
 from graphcollab.tasks import linear_regression_tasks
 from graphcollab.testing import differences
 from graphcollab.train import RecordGraph
+from tests.raising import raises
 
 
 def tasks(seed=0):
@@ -79,7 +80,7 @@ def test_no_edges_lead_to_nodes_that_have_stopped():
 
 
 def test_a_server_and_early_stopping_of_nodes_do_not_go_together():
-    with pytest.raises(ValueError, match=r"run\(patience=\.\.\.\) instead"):
+    with raises("conflict", "stop"):
         fedavg().replace(stop=EarlyStopping(2))
 
 
@@ -95,7 +96,7 @@ def test_scores_are_recorded_in_rounds_that_measured():
 
 @pytest.mark.parametrize("until", [0, -1, 2.5, True])
 def test_phases_begin_in_a_round(until):
-    with pytest.raises(ValueError, match="a whole number of at least 1, got"):
+    with raises("value", "explore_rounds", "1"):
         pens(explore_rounds=until)
 
 

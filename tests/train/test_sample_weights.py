@@ -14,6 +14,7 @@ from graphcollab.errors import OtherRunError
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.constant import constants
 from graphcollab.metrics import METRICS, Metric
+from tests.raising import raises
 
 
 def columns(sizes=(30, 24, 36), seed=0):
@@ -83,7 +84,7 @@ def test_comparisons_and_tables():
 def test_results_of_other_weights_cannot_stand_side_by_side():
     results = {name: run(local(), tasks(weight=weight, columns=["one", "two"]), linear, rounds=1)
                for name, weight in (("one", "w"), ("other", columns()["w"] + 1))}  # fmt: skip
-    with pytest.raises(ValueError, match="cannot stand side by side"):
+    with raises("mismatch", "results"):
         report.site_table(results, resamples=10)
 
 
@@ -118,7 +119,7 @@ def test_checkpoints_of_other_weights_are_refused(tmp_path):
     again = run(local(), made, linear, rounds=2, checkpoint=tmp_path)
     whole = run(local(), made, linear, rounds=2)
     assert torch.equal(again.model("a").weight, whole.model("a").weight)
-    with pytest.raises(OtherRunError, match="differs in weights in split"):
+    with raises("other-run", "weights in split 'train'", kind=OtherRunError):
         run(local(), tasks(weight=columns()["w"] + 1, columns=["one", "two"]), linear, rounds=2, checkpoint=tmp_path)
 
 
@@ -157,15 +158,13 @@ share.higher_is_better = share.weighted = True
 
 def test_what_takes_no_weights_is_refused_before_the_first_round():
     for metric in (worst, Metric.per_node("worst", False, worst)):
-        with pytest.raises(ValueError, match="the samples have weights, and the metric worst does not take them"):
+        with raises("contract", "metric 'worst'"):
             run(local(), tasks(metric=metric), linear, rounds=1)
-    with pytest.raises(
-        ValueError, match=r"the samples have weights, and Loss\(cross_entropy\) averages over them by its"
-    ):
+    with raises("contract", "loss"):
         run(local(), tasks(loss=F.cross_entropy), linear, rounds=1)
     result = run(local(), tasks(metric=share), linear, rounds=1)
     assert torch.equal(result.scores()["share"], result.scores("accuracy")["accuracy"])
-    with pytest.raises(ValueError, match="does not take them"):
+    with raises("contract", "metric 'worst'"):
         result.scores(worst)
     own = Loss(nn.CrossEntropyLoss(reduction="none"), per_sample=True)
     found = run(local(), tasks(loss=own), linear, rounds=1)

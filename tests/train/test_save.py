@@ -19,7 +19,7 @@ from graphcollab.testing import Scene
 from graphcollab.train.bundle import _digest
 from graphcollab.train.save_models import briefly
 from tests.forked import launch
-from tests.raising import raises
+from tests.raising import raises, warns
 
 NAMES = ("Cleveland", "Budapest", "Zurich")
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
@@ -121,7 +121,7 @@ def test_models_and_graph(tmp_path):
     assert models.about["method"] == briefly(result.method)
     assert models.about["rounds"] == 2
     assert models.about["values"]["val_metric"] == result.history.final("val_metric").tolist()
-    with pytest.raises(KeyError, match=r"there is no site 'Zürich'; did you mean 'Zurich'\?"):
+    with raises("unknown", "site", "'Zürich'", "'Zurich'", kind=KeyError):
         models.predict("Zürich", INPUTS)
 
 
@@ -181,7 +181,7 @@ def test_reading_outputs():
     assert several.probabilities(logits).shape == (2, 2)
     own = Answers.of(lambda o, t: 0, torch.tensor([0, 1]), logits, ())
     assert own.predict(logits).tolist() == [1, 0]
-    with pytest.raises(ValueError, match="a loss of your own"):
+    with raises("unsupported", "loss"):
         own.probabilities(logits)
 
 
@@ -189,23 +189,23 @@ def test_regression(tmp_path):
     result = train(nn.Linear(4, 1), of=tasks(targets=lambda x: x.sum(2), loss="mse", metric="mse"))
     models = loaded(result, tmp_path)
     np.testing.assert_array_equal(models.predict(1, INPUTS), result.model(1)(INPUTS)[:, 0].detach().numpy())
-    with pytest.raises(ValueError, match="regression has no classes"):
+    with raises("unsupported", "loss"):
         models.predict_proba(1, INPUTS)
 
 
 @pytest.mark.parametrize(
     ("samples", "error", "says"),
     [
-        (INPUTS[:, :3], ValueError, r"expected samples of shape \[n, 4\], got \[3, 3\]"),
-        (INPUTS[0], ValueError, r"got \[4\]; for one sample give sample\[None\]"),
-        (INPUTS.index_fill(0, torch.tensor(1), torch.nan), ValueError, "sample 1 has a number that is not finite"),
-        ({"age": [1]}, TypeError, r"expected an array of shape \[n, 4\], got a dict: .* no preparation"),
-        ([["a"] * 4], TypeError, "expected an array of numbers"),
+        (INPUTS[:, :3], ValueError, ("shape", "samples", "4")),
+        (INPUTS[0], ValueError, ("shape", "samples", "4")),
+        (INPUTS.index_fill(0, torch.tensor(1), torch.nan), ValueError, ("not-finite", "samples")),
+        ({"age": [1]}, TypeError, ("type", "samples", "4")),
+        ([["a"] * 4], TypeError, ("type", "samples")),
     ],
 )
 def test_samples_that_do_not_fit(tmp_path, samples, error, says):
     models = load(train().save(tmp_path))
-    with pytest.raises(error, match=says):
+    with raises(*says, kind=error):
         models.predict("Zurich", samples)
 
 
@@ -283,28 +283,28 @@ MLP = {"name": "mlp", "input_shape": [4], "num_classes": 2, "hidden": 5}
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (first(model=3), r"does not say how to make the model .*MLP \(TypeError"),
-        (first(model={}), r"does not say how to make the model .*MLP"),
-        (first(model={**MLP, "name": "os.system"}), r"does not say how to make the model .*MLP"),
-        (first(model={**MLP, "input_shape": [3]}), r"does not say how to make the model .*MLP"),
-        (first(model={**MLP, "hidden": 6}), "does not say how to make"),
-        (first(types={"a": "_inductor"}), "does not say how to make the model"),
-        (lambda content: content.pop("names"), "is damaged: KeyError 'names'"),
-        (lambda content: content.update(names=3), "is damaged"),
-        (lambda content: content.update(members=[[]]), "is damaged"),
-        (lambda content: content.update(members=[[0, 1]]), "is damaged: .* not as many models as nodes"),
-        (lambda content: content.update(members=[[0, 1, 7]]), "is damaged: KeyError 2"),
-        (lambda content: content.update(names=["a"], members=[[0]]), "is damaged"),
-        (lambda content: content.update(graph=["a"]), "edges between nodes that are not there"),
-        (lambda content: content.update(inputs={"shape": 3, "type": "float32"}), "is damaged"),
-        (lambda content: content.update(inputs={"shape": [4], "type": "load"}), "is damaged: .* no number type"),
-        (lambda content: content.update(preparation={}), "is damaged"),
-        (lambda content: content.update(answers={"kind": "classes", "classes": 3}), "is damaged"),
+        (first(model=3), ("damaged", None, "MLP")),
+        (first(model={}), ("damaged", None, "MLP")),
+        (first(model={**MLP, "name": "os.system"}), ("damaged", None, "MLP")),
+        (first(model={**MLP, "input_shape": [3]}), ("damaged", None, "MLP")),
+        (first(model={**MLP, "hidden": 6}), ("damaged",)),
+        (first(types={"a": "_inductor"}), ("damaged",)),
+        (lambda content: content.pop("names"), ("damaged", None, "'names'")),
+        (lambda content: content.update(names=3), ("damaged",)),
+        (lambda content: content.update(members=[[]]), ("damaged",)),
+        (lambda content: content.update(members=[[0, 1]]), ("damaged",)),
+        (lambda content: content.update(members=[[0, 1, 7]]), ("damaged",)),
+        (lambda content: content.update(names=["a"], members=[[0]]), ("damaged",)),
+        (lambda content: content.update(graph=["a"]), ("damaged",)),
+        (lambda content: content.update(inputs={"shape": 3, "type": "float32"}), ("damaged",)),
+        (lambda content: content.update(inputs={"shape": [4], "type": "load"}), ("damaged",)),
+        (lambda content: content.update(preparation={}), ("damaged",)),
+        (lambda content: content.update(answers={"kind": "classes", "classes": 3}), ("damaged",)),
     ],
 )
 def test_manifests_that_are_made_up(tmp_path, change, says):
     folder = train(method=dpsgd(**QUICK)).save(tmp_path)
-    with pytest.raises(ValueError, match=says):
+    with raises(*says):
         load(forge(folder, change))
 
 
@@ -347,7 +347,7 @@ def test_tables_are_prepared_as_in_training(tmp_path, per_site):
         assert models.predict(site, new).tolist() == [of.preparation.classes[k] for k in outputs.argmax(1)]
     assert models.classes == ("ill", "well")
     assert models.preparation == of.preparation
-    with pytest.raises(ValueError, match="no column 'age'"):
+    with raises("unknown", "column 'age'"):
         models.predict("north", {"smokes": ["no"]})
 
 
@@ -405,7 +405,7 @@ def test_sites_that_a_column_numbers_are_asked_for_by_number(tmp_path):
     assert of.select([3, 1]).names == ("3", "1")
     assert of.select(torch.tensor([2, 0])).names == ("3", "1")
     for ask in (models.model, result.model):
-        with pytest.raises(KeyError, match="where names are numbers, a number is a name and no position"):
+        with raises("unknown", kind=KeyError):
             ask(0)
     assert list(result.models()) == ["1", "2", "3"]
 
@@ -444,26 +444,25 @@ def test_no_rows_have_no_answers(hospital):
 @pytest.mark.parametrize(
     ("samples", "error", "says"),
     [
-        ([], ValueError, r"expected samples of shape \[n, 3\], got \[0\]"),
-        ({}, ValueError, "the table has no columns"),
-        ({"age": 3, "sex": "f"}, ValueError, r"column 'age' must have a value per row, got 3; .* give a list of it"),
-        ({"age": ["70"], "sex": ["f"]}, ValueError, "row 0 has the text '70' in column 'age', .* without quotes"),
+        ([], ValueError, ("shape", "samples")),
+        ({}, ValueError, ("empty", "table")),
+        ({"age": 3, "sex": "f"}, ValueError, ("shape", "column 'age'")),
+        ({"age": ["70"], "sex": ["f"]}, ValueError, ("ambiguous", "column 'age'", "'70'")),
         (
             {"Age": [70], "sex": ["f"]},
             ValueError,
-            r"no column 'age'; did you mean 'Age'\? The columns are 'Age', 'sex'",
+            ("unknown", "column 'age'", "'Age'", "'sex'"),
         ),
-        (np.array([[70, "f"]], object), TypeError, "Rows of a table are given as a table, with their columns"),
+        (np.array([[70, "f"]], object), TypeError, ("type", "samples")),
         (
             np.zeros((4, 2)),
             ValueError,
-            r"shape \[n, 3\], got \[4, 2\]\. An array must be prepared, with a column for each of age, sex = f, "
-            "sex = m; a table with its columns by name is taken as it is$",
+            ("shape", "samples", "4"),
         ),
     ],
 )
 def test_tables_that_cannot_be_read(hospital, samples, error, says):
-    with pytest.raises(error, match=says):
+    with raises(*says, kind=error):
         hospital.predict("a", samples)
 
 
@@ -473,11 +472,9 @@ def test_a_site_must_be_named_and_only_one(ask, tmp_path):
     result = train(lambda given: nn.Linear(given.input_shape[0], 2), of=Tasks.from_frame(patients(), target="ill"))
     frame = pandas.DataFrame(patients())
     for models in (result, loaded(result, tmp_path)):
-        with pytest.raises(
-            TypeError, match=r"as in predict\('a', samples\): every site has a model .* sites are a, b$"
-        ):
+        with raises("type", "samples", "'a'", kind=TypeError):
             getattr(models, ask)(frame)
-        with pytest.raises(TypeError, match=r"got 0 .*… \(a Series\)\. Ask site by site: .*groupby\('site'\)\}$"):
+        with raises("type", "site", "0", kind=TypeError):
             getattr(models, ask)(frame["site"], frame)
         told = {name: getattr(models, ask)(name, rows) for name, rows in frame.groupby("site")}
         for name, rows in told.items():
@@ -486,10 +483,10 @@ def test_a_site_must_be_named_and_only_one(ask, tmp_path):
 
 
 def test_values_that_training_did_not_know_are_warned_of(hospital):
-    with pytest.warns(RuntimeWarning, match=r"'sex' has no value that is a known category: it has 'female', known are"):
+    with warns("quality", "column 'sex'", "'female'"):
         hospital.predict("a", {"age": [3], "sex": ["female"]})
     for sex in (["F"], ["F", "m"]):
-        with pytest.warns(RuntimeWarning, match=r"'sex' has 'F' \(known is 'f'\), which counts as unknown") as told:
+        with warns("quality", "column 'sex'", "'F'", "'f'") as told:
             hospital.predict("a", {"age": [3, 4][: len(sex)], "sex": sex})
         assert len(told) == 1
     hospital.predict("a", {"age": [3, 4], "sex": ["x", "m"]})  # one that is not known counts as missing
@@ -497,7 +494,7 @@ def test_values_that_training_did_not_know_are_warned_of(hospital):
 
 def test_dicts_need_a_preparation(tmp_path):
     models = load(train().save(tmp_path))
-    with pytest.raises(TypeError, match=r"got a list of dicts: the tasks of these models had no preparation"):
+    with raises("type", "samples", kind=TypeError):
         models.predict("Zurich", [{"age": 3}])
 
 
@@ -528,7 +525,7 @@ def test_a_result_predicts_as_what_is_saved_of_it(tmp_path):
         np.testing.assert_array_equal(result.predict_proba(site, new), logits.softmax(1).numpy())
         for name in ("outputs", "predict", "predict_proba"):
             assert getattr(result, name)(site, new).tolist() == getattr(models, name)(site, new).tolist()
-    with pytest.raises(KeyError, match="there is no"):
+    with raises("unknown", "site", kind=KeyError):
         result.predict("c", new)
     amounts = Tasks.from_frame({**table, "y": [0.5 * (7 * k % 24) for k in range(24)]}, standardise_target=True)
     result = run(local(lr=0.1), amounts, lambda of: nn.Linear(of.input_shape[0], 1), rounds=2)

@@ -15,6 +15,7 @@ from graphcollab.gains import resplit
 from graphcollab.train import Comparison, Trial
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.shared_samples import correction, identify_samples
+from tests.raising import raises
 
 SEEDS = range(4)
 
@@ -91,11 +92,11 @@ def test_what_seeds_share(tasks, ratio, said):
     if tasks in (resplits, partitions):
         assert correction(seeds, "seeds")[1].startswith("intervals are over other seeds on these samples, and say noth")
     if tasks is same:
-        with pytest.raises(ValueError, match="all seeds have the same split, which says nothing of other samples"):
+        with raises("conflict", "over"):
             correction(seeds, "samples")
     assert correction(seeds[:1], None) == (0, "")
     assert correction([*seeds, ("", None)], None) == (0, "")
-    with pytest.raises(ValueError, match="over='samples' needs trials that say which samples they are of"):
+    with raises("missing", "over", "'samples'"):
         correction([*seeds, ("", None)], "samples")
 
 
@@ -138,7 +139,7 @@ def test_corrected_by_hand(comparison):
     plain = comparison.paired("l2c", "local", over="seeds")
     assert plain.p_value == pytest.approx(float(stats.ttest_1samp([1, 2, 3, 6], 0).pvalue))
     assert plain.ratio == 0
-    with pytest.raises(ValueError, match=r"over must be 'samples', what other samples .*, got 'partitions'"):
+    with raises("value", "over", "'samples'", "'partitions'"):
         report.paired_table(comparison, over="partitions")
 
 

@@ -9,6 +9,7 @@ import torch
 
 from graphcollab import Tasks, build_model, compare, run
 from graphcollab.methods import dac, local
+from tests.raising import warns
 
 TABLE = {
     "site": ["a", "b", "c"] * 20,
@@ -59,15 +60,15 @@ def test_a_comparison_names_a_node_once(tasks, who, jobs) -> None:
 
 
 def test_other_metrics_and_other_nodes_are_named_all_the_same() -> None:
-    with pytest.warns(RuntimeWarning, match="all rows of site 'a' are of one class"):
+    with warns("quality", "metric", "'a'"):
         tasks = of_table(0)
     result = run(local(), tasks, model, rounds=1)
-    with pytest.warns(RuntimeWarning, match=r"auc is not defined for 1 of 3 nodes \(a; split train\)"):
+    with warns("quality", "metric 'auc'", "1", "3"):
         result.scores(split="train")  # nothing was said of training samples
     words = [["train", "test"][k >= 30] for k in range(60)]
     y = [k // 3 % 2 * (k % 3 > 0) * (k < 30 or k % 3 == 1) for k in range(60)]  # in testing c has one class, too
     table = {**TABLE, "y": y, "part": words}
-    with pytest.warns(RuntimeWarning, match="all rows of site 'a' are of one class"):
+    with warns("quality", "metric", "'a'"):
         tasks = Tasks.from_frame(table, metric="auc", split="part", val_fraction=0)
-    with pytest.warns(RuntimeWarning, match=r"auc is not defined for 2 of 3 nodes \(a, c; split test\)"):
+    with warns("quality", "metric 'auc'", "2", "3"):
         run(local(), tasks, model, rounds=1)

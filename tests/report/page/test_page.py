@@ -20,7 +20,7 @@ from graphcollab.report.page.of_comparison import site_tables
 from graphcollab.report.tables import paired_values, results_values
 from graphcollab.report.values import Table
 from graphcollab.train import Comparison, Trial
-from tests.raising import warns
+from tests.raising import raises, warns
 from tests.report.page.found import HOSTILE, compared
 
 LIMIT = 5_000_000
@@ -227,7 +227,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 
 def test_what_to_install_is_said(comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'graphcollab\[page\]'"):
+    with raises("missing-package", "altair", "'graphcollab[page]'", kind=ModuleNotFoundError):
         report.page(comparison, tmp_path / "page.html")
     assert not any(tmp_path.iterdir())
 

@@ -1,0 +1,120 @@
+"""Checks of models before the first round: their outputs, and what training changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphcollab.engine import Context, as_objective
+from graphcollab.engine.check_loss import check_loss
+from graphcollab.engine.frozen import FrozenWeightsError, unwritten
+from graphcollab.engine.losses import ignored_target
+from graphcollab.engine.modules import copy_module
+from graphcollab.engine.objective import require_weighted
+from graphcollab.engine.randomness import keyed_layers
+from graphcollab.errors import ContractError, InvalidTypeError
+from graphcollab.metrics import Metric
+from graphcollab.metrics.scores import refuse_broadcasting
+from graphcollab.stack import ParamSpec
+from graphcollab.tasks import Tasks
+from graphcollab.train.squashed import warn_of_squashed
+
+__all__ = ["check_outputs"]
+
+
+def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | None = None) -> None:
+    """Run samples of every split through every architecture and check its outputs against labels, loss and metric."""
+    objective = as_objective(tasks.loss)
+    if objective.embeds:
+        raise ContractError(
+            "loss",
+            "the tasks' loss judges outputs, by which models are evaluated too, and cannot read latents: give such an "
+            "objective to the local update, Fit(objective=...)",
+            public=True,
+        )
+    for module in modules:
+        if (check := getattr(module, "check_tasks", None)) is not None:
+            check(tasks)
+        judged, kind = copy_module(module).eval(), type(module).__name__
+        for name, split in tasks.splits.items():
+            if len(split.index) == 0:
+                continue
+            pool = tasks.pools[split.pool]
+            labels = pool.targets[split.index]
+            other = (labels != labels[0]).reshape(len(labels), -1).any(1).int().argmax()  # some metrics need two labels
+            pair = torch.stack([torch.zeros_like(other), other if other > 0 else other + min(1, len(labels) - 1)])
+            inputs, targets = pool.inputs[split.index[pair.cpu()]], labels[pair]
+            outputs = _outputs(judged, inputs, "take", f" ({name})")
+            if not isinstance(outputs, Tensor):
+                raise InvalidTypeError(
+                    "model",
+                    f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a "
+                    "module that picks the outputs that the loss needs",
+                    public=True,
+                )
+            objective.check(outputs, labels, kind, name)
+            context = Context(None, dict(module.named_parameters()))
+            check_loss(objective, outputs, targets, labels, context, kind)
+            if tasks.weighted:
+                require_weighted(objective, outputs, targets, context)
+            if metric is not None:
+                refuse_broadcasting(metric, outputs, labels, kind)
+                ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
+                ends = torch.stack([labels.flatten().argmin(), labels.flatten().argmax()]) // labels[0].numel()
+                for some in (targets, labels[ends]) if metric.of_classes else (targets,):
+                    metric.leaving_out(ignored_target(objective))(outputs[None], some[None], weight=ones)
+            if name == "train":
+                warn_of_squashed(judged, inputs, targets, outputs, tasks)
+                _check_training(module, inputs)
+
+
+def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> Any:
+    kind = type(module).__name__
+    try:
+        with keyed_layers(0), torch.no_grad(), unwritten(module):
+            return module(inputs.clone())
+    except FrozenWeightsError:
+        raise
+    except (RuntimeError, ValueError, IndexError) as error:
+        own, hint = next(module.parameters()).dtype, ""
+        if inputs.is_floating_point() and own != inputs.dtype:
+            hint = (
+                f"; its numbers are {own}, the samples' {inputs.dtype}: convert the module, for example by "
+                "module.float() (autocast=True computes in bfloat16)"
+            )
+        shape = tuple(inputs.shape[1:])
+        width = "" if isinstance(error, IndexError) else _width(module, shape)
+        raise ContractError(
+            "model", f"{kind} cannot {what} inputs of shape {shape}{where}{width}: {error}{hint}"
+        ) from error
+
+
+def _width(module: nn.Module, shape: tuple[int, ...]) -> str:
+    """Say how many inputs a fully connected module takes, if that is what is wrong."""
+    layers = [layer for layer in module.modules() if not [*layer.children()] and [*layer.parameters()]]
+    first, count = layers[0], math.prod(shape)
+    if not isinstance(first, nn.Linear) or first.in_features in (count, shape[-1] if shape else 1):
+        return ""
+    return (
+        f", since it takes {first.in_features} numbers a sample, and the tasks have {count}: make it for "
+        "tasks.input_shape (tasks.preparation.features says what they are, where the tasks are of a table)"
+    )
+
+
+def _check_training(module: nn.Module, inputs: Tensor) -> None:
+    """Check that a module can be trained, and that nothing changes then that nodes would share."""
+    trained, kind = copy_module(module).train(), type(module).__name__
+    _outputs(trained, inputs, "be trained on")
+    own, after = set(ParamSpec.from_module(module).names), dict(trained.named_buffers())
+    for name, before in module.named_buffers():
+        if name not in own and not torch.equal(before, after[name]):
+            raise ContractError(
+                "model",
+                f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only persistent floating-point "
+                "buffers that start finite are kept for every node: make it one",
+                public=True,
+            )
