@@ -31,6 +31,7 @@ __all__ = [
     "DAMAGES",
     "MANIFEST",
     "damage_of",
+    "entry_of",
     "pack",
     "read_folder",
     "read_tensors",
@@ -44,7 +45,7 @@ __all__ = [
 MANIFEST, LINES, TENSORS = "manifest.json", ".jsonl", r"tensors-[0-9a-f]{16}\.safetensors"
 HEAD = re.compile(rb"\W*(?:format\W+)?([\w-]+)\W+(?:version\W+)?(\d{1,9})\b(?:\W+sha256\W+([0-9a-f]{64}))?")
 BLANK = "0" * 64  # in the place of the manifest's own checksum
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")  # of files, which leads to no other folder
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of files, which leads to no other folder
 OURS = re.compile(rf"manifest\.json|{TENSORS}|\.(manifest\.json|{TENSORS})\.[0-9a-f]+{re.escape(PART)}|\{LOCK}")
 MOST = 2**28  # bytes of a manifest: that of a million sites has less
 PATIENCE = 60.0  # seconds that a writer waits for another one
@@ -63,6 +64,12 @@ def pack(tensors: Mapping[str, Tensor]) -> tuple[bytes, dict[str, Any]]:
     """Return a file's content and its entry in a manifest; tensors may be on any device."""
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     return content, {"bytes": len(content), "sha256": _digest(content)}
+
+
+def entry_of(path: Path) -> dict[str, Any]:
+    """Return a file's entry in a manifest."""
+    with path.open("rb") as opened:
+        return {"bytes": _length_of(path), "sha256": hashlib.file_digest(opened, "sha256").hexdigest()}
 
 
 def write_manifest(folder: Path, kind: str, version: int, files: Files, content: Mapping[str, Any]) -> None:
@@ -221,15 +228,16 @@ def _read_manifest(folder: Path) -> bytes:
 def _verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a file")
-    length, expected = _length_of(folder / name), entry["bytes"]
+    path, expected = folder / name, entry["bytes"]
+    length = _length_of(path)
     if length != expected and not (name.endswith(LINES) and 0 <= expected < length):  # before all of it is read
         raise ValueError(f"{name} has {length} bytes, expected {expected}")
-    with (folder / name).open("rb") as opened:
-        if length == expected:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        else:
-            digest = _digest(opened.read(expected))
-    if digest != entry["sha256"]:
+    if length == expected:
+        found = entry_of(path)["sha256"]
+    else:
+        with path.open("rb") as opened:
+            found = _digest(opened.read(expected))
+    if found != entry["sha256"]:
         raise ValueError(f"the checksum of {name} does not fit")
 
 
