@@ -449,7 +449,7 @@ def test_mixer_files(tmp_path):
         go(meta_l2c(pretrained=tmp_path / "missing"))
     tasks, model = nodes(), MLP(4, (6,), 3)
     data = run(local(epochs=1), tasks, model, rounds=1).data
-    other = save_checkpoint(tmp_path, data, History(tasks.names), {}) / "part-00000.safetensors"
+    other = save_checkpoint(tmp_path, data, History(tasks.names), {}) / "state.safetensors"
     with raises("format", f"file {other}"):
         go(meta_l2c(pretrained=other))
 

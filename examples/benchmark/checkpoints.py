@@ -79,9 +79,9 @@ def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int, 
             history.graphs[round_] = (data.edge_index.clone(), data.edge_weight.clone())
             times.append(seconds(lambda: saver.save(data, history)))  # noqa: B023 - called at once
             last = max(folder.glob("round-*"))
-            logs.append(size(last / "history.log"))
+            logs.append(size(last / "history.jsonl"))
             if round_ in SHOWN:
-                rest = sum(size(file) for file in last.iterdir() if file.name != "history.log")
+                rest = sum(size(file) for file in last.iterdir() if file.name != "history.jsonl")
                 middle = 1000 * statistics.median(times[-9:])
                 print(f"save {round_}: {middle:.1f} ms, {rest + logs[-1] - logs[-3]} bytes written, history {logs[-1]}")
         print(f"reading the last one: {seconds(lambda: load_checkpoint(last)):.2f} s")

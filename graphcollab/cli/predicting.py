@@ -18,7 +18,7 @@ from graphcollab.naming import close, few
 from graphcollab.tasks._values import factorised
 from graphcollab.tasks.table import Table, open_table
 from graphcollab.train import Models, load
-from graphcollab.train.bundle import MANIFEST
+from graphcollab.train.folder import MANIFEST
 
 __all__ = ["folders_of_models", "play_predict", "require_free", "saved_models", "trained_past_best"]
 

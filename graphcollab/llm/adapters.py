@@ -14,7 +14,7 @@ from safetensors.torch import save as packed
 
 from graphcollab.checks import own_filter
 from graphcollab.engine.modules import copy_module
-from graphcollab.errors import DamagedError, ExistsError, FormatError, InvalidTypeError, MismatchError, MissingFileError
+from graphcollab.errors import InvalidTypeError, MismatchError, MissingFileError
 from graphcollab.files import flush_folder, own_name, write_new
 from graphcollab.llm._libraries import peft
 from graphcollab.llm.base import DRAWN, shared_copy
@@ -22,14 +22,15 @@ from graphcollab.llm.base_checksum import base_checksum
 from graphcollab.llm.build_lora import Base, read_base
 from graphcollab.llm.language_model import LanguageModel, Share, adapter_of
 from graphcollab.settings import checked
+from graphcollab.train.folder import MANIFEST, damage_of, entry_of, require_own, verify, write_manifest
 
 if TYPE_CHECKING:
     from graphcollab.train import Result
 
 __all__ = ["load_adapter", "save_adapters"]
 
-BASE, WEIGHTS, CONFIG = "base.json", "adapter_model.safetensors", "adapter_config.json"
-FORMAT = "graphcollab-adapter", 1
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+KIND, VERSION = "graphcollab-adapter", 2
 UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in the name of a folder, on one system or another
 
 
@@ -37,9 +38,9 @@ def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
     """Write every node's adapters into a folder of its own, which ``peft.PeftModel.from_pretrained`` loads.
 
     What is saved are the models that nodes are judged by: ``adapter_config.json``, ``adapter_model.safetensors`` and
-    ``base.json``, which names the base by its checksum. The base itself is not saved. Adapters that are in the folder
-    already are replaced; all of them are there, or none. In a run of several processes all of them call it, and the
-    first writes; between sites each writes its own.
+    ``manifest.json``, which names the base by its checksum. The base itself is not saved. Adapters that are in the
+    folder already are replaced; all of them are there, or none. In a run of several processes all of them call it, and
+    the first writes; between sites each writes its own.
 
     Args:
         result: What ``run`` returned, of nodes with a `LanguageModel`.
@@ -61,7 +62,7 @@ def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
     with plane.agreed():
         stacks = result.stacks if plane.private else plane.whole(result.stacks)
         if plane.private or plane.speaks:
-            _require_adapters(folder)
+            require_own(folder, lambda path: (path / MANIFEST).is_file())
             part = own_name(folder.absolute())
             part.mkdir(parents=True)
             try:
@@ -144,8 +145,7 @@ def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
     config.save_pretrained(str(place))  # its JSON
     tensors = {name: values.detach().cpu().clone() for name, values in state.items()}
     write_new(place / WEIGHTS, packed(tensors, metadata={"format": "pt"}))
-    write_new(place / BASE, json.dumps(about, indent=1).encode())
-    flush_folder(place)
+    write_manifest(place, KIND, VERSION, {name: entry_of(place / name) for name in (CONFIG, WEIGHTS)}, about)
 
 
 def _about(module: LanguageModel) -> dict[str, Any]:
@@ -153,8 +153,6 @@ def _about(module: LanguageModel) -> dict[str, Any]:
     model: Any = module.model
     base = model.get_base_model()
     return {
-        "format": FORMAT[0],
-        "version": FORMAT[1],
         "base": base_checksum(module),
         "class": type(base).__name__,
         "name": base.name_or_path,
@@ -165,46 +163,24 @@ def _about(module: LanguageModel) -> dict[str, Any]:
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    """Return what a folder says, if it is one of ours."""
-    missing = [name for name in (BASE, CONFIG, WEIGHTS) if not (folder / name).is_file()]
-    if missing:
+    """Return what the manifest of a node's folder says."""
+    if not (folder / MANIFEST).is_file():
         raise MissingFileError(
             f"folder {folder}",
-            f"expected a node's folder that save_adapters has written, and {folder} has no {missing[0]} (adapters from "
+            f"expected a node's folder that save_adapters has written, and {folder} has no {MANIFEST} (adapters from "
             "elsewhere: give PeftModel.from_pretrained(base, folder, is_trainable=True) to LanguageModel)",
         )
-    try:
-        told: dict[str, Any] = json.loads((folder / BASE).read_bytes())
-        kind, version = told["format"], told["version"]
-        known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None, "drawn": list}
-        right = all(isinstance(told[name], one) for name, one in known.items())
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"folder {folder}", f"{folder} is damaged: its {BASE} cannot be read ({error!r})") from error
-    if (kind, version) != FORMAT or not right:
-        raise FormatError(
-            f"folder {folder}", f"{folder} holds {kind!r} of version {version!r}, and {FORMAT[0]!r} of 1 was expected"
-        )
+    told, _ = verify(folder, KIND, VERSION)
+    known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None, "drawn": list}
+    with damage_of(folder):
+        if wrong := [name for name, one in known.items() if not isinstance(told[name], one)]:
+            raise TypeError(f"{wrong[0]} is {told[wrong[0]]!r}")
     return told
 
 
 def _folder_name(name: str) -> str:
     """Return the name of a node's folder: its own, but for characters that no folder may have."""
     return UNSAFE.sub(lambda found: f"%{ord(found[0]):02x}", name)
-
-
-def _require_adapters(folder: Path) -> None:
-    """Refuse a place where there is something else than adapters of nodes."""
-    if not os.path.lexists(folder):
-        return
-    if not folder.is_dir():
-        raise ExistsError(f"folder {folder}", f"expected a folder, or nothing there yet; {folder} is a file")
-    strange = sorted(one.name for one in folder.iterdir() if not (one / BASE).is_file())
-    if strange:
-        raise ExistsError(
-            f"folder {folder}",
-            f"{folder} holds something else ({', '.join(map(repr, strange[:3]))}), which is not overwritten: give "
-            "another one",
-        )
 
 
 def _put_in_place(part: Path, folder: Path) -> None:

@@ -1,32 +1,32 @@
-"""Checkpoints: folders with a manifest and parts, written whole or not at all, and verified before they are decoded.
+"""Checkpoints: folders that `train.folder` reads, named by the number of their round.
 
 round-000100/
-manifest.json          one line with format and SHA-256, then JSON: what the run is, and what the parts hold
-part-00000.safetensors the tensors of the state, in a run of several processes without the rows of nodes' models
+manifest.json          what the run is, and how the tensors fit together
+state.safetensors      the tensors of the state, in a run of several processes without the rows of nodes' models
 rows-00000.safetensors the rows of the nodes of one process, named by the first of them; one file for each process
-history.log            the history; its first bytes, as many as the manifest says (see `Journal`)
+history.jsonl          the history; its first bytes, as many as the manifest says (see `HistoryFile`)
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import shutil
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.checks import issue
 from graphcollab.control.shares import join_rows, with_rows
-from graphcollab.files import own_name, write_new
+from graphcollab.errors import DamagedError, FormatError, MissingFileError
+from graphcollab.files import PART, own_name, write_new
 from graphcollab.settings import checked
+from graphcollab.train.encoding import decode, encode
+from graphcollab.train.folder import MANIFEST, damage_of, pack, read_tensors, require_version, verify, write_manifest
 from graphcollab.train.history import History
-from graphcollab.train.journal import LOG, Journal, decode, encode
-from graphcollab.train.parts import DAMAGES, inside, length_of, pack, read_manifest, read_parts, require
+from graphcollab.train.history_file import HISTORY, HistoryFile, small_fields
 
 __all__ = [
     "is_stale",
@@ -40,21 +40,22 @@ __all__ = [
     "write_rows",
 ]
 
-FORMAT, VERSION = "graphcollab-checkpoint", 4
-MANIFEST, PART = "manifest.json", "part-00000.safetensors"
-NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number where a round was saved again
+KIND, VERSION, STATE = "graphcollab-checkpoint", 5, "state.safetensors"
+NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number if a round was saved again
+ADVICE = (
+    "finish the run with the package that wrote it, use another folder, or start afresh with resume=False, which "
+    "removes it"
+)
 
-Loaded = tuple[Data, History, dict[str, Any]]
+Loaded: TypeAlias = tuple[Data, History, dict[str, Any]]
 
 
 def write_rows(folder: Path, nodes: Tensor, rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the rows of some nodes, [k], and return what the manifest is to say of them."""
+    """Write the rows of some nodes, [k], and return what `write_checkpoint` needs of them."""
     tensors: dict[str, Tensor] = {}
     name = f"rows-{int(nodes[0]):05d}"
-    state = encode({"nodes": nodes, "rows": dict(rows)}, name, tensors)
-    stored, part = pack(tensors)
-    write_new(folder / f"{name}.safetensors", stored)
-    return {"part": {"name": f"{name}.safetensors", **part}, "state": state}
+    code = encode({"nodes": nodes, "rows": dict(rows)}, name, tensors)
+    return {"files": _write_tensors(folder / f"{name}.safetensors", tensors), "rows": code}
 
 
 def write_checkpoint(
@@ -62,67 +63,56 @@ def write_checkpoint(
     data: Mapping[str, Any],
     history: History,
     about: Mapping[str, Any],
-    journal: Journal,
+    file: HistoryFile,
     rows: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write the state and the manifest into a folder, which holds the history's file already, flushed.
+    """Write the state and the manifest into a folder that has the history's file already.
 
-    Where ``rows`` are in files of their own, these are what `write_rows` has returned, and the ``data`` lack them.
+    The ``data`` lack the ``rows`` that `write_rows` has written.
     """
     tensors: dict[str, Tensor] = {}
-    state = encode({name: data[name] for name in sorted(data)}, "data", tensors)
-    rest = encode(journal.rest(history), "history", tensors)
-    stored, part = pack(tensors)
-    write_new(folder / PART, stored)
     content = {
-        "round": data["round"],
-        "parts": [{"name": PART, **part}, *(one["part"] for one in rows)],
-        "log": {"name": LOG, "length": journal.length, "sha256": journal.digest, "tracks": journal.tracks},
-        "data": state,
-        "rows": [one["state"] for one in rows],
-        "history": rest,
+        "state": encode({name: data[name] for name in sorted(data)}, "data", tensors),
+        "rows": [one["rows"] for one in rows],
+        "history": encode(small_fields(history), "history", tensors),
         "about": dict(about),
     }
-    text = json.dumps(content).encode()
-    write_new(folder / MANIFEST, _head(text) + text)
+    files = _write_tensors(folder / STATE, tensors)
+    for one in rows:
+        files |= one["files"]
+    write_manifest(folder, KIND, VERSION, {**files, HISTORY: file.entry}, content)
 
 
-def read_checkpoint(path: Path) -> tuple[Loaded, Journal]:
-    """Read a checkpoint as `load_checkpoint` does; nothing is decoded before all checksums were found right."""
+def read_checkpoint(path: Path) -> tuple[Loaded, HistoryFile]:
+    """Read a checkpoint as `load_checkpoint` does."""
     if path.is_file():
-        raise ValueError(f"{path} is no checkpoint; a checkpoint ({FORMAT} {VERSION}) is a folder with a {MANIFEST}")
+        raise FormatError(
+            f"file {path}", f"{path} is no checkpoint; a checkpoint ({KIND} {VERSION}) is a folder with a {MANIFEST}"
+        )
     if not path.is_dir():
-        raise FileNotFoundError(f"there is no checkpoint at {path}")
-    _require_version(path)
-    try:
-        head, _, text = read_manifest(path / MANIFEST).partition(b"\n")
-        require(head + b"\n" == _head(text), MANIFEST)
-        content = json.loads(text)
-        tensors = read_parts(path, content["parts"])
-        log = content["log"]
-        length = length_of(inside(path, log["name"]))
-        if not 0 <= log["length"] <= length:  # later checkpoints may have added to it
-            raise ValueError(f"{log['name']} has {length} bytes, expected {log['length']} or more")
-        with inside(path, log["name"]).open("rb") as opened:
-            grown = opened.read(log["length"])
-        require(hashlib.sha256(grown).hexdigest() == log["sha256"], log["name"])
-        journal, history = Journal.read(grown, log["tracks"], decode(content["history"], tensors))
-        state, apart = decode(content["data"], tensors), [decode(one, tensors) for one in content["rows"]]
-        if apart:
-            state = with_rows(state, join_rows([(one["nodes"], one["rows"]) for one in apart]))
-        return (Data(**state), history, dict(content["about"])), journal
-    except OSError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    except DAMAGES as error:
-        raise ValueError(f"{path} is damaged: {type(error).__name__} {error}") from error
+        raise MissingFileError(f"folder {path}", f"there is no checkpoint at {path}")
+    require_version(path, KIND, VERSION, ADVICE)
+    content, files = verify(path, KIND, VERSION)
+    with damage_of(path):
+        tensors = read_tensors(path, files)
+        with (path / HISTORY).open("rb") as opened:
+            lines = opened.read(files[HISTORY]["bytes"])  # later checkpoints may have added to it
+        file, history = HistoryFile.read(lines, decode(content["history"], tensors))
+        state, rows = decode(content["state"], tensors), [decode(one, tensors) for one in content["rows"]]
+        if rows:
+            state = with_rows(state, join_rows([(one["nodes"], one["rows"]) for one in rows]))
+        return (Data(**state), history, dict(content["about"])), file
 
 
 @checked
 def load_checkpoint(path: str | Path) -> Loaded:
     """Return the state on the CPU, the history and what the run was; nothing in the checkpoint is executed.
 
-    The path is that of one checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`. Without a
-    checkpoint it is a FileNotFoundError; a ValueError if it is something else, of another version, or damaged.
+    The path is that of one checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
+
+    Raises:
+        MissingFileError: If there is no checkpoint.
+        DamagedError, FormatError, VersionError: If it is damaged, something else, or of another version.
     """
     return read_checkpoint(Path(path))[0]
 
@@ -132,28 +122,29 @@ def latest_checkpoint(folder: str | Path) -> Path | None:
     """Return the newest undamaged checkpoint of a run, or None where there is no checkpoint.
 
     Checkpoints are renamed into place only when they are whole, so a damaged one is the work of a disk or of somebody;
-    it is passed over with a warning. All of it is read to tell. If all are damaged that is a ValueError, and so is one
-    of another version of the format.
+    it is passed over with a warning. All of it is read to tell. If all are damaged that is a DamagedError, and one of
+    another version of the format is a VersionError.
     """
     found = newest(folder)
     return None if found is None else found[0]
 
 
-def newest(folder: str | Path) -> tuple[Path, Loaded, Journal] | None:
+def newest(folder: str | Path) -> tuple[Path, Loaded, HistoryFile] | None:
     """Return the newest undamaged checkpoint with its content; see `latest_checkpoint`."""
     paths, problem = list_checkpoints(folder), None
     for path in paths:  # older ones as well: the run would remove them
-        _require_version(path)
+        require_version(path, KIND, VERSION, ADVICE)
     for path in reversed(paths):
         try:
             return path, *read_checkpoint(path)
-        except (ValueError, FileNotFoundError) as error:
-            warnings.warn(f"{error}; trying the checkpoint before it", RuntimeWarning, stacklevel=3)
+        except (DamagedError, FormatError, MissingFileError) as error:
+            issue("damaged", f"checkpoint {path.name}", f"{error}; trying the checkpoint before it")
             problem = error
     if problem is not None:
-        raise ValueError(
+        raise DamagedError(
+            "checkpoint",
             f"none of the {len(paths)} checkpoints in {folder} can be read ({problem}): remove them, or start afresh "
-            "with resume=False"
+            "with resume=False",
         )
     return None
 
@@ -167,7 +158,7 @@ def list_checkpoints(folder: str | Path) -> list[Path]:
 
 def is_stale(path: Path) -> bool:
     """Tell whether a name is that of a checkpoint that was being written."""
-    return re.fullmatch(r"\.round-.*\.part", path.name) is not None
+    return path.name.startswith(".round-") and path.name.endswith(PART)
 
 
 def remove_checkpoint(path: Path) -> None:
@@ -179,21 +170,8 @@ def remove_checkpoint(path: Path) -> None:
         path.unlink()
 
 
-def _require_version(path: Path) -> None:
-    """Check that a checkpoint does not say that it is of another version; what cannot be read says nothing."""
-    try:
-        head, _, text = read_manifest(path / MANIFEST).partition(b"\n")
-    except (OSError, ValueError):
-        return
-    if head.endswith(_head(text).split()[-1]):  # one of ours, whose number a disk has changed
-        return
-    if (other := re.match(rb"%s (\d{1,9})\s" % FORMAT.encode(), head)) and int(other[1]) != VERSION:
-        raise ValueError(
-            f"{path} is of version {int(other[1])} of the format, this package reads version {VERSION}: finish the run "
-            "with the package that wrote it, use another folder, or start afresh with resume=False, which removes it"
-        )
-
-
-def _head(text: bytes) -> bytes:
-    digest = hashlib.sha256(f"{FORMAT} {VERSION}\n".encode() + text).hexdigest()
-    return f"{FORMAT} {VERSION} {digest}\n".encode()
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Write a file, and return its entry in a manifest by its name."""
+    content, entry = pack(tensors)
+    write_new(path, content)
+    return {path.name: entry}

@@ -27,8 +27,8 @@ from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.checksum import checksum, digests, weights_checksum
+from graphcollab.train.encoding import encode
 from graphcollab.train.fingerprint import MODELS, describe, fingerprint
-from graphcollab.train.journal import encode
 
 __all__ = [
     "describe_run",

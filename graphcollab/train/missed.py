@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 from torch_geometric.data import Data
@@ -17,8 +16,9 @@ from torch_geometric.data import Data
 from graphcollab.control.shares import ROWS
 from graphcollab.errors import ConflictError, ContractError, DamagedError, FormatError, RangeError, ShapeError
 from graphcollab.piece import Field
+from graphcollab.train.encoding import decode, encode
+from graphcollab.train.folder import DAMAGES
 from graphcollab.train.history import History
-from graphcollab.train.journal import decode, encode
 
 __all__ = ["hand_over", "take_over"]
 
@@ -31,17 +31,6 @@ OWN = (
     "watched",
     "heard",
 )  # of a history: seen by each site for itself
-DAMAGE = (
-    RuntimeError,
-    struct.error,
-    SafetensorError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    StopIteration,
-    RecursionError,
-)
 LENGTH = struct.Struct("<Q")  # of the description
 
 
@@ -76,7 +65,7 @@ def take_over(
         history = History(**{name: value for name, value in measured.items() if name not in OWN})
         edge_index, phase_start = told["edge_index"], told["phase_start"]
         _require_public(told, data, fields)
-    except DAMAGE as error:
+    except DAMAGES as error:
         why = f"{type(error).__name__}: {error}"
         raise DamagedError(
             "state of the run", f"what another site has handed over cannot be read ({why})", public=True

@@ -20,7 +20,7 @@ from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
-from graphcollab.train.bundle import write_bundle
+from graphcollab.train.folder import write_folder
 from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.saved_models import KIND, VERSION, rebuilt, tensors_of
@@ -77,7 +77,7 @@ def save_models(
     }
     if graph.name != content["names"]:
         content["graph"] = graph.name
-    return write_bundle(folder, KIND, VERSION, content, tensors)
+    return write_folder(folder, KIND, VERSION, content, tensors)
 
 
 def _comes_back(module: nn.Module, settings: Mapping[str, Any], inputs: Tensor, outputs: Tensor) -> bool:

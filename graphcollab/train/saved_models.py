@@ -27,14 +27,13 @@ from graphcollab.naming import Node, find_node
 from graphcollab.settings import SettingError, checked
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.train.answers import Answers
-from graphcollab.train.bundle import read_bundle
+from graphcollab.train.folder import damage_of, read_folder
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.parts import DAMAGES
 from graphcollab.train.predicts import Predicts, Reading
 
 __all__ = ["KIND", "VERSION", "Models", "load", "rebuilt", "tensors_of"]
 
-KIND, VERSION = "graphcollab-models", 2
+KIND, VERSION = "graphcollab-models", 3
 _LARGEST = 2**28  # numbers of a sample at most
 FACTORY = "a function from a node's name to its module"
 Factory: TypeAlias = Annotated[Callable[[str], nn.Module], FACTORY]
@@ -114,11 +113,9 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
             model is needed and not given, or does not fit.
     """
     folder = Path(folder)
-    content, tensors = read_bundle(folder, KIND, VERSION)
-    try:
+    content, tensors = read_folder(folder, KIND, VERSION)
+    with damage_of(folder):
         found = _read(content, tensors)
-    except DAMAGES as error:
-        raise DamagedError(f"folder {folder}", f"{folder} is damaged: {type(error).__name__} {error}") from error
     modules, (shape, dtype) = [], found._inputs
     for a, (saved, rows) in enumerate(zip(content["architectures"], found._rows, strict=True)):
         common = _named(tensors, f"{a}/common/")
@@ -136,7 +133,7 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
 
 
 def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
-    """Return all but the modules; what is not of one piece is an error (`DAMAGES`)."""
+    """Return all but the modules; what is not of one piece is an error of `DAMAGES`."""
     names, told = tuple(content["names"]), content.get("graph", content["names"])
     rows = [_named(tensors, f"{a}/models/") for a in range(len(content["architectures"]))]
     places = {k: (a, row) for a, members in enumerate(content["members"]) for row, k in enumerate(members)}

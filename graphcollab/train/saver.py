@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch_geometric.data import Data
 
 from graphcollab.control.shares import split_rows, tell_all
 from graphcollab.control.state import LOOP
+from graphcollab.errors import MismatchError
 from graphcollab.files import flush_folder, own_name
 from graphcollab.piece import Field
 from graphcollab.plane import Plane
@@ -27,7 +29,7 @@ from graphcollab.train.checkpoint import (
     write_rows,
 )
 from graphcollab.train.history import History
-from graphcollab.train.journal import LOG, Journal
+from graphcollab.train.history_file import HISTORY, HistoryFile
 from graphcollab.train.lock import hold_folder
 
 __all__ = ["Saver", "save_checkpoint"]
@@ -60,19 +62,20 @@ class Saver:
         self.about: Mapping[str, Any] = {}
         self._saved = (0, 0)  # rounds and evaluations of the last one; before the first there is nothing to save
         self._cost, self._end = 0.0, -float("inf")
-        self._kept: list[tuple[Path, Journal]] = []
+        self._kept: list[tuple[Path, HistoryFile]] = []
 
     def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
         found = newest(self.folder)
         if not self.plane.private and len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
-            raise ValueError(
-                f"processes see other checkpoints in {self.folder}: it must be on a disk that all of them share"
+            raise MismatchError(
+                "checkpoint",
+                f"processes see other checkpoints in {self.folder}: it must be on a disk that all of them share",
             )
         if found is None:
             return None
-        path, (data, history, about), journal = found
-        self._kept, self._saved = [(path, journal)], (data.round, len(history))
+        path, (data, history, about), file = found
+        self._kept, self._saved = [(path, file)], (data.round, len(history))
         return data, history, about
 
     def begin(self, about: Mapping[str, Any], afresh: bool) -> None:
@@ -125,13 +128,12 @@ class Saver:
     def _finish_part(
         self, part: Path, path: Path, state: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], history: History
     ) -> None:
-        journal = self._journal(part)
-        _append(part / LOG, journal.length, journal.grow(history))
-        write_checkpoint(part, state, history, self.about, journal, rows)
-        flush_folder(part)
+        file = self._history_file(part, history)
+        file.append(part / HISTORY, history)
+        write_checkpoint(part, state, history, self.about, file, rows)
         part.rename(path)
         flush_folder(self.folder)
-        self._kept = [*self._kept, (path, journal)][-KEEP:]
+        self._kept = [*self._kept, (path, file)][-KEEP:]
         self._clean([kept for kept, _ in self._kept])
 
     def finish(self, data: Data, history: History) -> None:
@@ -139,24 +141,16 @@ class Saver:
         if self._saved != (data.round, len(history)):
             self.save(data, history)
 
-    def _journal(self, part: Path) -> Journal:
-        """Put a history's file into a new checkpoint: that of the one before the last, or a copy of the last one's."""
-        if not self._kept:
-            return Journal()
-        path, journal = self._kept[0]
-        try:
-            if (path / LOG).is_symlink() or (path / LOG).stat().st_size < journal.length:
-                return Journal()  # somebody has put a link in its place, or cut it: all is still in memory
-            if len(self._kept) < KEEP:
-                shutil.copyfile(path / LOG, part / LOG, follow_symlinks=False)
-                return journal.copy()
-            try:
-                os.link(path / LOG, part / LOG, follow_symlinks=False)
-            except OSError:  # a disk that has no second names, or the file is gone
-                shutil.copyfile(path / LOG, part / LOG)
-            return journal
-        except FileNotFoundError:  # somebody has removed it
-            return Journal()
+    def _history_file(self, part: Path, history: History) -> HistoryFile:
+        """Give a new checkpoint the history's file of the one before the last, to append to, or an empty one."""
+        if len(self._kept) == KEEP:
+            path, file = self._kept[0]
+            log = path / HISTORY
+            with suppress(OSError):  # the file is gone, or the disk has no hard links
+                if not log.is_symlink() and log.stat().st_size >= file.length and file.begins(history):
+                    os.link(log, part / HISTORY, follow_symlinks=False)
+                    return file
+        return HistoryFile()
 
     def _clean(self, keep: list[Path]) -> None:
         """Remove all checkpoints but some, and what was being written when a run was killed."""
@@ -176,14 +170,3 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
         saver.resume()
         saver.begin(about, afresh=False)
         return saver.save(data, history)
-
-
-def _append(path: Path, length: int, content: bytes) -> None:
-    """Append to a file's first bytes, in place of what a run that was killed may have left after them."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    with os.fdopen(descriptor, "wb") as file:
-        file.truncate(length)
-        file.seek(length)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from functools import partial
 
 import pytest
@@ -25,10 +24,11 @@ from graphcollab.llm._libraries import peft, transformers
 from graphcollab.param_spec import ParamSpec
 from tests.llm.tiny import CAUSAL, TEXTS, bert, gpt, llama, words
 from tests.raising import raises
+from tests.train.forged import forge, manifest_of
 
 NODES = {"català": TEXTS[:5], "a/b": TEXTS[3:]}
 TOKENS = torch.tensor([[2, 5, 9, 4], [3, 8, 1, 1]])
-FILES = {"adapter_config.json", "adapter_model.safetensors", "base.json"}
+FILES = {"adapter_config.json", "adapter_model.safetensors", "manifest.json"}
 
 
 def trained(base, tasks=None, **settings):
@@ -111,7 +111,7 @@ def test_adapters_are_replaced_and_nothing_else_is(tmp_path):
     (tmp_path / "adapters" / "notes.txt").write_text("mine")
     with raises("exists", f"folder {tmp_path / 'adapters'}", "'notes.txt'", kind=FileExistsError):
         save_adapters(result, tmp_path / "adapters")
-    with raises("exists", f"folder {tmp_path / 'adapters' / 'notes.txt'}", kind=FileExistsError):
+    with raises("exists", None, "notes.txt", "is a file"):
         save_adapters(result, tmp_path / "adapters" / "notes.txt")
     assert (tmp_path / "adapters" / "notes.txt").read_text() == "mine"
 
@@ -121,7 +121,7 @@ def test_nothing_is_there_if_writing_fails(tmp_path, monkeypatch):
 
     def fails(path, content):
         written.append(path)
-        if len(written) == 3:
+        if len(written) == 2:
             raise OSError("the disk is full")
         path.write_bytes(content)
 
@@ -133,14 +133,19 @@ def test_nothing_is_there_if_writing_fails(tmp_path, monkeypatch):
 
 def test_what_is_no_adapter_is_refused(tmp_path):
     places = save_adapters(trained(gpt()), tmp_path / "adapters")
-    with raises("missing-file", f"folder {tmp_path}", "base.json", kind=FileNotFoundError):
+    with raises("missing-file", f"folder {tmp_path}", "has no manifest.json", kind=FileNotFoundError):
         load_adapter(gpt(), tmp_path)
-    told = json.loads((places["a/b"] / "base.json").read_text())
-    newer = json.dumps({**told, "version": 2})
-    for damage, code in (("{", "damaged"), (json.dumps({**told, "base": 3}), "format"), (newer, "format")):
-        (places["a/b"] / "base.json").write_text(damage)
-        with raises(code, f"folder {places['a/b']}"):
-            load_adapter(gpt(), places["a/b"])
+    place = places["a/b"]
+    told = manifest_of(place)["content"]
+    for fields, code in (({"content": {**told, "base": 3}}, "damaged"), ({"version": 3}, "version")):
+        forge(place, **{"content": told, **fields})
+        with raises(code, f"folder {place}"):
+            load_adapter(gpt(), place)
+    forge(place, told, version=2)
+    weights = (place / "adapter_model.safetensors").read_bytes()
+    (place / "adapter_model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
+    with raises("damaged", f"folder {place}", "adapter_model.safetensors"):
+        load_adapter(gpt(), place)
     samples = [(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))]
     other = run(local(epochs=1), Tasks.from_samples(samples), build_model("mlp", (3,), 2), rounds=1)
     with raises("type", "result", kind=TypeError):

@@ -18,7 +18,7 @@ def test_samples_are_in_the_process_of_their_node_only(tmp_path):
         assert first == ["[]"]
         assert second != ["[]"], "the test does not find what is there"
     content = {path.name: path.read_bytes() for path in tmp_path.rglob("*.safetensors")}
-    assert {"part-00000.safetensors", "rows-00000.safetensors", "rows-00001.safetensors"} <= set(content)
+    assert {"state.safetensors", "rows-00000.safetensors", "rows-00001.safetensors"} <= set(content)
     assert not [name for name, data in content.items() if struct.pack("<d", SENTINEL) in data]
 
 

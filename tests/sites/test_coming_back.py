@@ -237,7 +237,7 @@ def test_a_site_whose_checkpoints_are_all_damaged_is_named(tmp_path):
     assert "can be read" in str(found["va"])
     assert str(tmp_path / "va") in str(found.pop("va"))
     for name, one in found.items():
-        assert "va has failed with a ValueError" in str(one), name
+        assert "va has failed with a DamagedError" in str(one), name
         assert str(tmp_path) not in str(one), name
     assert {name: sorted((tmp_path / name).rglob("*")) for name in NAMES} == before
 

@@ -27,7 +27,7 @@ from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, HistoryLog, RecordGraph, saver
+from graphcollab.train import Callback, HistoryLog, RecordGraph, checkpoint, saver
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Uniform
 
@@ -127,6 +127,7 @@ def die():
 def killed_while_writing(call, place, work):
     """Do work in a process that is killed at a place of its n-th write of a checkpoint; tell whether it got there."""
     count, (write, flush, remove) = 0, (saver.write_checkpoint, saver.flush_folder, saver.remove_checkpoint)
+    write_manifest = checkpoint.write_manifest
 
     def writing(folder, *content):
         nonlocal count
@@ -135,14 +136,18 @@ def killed_while_writing(call, place, work):
             die()
         write(folder, *content)
         if count == call and place == "half":
-            part = next(folder.glob("part-*"))
-            part.write_bytes(part.read_bytes()[: part.stat().st_size // 2])
+            state = folder / "state.safetensors"
+            state.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
+        if count == call and place in ("half", "before rename"):
             die()
 
-    def flushing(folder):
-        if count == call and place == "before rename":
+    def writing_manifest(*content):
+        if count == call and place == "before the manifest":
             die()
-        if count == call and place == "after rename" and not folder.name.endswith(".part"):
+        write_manifest(*content)
+
+    def flushing(folder):
+        if count == call and place == "after rename":
             die()  # renamed, but older checkpoints are still there
         flush(folder)
 
@@ -154,6 +159,7 @@ def killed_while_writing(call, place, work):
 
     def patched():
         saver.write_checkpoint, saver.flush_folder, saver.remove_checkpoint = writing, flushing, removing
+        checkpoint.write_manifest = writing_manifest
         work()
 
     _, status = os.waitpid(spawn(patched), 0)
@@ -192,6 +198,7 @@ def by_writes(case, folder):
         (2, "history written"),
         (2, "while removing"),
         (2, "before rename"),
+        (2, "before the manifest"),
     ):
         kills += killed_while_writing(call, place, lambda: train(case, folder))
     return kills

@@ -58,7 +58,7 @@ def damage(folder, draw):
         file.write_bytes(content)
     for file, was in before.items():
         now = file.read_bytes()
-        if now[: len(was)] != was or (len(now) > len(was) and file.name != "history.log"):
+        if now[: len(was)] != was or (len(now) > len(was) and file.name != "history.jsonl"):
             harmed.add(file.parent.name)
     return before, harmed
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from torch import nn
@@ -206,6 +204,5 @@ def test_a_checksum_is_found_anew_where_a_tensor_was_written_to():
 def test_the_manifest_names_the_base_and_not_its_tensors(tmp_path):
     train(adapted(width=6), tmp_path)
     manifest = max(tmp_path.rglob("manifest.json"), key=lambda path: path.parent.name).read_text()
-    content = json.loads(manifest.partition("\n")[2])
-    assert "frozen weights of architecture 0" in json.dumps(content)
-    assert "1.weight" not in json.dumps(content)
+    assert "frozen weights of architecture 0" in manifest
+    assert "1.weight" not in manifest

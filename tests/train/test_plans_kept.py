@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
 from graphcollab import Tasks, fedavg, run
 from graphcollab.models import fedavg_cnn
 from graphcollab.testing import differences
-from graphcollab.train import checkpoint
 from tests.raising import raises
+from tests.train.forged import change
 
 
 def play(folder, rounds, **settings):
@@ -28,13 +26,14 @@ def play(folder, rounds, **settings):
 
 def rewrite(folder, **fields):
     """Let plans in checkpoints have other fields; None takes a field out."""
-    for path in folder.glob("*/manifest.json"):
-        content = json.loads(path.read_bytes().partition(b"\n")[2])
-        (plan,) = content["about"]["plans"]
+
+    def other(manifest):
+        (plan,) = manifest["content"]["about"]["plans"]
         plan |= fields
-        content["about"]["plans"] = [{name: value for name, value in plan.items() if value is not None}]
-        text = json.dumps(content).encode()
-        path.write_bytes(checkpoint._head(text) + text)
+        manifest["content"]["about"]["plans"] = [{name: one for name, one in plan.items() if one is not None}]
+
+    for path in folder.glob("*/manifest.json"):
+        change(path.parent, other)
 
 
 @pytest.mark.parametrize("autocast", [False, True])

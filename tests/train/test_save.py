@@ -16,10 +16,10 @@ from graphcollab.judge import FineTuned
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.testing import Scene
-from graphcollab.train.bundle import _digest
 from graphcollab.train.save_models import briefly
 from tests.forked import launch
 from tests.raising import raises, warns
+from tests.train.forged import change as change_manifest
 
 NAMES = ("Cleveland", "Budapest", "Zurich")
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
@@ -264,13 +264,8 @@ def test_models_of_build_model_come_back_by_themselves(tmp_path):
 
 
 def forge(folder, change):
-    """Change what a manifest says, with a checksum that fits."""
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    change(manifest["content"])
-    manifest["sha256"] = _digest(manifest["format"], manifest["version"], manifest["content"])
-    path.write_text(json.dumps(manifest))
-    return folder
+    """Change what a manifest says of the models, with a checksum that fits."""
+    return change_manifest(folder, lambda manifest: change(manifest["content"]))
 
 
 def first(**entries):
