@@ -33,8 +33,10 @@ from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.gathering import CONNECTION, Gathering, compare_clocks, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
+from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
-from graphcollab.tasks import Ledger, Tasks, tasks_of_site
+from graphcollab.sites.tasks_of_site import tasks_of_site
+from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result, compare, run
 from graphcollab.train.lock import hold_folder
 from graphcollab.transport import agreed

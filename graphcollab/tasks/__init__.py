@@ -5,10 +5,7 @@ the numbers of what is given do not agree; it says how many are needed.
 """
 
 from graphcollab.tasks._deal import Labelled
-from graphcollab.tasks._ledger import Ledger
-from graphcollab.tasks._others import Everyone, Party
 from graphcollab.tasks._pairs import Samples
-from graphcollab.tasks.at_site import Message, tasks_of_site, told_by_site
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks
 from graphcollab.tasks.column import Column
 from graphcollab.tasks.label_shift import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIVE_PAIRS, disjoint_classes, label_shift
@@ -25,6 +22,7 @@ from graphcollab.tasks.shift import (
     rotate,
     rotation_shift,
 )
+from graphcollab.tasks.statistics import Statistics
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = [
@@ -32,16 +30,13 @@ __all__ = [
     "CIFAR100_GROUPS",
     "FIVE_PAIRS",
     "Column",
-    "Everyone",
     "Labelled",
-    "Ledger",
-    "Message",
-    "Party",
     "Pool",
     "Preparation",
     "Samples",
     "Schedule",
     "Split",
+    "Statistics",
     "Tasks",
     "class_clusters",
     "class_shards",
@@ -62,6 +57,4 @@ __all__ = [
     "rotate",
     "rotation_shift",
     "shard_tasks",
-    "tasks_of_site",
-    "told_by_site",
 ]

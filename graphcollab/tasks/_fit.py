@@ -11,7 +11,6 @@ import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
-from graphcollab.tasks._others import Counts
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks._targets import DROP
 from graphcollab.tasks._values import factorised, sorted_names, without
@@ -20,6 +19,7 @@ from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Split
+from graphcollab.tasks.statistics import Counts
 from graphcollab.tasks.table import open_table
 
 __all__ = ["Draft", "Fit", "Seen", "declared_columns", "if_categories"]

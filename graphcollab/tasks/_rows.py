@@ -10,19 +10,19 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.checks import issue
-from graphcollab.errors import ConflictError, EmptyError, MissingError
-from graphcollab.tasks._agreed import column_kinds, require_alike
+from graphcollab.errors import ConflictError, EmptyError, MismatchError, MissingError
 from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
 from graphcollab.tasks._fit import if_categories
 from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites
 from graphcollab.tasks._targets import are_amounts, refuse_missing
-from graphcollab.tasks._values import as_text, kind_of
+from graphcollab.tasks._values import NOTHING, as_text, kind_of
 from graphcollab.tasks._words import refuse_no_categories
 from graphcollab.tasks.column import numbers_of
 from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.statistics import common_kind, differing
 from graphcollab.tasks.table import Table, open_table
 
 __all__ = ["Rows", "as_agreed", "facts_of", "read_rows"]
@@ -104,7 +104,7 @@ def read_rows(
     refuse_missing(sites, values, target)
     if known is None:
         compared = {*chosen, target} & table.kinds.keys() - {*categorical, *declared, *table.declared}
-        require_alike({name: table.kinds[name] for name in table.names if name in compared}, target)
+        _require_alike({name: table.kinds[name] for name in table.names if name in compared}, target)
     weights = _weights(sites, table, weight)
     typed = [name for name in chosen if name in table.declared and name not in named]
     if known is None:
@@ -151,13 +151,27 @@ def _kind(column: np.ndarray, categorical: bool) -> str:
     return "categories" if categorical else kind_of(column)
 
 
-def as_agreed(rows: Rows, told: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:
+def _require_alike(kinds: Mapping[str, Mapping[str, str]], target: str) -> None:
+    """Check that columns hold the same kind of values in the tables of all sites, {column: {site: kind}}."""
+    for name, by_site in kinds.items():
+        if name != target:
+            common_kind(name, by_site.items())
+        elif which := differing(by_site.items()):
+            raise MismatchError(
+                f"column {name!r}", f"sites have targets of different kinds, {which}: make them the same at all sites"
+            )
+
+
+def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:
     """Return the rows with columns in the order of the first site, and of the kinds that they have at all sites."""
-    facts = [one["facts"] for one in told]
     draw = replace(rows.draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
     if known is not None:
         return replace(rows, draw=draw)
-    kinds, text = column_kinds(told), {name for one in facts for name in one["text"]}
+    kinds = {
+        name: next((one["columns"][name] for one in facts if one["columns"][name] != NOTHING), NOTHING)
+        for name in facts[0]["columns"]
+    }
+    text = {name for one in facts for name in one["text"]}
     read = {name: _like_others(rows.read[name], kinds[name], name in text) for name in kinds}
     values = _like_others(rows.values, facts[0]["target"], rows.target in text)
     categorical = frozenset(name for name, kind in kinds.items() if kind == "categories")

@@ -138,12 +138,6 @@ class Draw:
     elsewhere: frozenset[str] = frozenset()
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """Return what must be the same at all sites that draw by themselves."""
-        about = {"val_fraction": self.val_fraction, "test_fraction": self.test_fraction}
-        return {**about, "stratify": self.stratify, "seed": self.seed}
-
-    @property
     def said(self) -> list[str]:
         """Which words there are among those of rows."""
         return [] if self.words is None else [word for word in WORDS if np.any(_words(self.words) == word)]

@@ -27,7 +27,7 @@ _VERSION = 1
 class Preparation:
     """What turns the rows of a table into numbers: plain data, fitted on training rows, without pooling any rows.
 
-    `Tasks.from_frame` fits it, `tasks_of_site` does between sites, on all rows that may train in some split, and
+    `Tasks.from_frame` fits it, where some rows are elsewhere on all rows that may train in some split, and
     `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations and the names of categories and
     classes; or, where every site has means and deviations of its own (``sites``), only the names, and of which columns
     they lack values. All rows count alike, also where they have weights.

@@ -212,7 +212,9 @@ def test_unknown_arguments_are_refused_in_the_name_of_the_builder():
     data = LabelledArrays("made", X, Y, X, Y, ("a", "b"))
     with pytest.raises(TypeError, match=r"^class_clusters\(\) has no argument 'losss'; did you mean 'loss'"):
         class_clusters(data, losss="x")
-    with pytest.raises(TypeError, match=r"^from_samples\(\) has no argument 'zz'; it takes train, .* cluster, names, "):
+    with pytest.raises(
+        TypeError, match=r"^from_samples\(\) has no argument 'zz'; it takes train, .* cluster, statistics, names, "
+    ):
         Tasks.from_samples([(X, Y)], zz=1)
     with pytest.raises(SettingError, match="cluster must be a Tensor or None, got 'x'"):
         shard_tasks(data, 1, 1, cluster="x")
