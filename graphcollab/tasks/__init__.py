@@ -23,6 +23,7 @@ from graphcollab.tasks.shift import (
     rotation_shift,
 )
 from graphcollab.tasks.statistics import Statistics
+from graphcollab.tasks.table import Table, open_table
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Schedule",
     "Split",
     "Statistics",
+    "Table",
     "Tasks",
     "class_clusters",
     "class_shards",
@@ -53,6 +55,7 @@ __all__ = [
     "majority_counts",
     "majority_tasks",
     "make_schedule",
+    "open_table",
     "permuted_labels",
     "rotate",
     "rotation_shift",

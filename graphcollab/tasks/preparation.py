@@ -219,11 +219,7 @@ class Preparation:
             return np.zeros(table.rows, np.int64)
         if site is not None or self.node not in table.names:
             return np.full(table.rows, self._known(site))
-        names, codes = factorised(table.column(self.node))
-        if len(codes) and codes.min() < 0:
-            raise MissingError(
-                f"column {self.node!r}", f"row {int(codes.argmin())} does not say in column {self.node!r} whose it is"
-            )
+        names, codes = table.sites(self.node)
         return self.places(names)[codes]
 
     def _known(self, site: str | None) -> int:
