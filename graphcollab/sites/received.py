@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, MismatchError, TooManyError
-from graphcollab.tasks.column import LARGEST
+from graphcollab.tasks._values import LARGEST_FLOAT
 
 __all__ = ["FEW", "Received", "require_facts", "require_parts"]
 
@@ -47,7 +47,7 @@ class Received:
 
     def sums(self, part: str, name: str, known: np.ndarray) -> np.ndarray:
         """Return sums [K] of as many values as are ``known``, 0 of fewer than `FEW`, of which none are told."""
-        low, high = (-LARGEST, LARGEST) if part == "sums" else (0.0, (2 * LARGEST) ** 2)
+        low, high = (-LARGEST_FLOAT, LARGEST_FLOAT) if part == "sums" else (0.0, (2 * LARGEST_FLOAT) ** 2)
         for site, value, many in zip(self.sites, self._values(part, name), known.tolist(), strict=True):
             if many < FEW and value is not None:
                 _refuse(site, value, part, name, f"of fewer than {FEW} values no sums are told")

@@ -7,10 +7,9 @@ the numbers of what is given do not agree; it says how many are needed.
 from graphcollab.tasks._deal import Labelled
 from graphcollab.tasks._pairs import Samples
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks
-from graphcollab.tasks.column import Column
 from graphcollab.tasks.label_shift import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIVE_PAIRS, disjoint_classes, label_shift
 from graphcollab.tasks.partition import class_shards, grouped_tasks, shard_tasks
-from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.regression import linear_regression_tasks, linear_regression_truth
 from graphcollab.tasks.samples import Pool, Split
 from graphcollab.tasks.schedule import Schedule, local_steps, make_schedule

@@ -13,11 +13,10 @@ from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
 from graphcollab.tasks._sites import Sites
 from graphcollab.tasks._targets import DROP
-from graphcollab.tasks._values import factorised, sorted_names, without
+from graphcollab.tasks._values import factorised, numbers_of, sorted_names, without
 from graphcollab.tasks._words import refuse_no_categories
-from graphcollab.tasks.column import Column, numbers_of
 from graphcollab.tasks.doubts import of_spellings, warn_of
-from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.samples import Split
 from graphcollab.tasks.statistics import Counts
 from graphcollab.tasks.table import open_table

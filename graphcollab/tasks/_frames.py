@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from graphcollab.checks import issue
@@ -19,9 +18,8 @@ from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks._targets import refuse_many, targets_of
 from graphcollab.tasks._values import factorised
-from graphcollab.tasks.column import Column, encoded, numbers_of
 from graphcollab.tasks.metric_fit import of_one_class, refuse_misfit
-from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.preparation import Column, Preparation, encoded
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import Counts, M, Statistics
 
@@ -86,7 +84,7 @@ def tasks_of_table(
     if different:
         found += doubts.of_many_classes(rows.target, max(different, len(how.target.categories or ())))
     place = how.places(sites.names)[sites.owner.numpy()]
-    read_as = [(one, _readable(one, rows)) for one in how.columns]
+    read_as = [(one, one.readable(rows.read[one.name], sites.at)) for one in how.columns]
     targets = targets_of(sites, how.target, values, place)
     if loss == "bce":
         targets = targets.float()
@@ -96,8 +94,7 @@ def tasks_of_table(
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
     for one, column in read_as:
-        if known is not None or one.name in declared:
-            one.warn_of_strangers(column, place)
+        found += one.doubts(column, place, new=known is not None or one.name in declared)
     found += doubts.of_rows(how.columns, inputs, targets, splits, sites.owner, sites.names)
     if len(how.classes) == 1:
         if statistics.complete:
@@ -120,12 +117,6 @@ def _judged(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
     """Return loss and metric, by default those of real values or of classes."""
     usual = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     return usual[0] if loss is None else loss, usual[1] if metric is None else metric
-
-
-def _readable(column: Column, rows: Rows) -> np.ndarray:
-    """Return the values of a column as what it was fitted as reads them."""
-    values = rows.read[column.name]
-    return values if column.categories is not None else numbers_of(column.name, values, rows.sites.at)
 
 
 def _refuse_one_class(target: str, one: Any) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 from graphcollab.errors import AmbiguousError, ConflictError, MissingError, UnknownError
 from graphcollab.naming import few
 from graphcollab.tasks._sites import Sites
-from graphcollab.tasks._values import is_number
+from graphcollab.tasks._values import is_number, numbers_of
 from graphcollab.tasks._words import looks_like_numbers, refuse_no_categories
-from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks.preparation import Column
 
 __all__ = ["DROP", "are_amounts", "refuse_many", "refuse_missing", "targets_of"]
 

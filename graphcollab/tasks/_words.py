@@ -10,12 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 
 from graphcollab.errors import AmbiguousError, UnsupportedError
-from graphcollab.tasks._values import dates, is_number, without
+from graphcollab.tasks._values import LACKING, dates, is_number, without
 
-__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "spelled_alike", "visibly"]
+__all__ = ["looks_like_numbers", "plain", "refuse_no_categories", "spelled_alike", "visibly"]
 
-LACKING = "leave it empty where unknown"
-"""What to do with an input that is not known."""
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?")
 _GROUPED = r"\d{1,3}(?:[.,' \u00a0\u202f]\d{3})+|\d+"  # digits, also in groups of three
 _SPACES = "[ \u00a0\u202f]"
