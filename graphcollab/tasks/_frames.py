@@ -68,19 +68,17 @@ def tasks_of_table(
     splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
     counts: Counts | None = None
     if isinstance(how, Fit):
-        seen = Seen(sites, splits["train"] if statistics.alone else may_train, how)
-        drafts = [seen.draft(name, one, name in rows.categorical) for name, one in rows.read.items()]
-        drafts.append(seen.draft_target(rows.target, values, real))
+        seen = Seen(rows, splits["train"] if statistics.alone else may_train, how, real)
         if known is None:
             read = (rows.read, [*rows.categorical], rows.target, values, rows.groups)
             found += doubts.of_columns(sites.names, sites.owner.numpy(), *read)
 
         def fitted(told: Counts) -> tuple[Counts, Preparation]:
-            prepared = seen.preparation(drafts, told, rows.node)
+            prepared = seen.preparation(told)
             _require_fit(prepared.target, loss, metric)
             return told, prepared
 
-        counts, how = statistics.pool(seen.count(drafts), fitted)
+        counts, how = statistics.pool(seen.count(), fitted)
     if different:
         found += doubts.of_many_classes(rows.target, max(different, len(how.target.categories or ())))
     place = how.places(sites.names)[sites.owner.numpy()]
