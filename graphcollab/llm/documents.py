@@ -15,8 +15,7 @@ from graphcollab.checks import issue
 from graphcollab.errors import EmptyError, FormatError, InvalidTypeError, MismatchError, TooFewError
 from graphcollab.naming import few
 from graphcollab.tasks import Split
-from graphcollab.tasks._groups import to_groups
-from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites
+from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites, to_groups
 
 __all__ = ["Documents", "gather_documents", "kinds_of"]
 

@@ -12,9 +12,8 @@ from graphcollab.errors import ConflictError, MismatchError
 from graphcollab.settings import Fraction, Known, Real, Seed, checked
 from graphcollab.tasks._fit import Fit, declared_columns
 from graphcollab.tasks._frames import tasks_of_table
-from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
-from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
+from graphcollab.tasks._sites import SAMPLES, Draw, find_sites, to_groups
 from graphcollab.tasks.doubts import of_samples, warn_of
 from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation

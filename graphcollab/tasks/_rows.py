@@ -12,9 +12,8 @@ from torch import Tensor
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, EmptyError, FormatError, MismatchError, MissingError, UnknownError
 from graphcollab.naming import few
-from graphcollab.tasks._groups import to_groups
 from graphcollab.tasks._pairs import to_weights
-from graphcollab.tasks._sites import Draw, Sites, find_sites
+from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._targets import are_amounts, refuse_missing
 from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of
 from graphcollab.tasks._words import if_categories, refuse_no_categories
