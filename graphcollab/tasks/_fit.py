@@ -14,8 +14,7 @@ from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
 from graphcollab.tasks._rows import Rows
 from graphcollab.tasks._sites import Sites
-from graphcollab.tasks._targets import DROP
-from graphcollab.tasks._values import factorised, numbers_of, sorted_names, without
+from graphcollab.tasks._values import DROP, factorised, numbers_of, sorted_names, without
 from graphcollab.tasks._words import if_categories, refuse_no_categories
 from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Column, Preparation

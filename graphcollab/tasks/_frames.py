@@ -16,7 +16,7 @@ from graphcollab.tasks import doubts
 from graphcollab.tasks._fit import Fit, Seen
 from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
 from graphcollab.tasks._sites import SAMPLES, Draw
-from graphcollab.tasks._targets import refuse_many, targets_of
+from graphcollab.tasks._targets import refuse_many
 from graphcollab.tasks._values import factorised
 from graphcollab.tasks.metric_fit import of_one_class, refuse_misfit
 from graphcollab.tasks.preparation import Column, Preparation, encoded
@@ -83,7 +83,7 @@ def tasks_of_table(
         found += doubts.of_many_classes(rows.target, max(different, len(how.target.categories or ())))
     place = how.places(sites.names)[sites.owner.numpy()]
     read_as = [(one, one.readable(rows.read[one.name], sites.at)) for one in how.columns]
-    targets = targets_of(sites, how.target, values, place)
+    targets = how.target.targets(values, place, sites.at)
     if loss == "bce":
         targets = targets.float()
     inputs = encoded(read_as, place)

@@ -19,6 +19,7 @@ from torch import Tensor
 from graphcollab.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
 
 __all__ = [
+    "DROP",
     "LACKING",
     "LARGEST",
     "LARGEST_FLOAT",
@@ -46,6 +47,8 @@ LARGEST = 2**63 - 1
 """The largest whole number that a column of int64 can hold."""
 LARGEST_FLOAT = 1e30
 """The largest number of a column: its square is a float of 8 bytes, with room for sums, and it is one of 4 itself."""
+DROP = "drop the row where it is unknown"
+"""What to do with a target that is not known."""
 LACKING = "leave it empty where unknown"
 """What to do with an input that is not known."""
 NOTHING = "no values"

@@ -26,7 +26,7 @@ from graphcollab.findings import Finding
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
 from graphcollab.tasks._new_values import of_new_numbers, of_new_words, of_no_values, of_unknown_words
-from graphcollab.tasks._values import as_number, factorised, is_finite, numbers_of
+from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, numbers_of
 from graphcollab.tasks.table import Table, no_column, open_table
 
 __all__ = ["Column", "Preparation", "encoded"]
@@ -90,6 +90,26 @@ class Column:
         if self.numbers and values.dtype.kind == "O":
             names = tuple(map(as_number, names))
         return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
+
+    def targets(self, values: np.ndarray, site: np.ndarray, at: Callable[[int], str] = "row {}".format) -> Tensor:
+        """Return the targets [n] that values become: class labels, int64, or real values, float32; all are needed."""
+        out: np.ndarray
+        classes = ""
+        if self.categories is None:
+            out = self.standardised(numbers_of(self.name, values, at, DROP), site).astype(np.float32)
+            known = ~np.isnan(out)
+        else:
+            out = self.codes(values)
+            known, classes = out >= 0, f", and the classes that were trained on are {few(self.categories)}"
+        if not known.all():
+            row = int((~known).argmax())
+            amounts = "; if they are amounts, give loss='mse'" if self.numbers else ""
+            raise UnknownError(
+                f"column {self.name!r}",
+                f"{at(row)} has {values.tolist()[row]!r} in column {self.name!r}{classes}: drop such rows, or train on "
+                f"some{amounts}",
+            )
+        return torch.from_numpy(out)
 
     def encode(self, values: np.ndarray, site: np.ndarray, out: np.ndarray) -> None:
         """Write the numbers that a column of values becomes into ``out``, zeros [n, features]."""
@@ -220,12 +240,9 @@ class Preparation:
             ValueError: If a target is missing, is no known class, or the column is, or rows are of another site.
         """
         table = self._open(frame, site)
-        values = self.target.readable(table.column(self.target.name))
-        if not self.classes:
-            known = self.target.standardised(values, self._sites_of(table, site))
-            return torch.from_numpy(_complete(~np.isnan(known), known, values, self.target).astype(np.float32))
-        codes = self.target.codes(values)
-        return torch.from_numpy(_complete(codes >= 0, codes, values, self.target))
+        values = table.column(self.target.name)
+        rows = np.zeros(table.rows, np.int64) if self.classes else self._sites_of(table, site)
+        return self.target.targets(values, rows)
 
     def restore(self, predictions: Tensor, site: str | None = None) -> Tensor:
         """Return predicted real targets in the units of the table: what standardising them did is undone."""
@@ -306,18 +323,6 @@ class Preparation:
 
 def _number(text: str) -> int | float:
     return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def _complete(known: np.ndarray, out: np.ndarray, values: np.ndarray, target: Column) -> np.ndarray:
-    """Return targets if all are known; a ValueError names the first that is not."""
-    if not known.all():
-        row = int((~known).argmax())
-        classes = "" if target.categories is None else f": the classes are {', '.join(target.categories)}"
-        raise UnknownError(
-            f"column {target.name!r}",
-            f"row {row} has the target {values.tolist()[row]!r} in column {target.name!r}{classes}",
-        )
-    return out
 
 
 def _column(stored: Mapping[str, Any]) -> Column:
