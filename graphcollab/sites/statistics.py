@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
-import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,10 +17,12 @@ from graphcollab._version import __version__
 from graphcollab.checks import issue
 from graphcollab.errors import GraphcollabError, MismatchError, TooFewError, UnsupportedError
 from graphcollab.naming import few as few_names
+from graphcollab.settings import settings_of
 from graphcollab.sites.agreement import require_agreed, require_done
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.received import FEW, Received, require_parts
 from graphcollab.tasks import Preparation, Split
+from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks._values import without
 from graphcollab.tasks.doubts import of_spellings, warn_of
@@ -213,20 +213,13 @@ class SiteStatistics(Statistics):
 
 def _alike(of: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a builder that must be the same at all sites, as values of JSON."""
-    parameters = inspect.signature(build).parameters.items()
-    every = {name: one.default for name, one in parameters if one.default is not one.empty} | dict(settings)
+    every = settings_of(build, settings)  # raises before anything is sent
     names = OF_TABLES if of == "a table" else [name for name in every if name not in _MAY_DIFFER]
-    return {name: _declared(every[name]) if name == "categories" else _said(every[name]) for name in names}
-
-
-def _declared(categories: Any) -> Any:
-    """Return declared categories as text, as tables have them."""
-    if not isinstance(categories, Mapping):
-        return {}
-    return {
-        name: [f"{one:g}" if isinstance(one, numbers.Real) else str(one) for one in given]
-        for name, given in categories.items()
-    }
+    found = {name: _said(every[name]) for name in names}
+    if "categories" in found:
+        columns = declared_columns(every["categories"] or {})
+        found["categories"] = {name: column.categories for name, column in columns.items()}
+    return found
 
 
 def _said(value: Any) -> Any:
