@@ -80,7 +80,8 @@ def text_classification_tasks(
     divided = documents.divide(how, kinds)
     rows = _padded(encode(one, documents.texts, whole=False, longest=context), context)
     pool = Pool(rows, kinds, group=documents.copies if documents.repeats and not given else None)
-    statistics.agree({**facts_of_pool(pool), "tokenizer": fingerprint(one)}, len)
+    facts = {"tokenizer": fingerprint(one), "classes": [*map(str, known or ())]}
+    statistics.agree({**facts_of_pool(pool), **facts}, len)
     names, ids = documents.sites.names, documents.sites.node_id
     more: dict[str, Any] = {"cluster": clusters_in_order(cluster, names), "split_given": test is not None}
     tasks = Tasks({SAMPLES: pool}, divided, names, "cross_entropy", metric, ids, **more)

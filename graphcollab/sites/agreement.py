@@ -19,6 +19,7 @@ _ALIKE = {
     "targets": "targets of different shapes, {}: bring them to one shape first",
     "target_type": "targets of different types, {}: make them class labels (whole numbers) at all sites, or amounts",
     "target": "targets of different kinds, {}: make them the same at all sites",
+    "classes": "different classes=, {}: name the same ones in the same order at all of them",
     "tokenizer": "different tokenizers, with the checksums {}: give the same one at all of them",
     "weighted": "weights at some only, {}: give weights at all sites, such as ones, or at none",
 }

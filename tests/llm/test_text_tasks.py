@@ -276,3 +276,6 @@ def test_labels_that_are_none_are_refused():
     texts = {"a": LABELLED["a"], "b": LABELLED["a"]}
     found, _ = at_sites(lambda door, k: at_site(text_classification_tasks, door, "ab"[k], texts), 2)
     assert all("classes= must name all classes" in f"{one} {getattr(one, '__notes__', '')}" for one in found)
+    orders = [["odd", "even"], ["even", "odd"]]
+    found, _ = at_sites(lambda door, k: at_site(text_classification_tasks, door, "ab"[k], texts, classes=orders[k]), 2)
+    assert [(one.code, one.subject) for one in found] == [("mismatch", "classes")] * 2
