@@ -42,6 +42,7 @@ __all__ = [
     "check_settings",
     "checked",
     "look_up",
+    "settings_of",
     "unknown_argument",
 ]
 
@@ -123,6 +124,17 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*bound.args, **bound.kwargs)
 
     return wrapper
+
+
+def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a `checked` function has by default or is given, checked as a call would check them."""
+    known, hints = inspect.signature(function).parameters, _hints(function)
+    takes = [name for name in {**known, **hints} if name not in ("self", "cls", "return", "kwargs")]
+    for name in given:
+        if name not in takes:
+            raise InvalidTypeError(name, unknown_argument(function.__name__, name, takes))
+    defaults = {name: one.default for name, one in known.items() if one.default is not one.empty}
+    return defaults | {name: check_setting(name, hints[name], value) for name, value in given.items()}
 
 
 def unknown_argument(function: str, name: str, takes: Iterable[str]) -> str:

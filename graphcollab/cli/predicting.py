@@ -15,8 +15,7 @@ from graphcollab.cli.settings_file import RUN
 from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
 from graphcollab.files import as_cell, csv_text, write_csv
 from graphcollab.naming import close, few
-from graphcollab.tasks._values import factorised
-from graphcollab.tasks.table import Table, open_table
+from graphcollab.tasks import Table, open_table
 from graphcollab.train import Models, load
 from graphcollab.train.folder import MANIFEST
 
@@ -107,12 +106,7 @@ def _sites(table: Table, site: str | None, node: str) -> tuple[tuple[str, ...], 
         return (site,), np.zeros(table.rows, np.int64)
     if node not in table.names:
         raise MissingError("site", f"the table has no column {node!r} of site names: give --site NAME")
-    names, codes = factorised(table.column(node))
-    if (codes < 0).any():
-        raise MissingError(
-            f"column {node!r}", f"row {int(np.flatnonzero(codes < 0)[0])} has no site in column {node!r}"
-        )
-    return names, codes
+    return table.sites(node)
 
 
 def require_free(out: Path, data: Path, saved: Path, header: Sequence[str]) -> None:

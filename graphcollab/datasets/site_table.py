@@ -12,8 +12,7 @@ import numpy as np
 
 from graphcollab.errors import MissingFileError
 from graphcollab.settings import checked
-from graphcollab.tasks import Tasks
-from graphcollab.tasks.table import open_table
+from graphcollab.tasks import Tasks, open_table
 
 __all__ = ["SiteTable", "heart_disease", "parkinsons"]
 

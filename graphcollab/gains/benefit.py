@@ -77,7 +77,7 @@ def benefit(
 
     What follows is judged by the differences to training alone on the same split, corrected for samples that splits
     share and for the many comparisons (`Benefit`). Data need not be put together: in a run of several processes each
-    may have the samples of some sites (`graphcollab.tasks.tasks_of_site`); models, and what is reported of each site,
+    may have the samples of some sites (`graphcollab.sites.tasks_of_site`); models, and what is reported of each site,
     then reach all of them.
 
     Args:

@@ -15,9 +15,7 @@ from graphcollab.checks import issue
 from graphcollab.errors import EmptyError, FormatError, InvalidTypeError, MismatchError, TooFewError
 from graphcollab.naming import few
 from graphcollab.tasks import Split
-from graphcollab.tasks._groups import to_groups
-from graphcollab.tasks._others import Together
-from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites
+from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites, to_groups
 
 __all__ = ["Documents", "gather_documents", "kinds_of"]
 
@@ -108,12 +106,11 @@ class Documents:
         return torch.from_numpy(np.asarray(self.words == word, bool))
 
 
-def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool) -> Documents:
+def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
     """Put the documents of all nodes and splits one behind the other.
 
     Args:
         given: Documents of every node in a dict, by split; None where none are given.
-        others: Sites elsewhere.
         labelled: Whether documents are pairs (text, label).
 
     Raises:
@@ -132,7 +129,7 @@ def gather_documents(given: Mapping[str, Any], others: Together, labelled: bool)
                 names.append(node)
                 words.append(word)
     said = any(given.get(word) is not None for word in WORDS[1:])
-    sites = find_sites(others.name_of(names, len(texts)))
+    sites = find_sites(names)
     copies = to_groups(sites, [text.strip() for text in texts])
     return Documents(texts, labels, sites, np.array(words, object) if said else None, copies)
 

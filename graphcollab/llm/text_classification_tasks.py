@@ -17,9 +17,9 @@ from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tok
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Tasks
 from graphcollab.tasks._builders import AnyMetric, Part
-from graphcollab.tasks._others import others_of, said
 from graphcollab.tasks._pairs import facts_of_pool
 from graphcollab.tasks._sites import SAMPLES, Draw
+from graphcollab.tasks.statistics import HERE, Statistics
 
 __all__ = ["text_classification_tasks"]
 
@@ -38,6 +38,7 @@ def text_classification_tasks(
     seed: Seed = 0,
     metric: AnyMetric = "accuracy",
     cluster: Clusters = None,
+    statistics: Statistics = HERE,
 ) -> Tasks:
     """Build tasks of classifying every node's texts, for a `LanguageModel` of a classifier.
 
@@ -59,38 +60,32 @@ def text_classification_tasks(
         seed: Seed of the draws.
         metric: See `Tasks`.
         cluster: True cluster of every node where it is known.
+        statistics: Statistics over all texts where some are elsewhere.
 
     Raises:
         TypeError: If texts are none, or not labelled, or the tokenizer is none.
         ValueError: If tokenizers differ, or a label is no class, or a node has no or too few texts, or an empty or
             broken one.
     """
-    others, one = others_of(train), one_tokenizer(tokenizer, train)
+    one = one_tokenizer(tokenizer, train)
     known = None if classes is None else [*classes]
-    draw = Draw(None, val_fraction, test_fraction, True, seed)
-    settings = {"context": context, "tokenizer": fingerprint(one), "classes": known, "metric": said(metric)}
-    others.begin("labelled texts", {"val": said(val), "test": said(test), **settings, **draw.settings})
-    with others.telling():
-        documents = gather_documents({"train": train, "val": val, "test": test}, others, labelled=True)
-        if known is None and str(others.name_of(["here"], 1)[0]) != "here":
-            raise MissingError(
-                "classes",
-                "where sites keep their texts, classes= must name all classes, in the same order",
-                public=True,
-            )
-        kinds = _kinds(documents, known)
-        given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
-        how = Draw(documents.words, val_fraction, test_fraction, True, seed, given)
-        divided = documents.divide(how, kinds)
-        rows = _padded(encode(one, documents.texts, whole=False, longest=context), context)
-        pool = Pool(rows, kinds, group=documents.copies if documents.repeats and not given else None)
-    others.agree(facts_of_pool(pool))
-    with others.telling():
-        names, ids = documents.sites.names, documents.sites.node_id
-        more: dict[str, Any] = {"cluster": clusters_in_order(cluster, names), "split_given": test is not None}
-        tasks = Tasks({SAMPLES: pool}, divided, names, "cross_entropy", metric, ids, **more)
-    others.close(tasks, how.may_train(documents.sites))
-    return others.joined(tasks)
+    if known is None and not statistics.alone:
+        raise MissingError(
+            "classes", "where sites keep their texts, classes= must name all classes, in the same order", public=True
+        )
+    documents = gather_documents({"train": train, "val": val, "test": test}, labelled=True)
+    kinds = _kinds(documents, known)
+    given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
+    how = Draw(documents.words, val_fraction, test_fraction, True, seed, given)
+    divided = documents.divide(how, kinds)
+    rows = _padded(encode(one, documents.texts, whole=False, longest=context), context)
+    pool = Pool(rows, kinds, group=documents.copies if documents.repeats and not given else None)
+    facts = {"tokenizer": fingerprint(one), "classes": [*map(str, known or ())]}
+    statistics.agree({**facts_of_pool(pool), **facts}, len)
+    names, ids = documents.sites.names, documents.sites.node_id
+    more: dict[str, Any] = {"cluster": clusters_in_order(cluster, names), "split_given": test is not None}
+    tasks = Tasks({SAMPLES: pool}, divided, names, "cross_entropy", metric, ids, **more)
+    return statistics.union(tasks, how.may_train(documents.sites))
 
 
 def _kinds(documents: Documents, classes: Sequence[Any] | None) -> Tensor:

@@ -16,9 +16,9 @@ from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tok
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.tasks._builders import Part
-from graphcollab.tasks._others import others_of, said
 from graphcollab.tasks._pairs import facts_of_pool
 from graphcollab.tasks._sites import Draw
+from graphcollab.tasks.statistics import HERE, Statistics
 
 __all__ = ["Clusters", "Texts", "clusters_in_order", "text_tasks"]
 
@@ -39,6 +39,7 @@ def text_tasks(
     joined: bool = True,
     seed: Seed = 0,
     cluster: Clusters = None,
+    statistics: Statistics = HERE,
 ) -> Tasks:
     """Build tasks of predicting the next token in every node's texts, for a causal `LanguageModel`.
 
@@ -68,6 +69,7 @@ def text_tasks(
             padding; long ones are cut in either case.
         seed: Seed of the draws.
         cluster: True cluster of every node where it is known.
+        statistics: Statistics over all texts where some are elsewhere.
 
     Raises:
         TypeError: If documents are not texts, or the tokenizer is none.
@@ -85,29 +87,23 @@ def text_tasks(
         (tensor([[ 1,  2,  0,  2],
                 [ 2,  0, -1, -1]]), tensor([3., 1.], dtype=torch.float64))
     """
-    others, one = others_of(train), one_tokenizer(tokenizer, train)
+    one = one_tokenizer(tokenizer, train)
     if one.eos_token_id is None:
         raise MissingError(
             "tokenizer",
             "the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token",
             public=True,
         )
-    settings = {"context": context, "joined": joined, "tokenizer": fingerprint(one)}
-    draw = Draw(None, val_fraction, test_fraction, False, seed)
-    others.begin("texts", {"val": said(val), "test": said(test), **settings, **draw.settings})
-    with others.telling():
-        documents = gather_documents({"train": train, "val": val, "test": test}, others, labelled=False)
-        given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
-        divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, False, seed, given))
-        tokens = [[*some, one.eos_token_id] for some in _tokens(documents, one)]
-        pools, splits = _pools(divided, tokens, context, joined)
-    others.agree(facts_of_pool(pools["train"]))
-    with others.telling():
-        names, ids = documents.sites.names, documents.sites.node_id
-        clusters = clusters_in_order(cluster, names)  # blocks of one text must not be dealt anew
-        tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=True)
-    others.close(tasks, splits["train"])
-    return others.joined(tasks)
+    documents = gather_documents({"train": train, "val": val, "test": test}, labelled=False)
+    given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
+    divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, False, seed, given))
+    tokens = [[*some, one.eos_token_id] for some in _tokens(documents, one)]
+    pools, splits = _pools(divided, tokens, context, joined)
+    statistics.agree({**facts_of_pool(pools["train"]), "tokenizer": fingerprint(one)}, len)
+    names, ids = documents.sites.names, documents.sites.node_id
+    clusters = clusters_in_order(cluster, names)  # blocks of one text must not be dealt anew
+    tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=True)
+    return statistics.union(tasks, splits["train"])
 
 
 def clusters_in_order(cluster: Clusters, names: Sequence[str]) -> Tensor | None:

@@ -10,6 +10,24 @@ from graphcollab.sites.deploying import allow, job
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.gathering import connected
 from graphcollab.sites.leaving import Leaving, Line
+from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.site import Site, site
+from graphcollab.sites.statistics import Everyone, SiteStatistics
+from graphcollab.sites.tasks_of_site import Message, tasks_of_site, told_by_site
 
-__all__ = ["Leaving", "Line", "Site", "SiteLostError", "allow", "connected", "job", "site"]
+__all__ = [
+    "Everyone",
+    "Leaving",
+    "Ledger",
+    "Line",
+    "Message",
+    "Site",
+    "SiteLostError",
+    "SiteStatistics",
+    "allow",
+    "connected",
+    "job",
+    "site",
+    "tasks_of_site",
+    "told_by_site",
+]

@@ -107,7 +107,7 @@ class Leaving:
                 f"{self.bytes:,} bytes in all. What the method tells, besides scores and counters:",
                 *(f"  to {READERS[reader]}: {'; '.join(what) or 'nothing'}" for reader, what in self.told.items()),
                 "Whatever the method: of the table its columns, numbers of rows, sums and squared deviations (unless "
-                'pooled="per_site"), and names of categories and classes; graphcollab.tasks.told_by_site lists them.',
+                'pooled="per_site"), and names of categories and classes; graphcollab.sites.told_by_site lists them.',
                 "Everybody: all sites and the coordinator.",
                 "docs/threat_model.md says all of it. Models are larger where other sites have categories or classes "
                 "that this one has not.",

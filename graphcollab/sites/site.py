@@ -33,8 +33,10 @@ from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.gathering import CONNECTION, Gathering, compare_clocks, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
+from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
-from graphcollab.tasks import Ledger, Tasks, tasks_of_site
+from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
+from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result, compare, run
 from graphcollab.train.lock import hold_folder
 from graphcollab.transport import agreed
@@ -207,7 +209,7 @@ class Site:
                 pass  # it can be written to
         try:  # what is wrong with the own samples, before others get copies of them
             with own_filter("ignore"):  # the rehearsal warns
-                tasks_of_site(_Alone(), self.name, self.data, rehearsed=True, **{"seed": 0, **self.settings})
+                told_by_site(self.name, self.data, **{"seed": 0, **self.settings})
         except ValueError as told:
             raise told.__cause__ or told from None
         return leaving(self.name, self.listeners, self.rehearse(play), method, rounds)
@@ -311,13 +313,6 @@ class Site:
 
         with unlogged(COORDINATOR_LOG), unlogged(LOG):  # nobody runs a server here
             return Hall(sorted(every), poll=1.0).play(play, here=self.name)
-
-
-class _Alone:
-    """A meeting to which nobody else comes."""
-
-    def everyone(self, value: Any) -> list[Any]:
-        return [value]
 
 
 def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[str]]:

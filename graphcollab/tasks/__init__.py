@@ -5,15 +5,11 @@ the numbers of what is given do not agree; it says how many are needed.
 """
 
 from graphcollab.tasks._deal import Labelled
-from graphcollab.tasks._ledger import Ledger
-from graphcollab.tasks._others import Everyone, Party
 from graphcollab.tasks._pairs import Samples
-from graphcollab.tasks.at_site import Message, tasks_of_site, told_by_site
 from graphcollab.tasks.class_counts import class_clusters, class_windows, majority_counts, majority_tasks
-from graphcollab.tasks.column import Column
 from graphcollab.tasks.label_shift import ANIMALS_VEHICLES, CIFAR100_GROUPS, FIVE_PAIRS, disjoint_classes, label_shift
 from graphcollab.tasks.partition import class_shards, grouped_tasks, shard_tasks
-from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.regression import linear_regression_tasks, linear_regression_truth
 from graphcollab.tasks.samples import Pool, Split
 from graphcollab.tasks.schedule import Schedule, local_steps, make_schedule
@@ -25,6 +21,8 @@ from graphcollab.tasks.shift import (
     rotate,
     rotation_shift,
 )
+from graphcollab.tasks.statistics import Statistics
+from graphcollab.tasks.table import Table, open_table
 from graphcollab.tasks.tasks import Tasks
 
 __all__ = [
@@ -32,16 +30,14 @@ __all__ = [
     "CIFAR100_GROUPS",
     "FIVE_PAIRS",
     "Column",
-    "Everyone",
     "Labelled",
-    "Ledger",
-    "Message",
-    "Party",
     "Pool",
     "Preparation",
     "Samples",
     "Schedule",
     "Split",
+    "Statistics",
+    "Table",
     "Tasks",
     "class_clusters",
     "class_shards",
@@ -58,10 +54,9 @@ __all__ = [
     "majority_counts",
     "majority_tasks",
     "make_schedule",
+    "open_table",
     "permuted_labels",
     "rotate",
     "rotation_shift",
     "shard_tasks",
-    "tasks_of_site",
-    "told_by_site",
 ]

@@ -12,14 +12,13 @@ from graphcollab.errors import ConflictError, MismatchError
 from graphcollab.settings import Fraction, Known, Real, Seed, checked
 from graphcollab.tasks._fit import Fit, declared_columns
 from graphcollab.tasks._frames import tasks_of_table
-from graphcollab.tasks._groups import to_groups
-from graphcollab.tasks._others import others_of
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
-from graphcollab.tasks._sites import SAMPLES, Draw, find_sites
+from graphcollab.tasks._sites import SAMPLES, Draw, find_sites, to_groups
 from graphcollab.tasks.doubts import of_samples, warn_of
 from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import Pool
+from graphcollab.tasks.statistics import HERE, Statistics
 
 __all__ = ["AnyLoss", "AnyMetric", "Builders", "Names", "Part", "TaskFields"]
 
@@ -55,6 +54,7 @@ class Builders:
         seed: Seed = 0,
         stratify: bool = True,
         cluster: Tensor | None = None,
+        statistics: Statistics = HERE,
         **kwargs: Unpack[TaskFields],
     ) -> Self:
         """Build tasks from every node's own arrays or datasets.
@@ -72,21 +72,16 @@ class Builders:
             seed: Seed of that draw.
             stratify: Whether it holds out some of every class; see `hold_out`.
             cluster: True cluster of every node where it is known, [K], in the order of ``train``.
+            statistics: Statistics over all samples where some are elsewhere.
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
         """
-        others, given = others_of(train), {"val": val, "test": test, "cluster": cluster, **kwargs}
-        drawn = {"val_fraction": val_fraction, "seed": seed, "stratify": stratify}
-        others.begin("samples", {**given, **drawn})
-        with others.telling():
-            pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
-        told = others.agree(facts_of_pool(pools["train"]))
-        with others.telling():
-            own = cast(Any, cls)(pools, splits, split_given=test is not None, **about)
-            may_train = own.splits["train"]
-            if val is None:
-                own = own.hold_out(val_fraction, seed, stratify and all(one["facts"]["labelled"] for one in told))
-        others.close(own, may_train)
-        return cast(Self, others.joined(own))
+        pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
+        labelled = statistics.agree(facts_of_pool(pools["train"]), lambda facts: all(one["labelled"] for one in facts))
+        own = cast(Any, cls)(pools, splits, split_given=test is not None, **about)
+        may_train = own.splits["train"]
+        if val is None:
+            own = own.hold_out(val_fraction, seed, stratify and labelled)
+        return cast(Self, statistics.union(own, may_train))
 
     @classmethod
     @checked
@@ -105,6 +100,7 @@ class Builders:
         seed: Seed = 0,
         loss: AnyLoss = "cross_entropy",
         metric: AnyMetric = "accuracy",
+        statistics: Statistics = HERE,
     ) -> Self:
         """Build tasks from flat arrays, with a column that says whose row it is.
 
@@ -130,6 +126,7 @@ class Builders:
             seed: Seed of the draws.
             loss: See `Tasks`.
             metric: See `Tasks`.
+            statistics: Statistics over all samples where some are elsewhere.
 
         Raises:
             ValueError: If the lengths differ, a row has no name, another split, a value that is not finite or a
@@ -144,35 +141,30 @@ class Builders:
             >>> tasks.names, tasks.sizes("train").tolist(), tasks.sizes("test").tolist()
             (('north', 'south'), [5, 8], [2, 2])
         """
-        others, draw = others_of(node), Draw(split, val_fraction, test_fraction, stratify, seed)
-        alike = {"weight": weight, "group": group, "split": split, **draw.settings}
-        others.begin("arrays", {**alike, "loss": loss, "metric": metric})
-        with others.telling():
-            x, y = to_tensors(inputs, targets)
-            sites = find_sites(others.name_of(node, len(x)))
-            rows = len(sites.owner)
-            if not len(x) == len(y) == rows:
-                raise MismatchError(
-                    "inputs",
-                    f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row",
-                )
-            hint = "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
-            sites.refuse_not_finite("inputs", x, hint)
-            sites.refuse_not_finite("targets", y, "drop rows without a target")
-            given = None if weight is None else to_weights(weight, rows)
-            if given is not None:
-                sites.refuse_bad_weights(given)
-            pool = Pool(x, y, given, None if group is None else to_groups(sites, group))
-        facts = [one["facts"] for one in others.agree({**facts_of_pool(pool), "splits": draw.said})]
-        with others.telling():
-            draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
-            labels = class_labels(y.cpu()) if all(one["labelled"] for one in facts) else None
-            splits = draw.divide(sites, labels, pool.group)
-            warn_of(of_samples({SAMPLES: pool}, splits, sites.names))
-            about = (loss, metric, sites.node_id)
-            own = cast(Any, cls)({SAMPLES: pool}, splits, sites.names, *about, split_given=split is not None)
-        others.close(own, draw.may_train(sites))
-        return cast(Self, others.joined(own))
+        draw = Draw(split, val_fraction, test_fraction, stratify, seed)
+        x, y = to_tensors(inputs, targets)
+        sites = find_sites(node)
+        rows = len(sites.owner)
+        if not len(x) == len(y) == rows:
+            raise MismatchError(
+                "inputs",
+                f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row",
+            )
+        hint = "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
+        sites.refuse_not_finite("inputs", x, hint)
+        sites.refuse_not_finite("targets", y, "drop rows without a target")
+        given = None if weight is None else to_weights(weight, rows)
+        if given is not None:
+            sites.refuse_bad_weights(given)
+        pool = Pool(x, y, given, None if group is None else to_groups(sites, group))
+        facts = statistics.agree({**facts_of_pool(pool), "splits": draw.said}, lambda facts: facts)
+        draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
+        labels = class_labels(y.cpu()) if all(one["labelled"] for one in facts) else None
+        splits = draw.divide(sites, labels, pool.group)
+        warn_of(of_samples({SAMPLES: pool}, splits, sites.names))
+        about = (loss, metric, sites.node_id)
+        own = cast(Any, cls)({SAMPLES: pool}, splits, sites.names, *about, split_given=split is not None)
+        return cast(Self, statistics.union(own, draw.may_train(sites)))
 
     @classmethod
     @checked
@@ -200,6 +192,7 @@ class Builders:
         seed: Seed = 0,
         loss: AnyLoss | None = None,
         metric: AnyMetric | None = None,
+        statistics: Statistics = HERE,
     ) -> Self:
         """Build tasks from a table with a column that says whose row it is.
 
@@ -240,6 +233,7 @@ class Builders:
             seed: See there.
             loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
             metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values.
+            statistics: Statistics over all rows where some are elsewhere.
 
         Raises:
             ValueError: If a column is not there or not what it must be, or as `from_arrays`. The message names column,
@@ -263,4 +257,4 @@ class Builders:
         if preparation is not None and not refit:
             how = replace(preparation, floats_per_site=0)  # these sites tell nothing
         args = (frame, node, target, weight, group, columns, leave_out, categorical, drawn, how, loss, metric)
-        return cast(Self, tasks_of_table(cast(Any, cls), *args))
+        return cast(Self, tasks_of_table(cast(Any, cls), *args, statistics))

@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
-from graphcollab.tasks._others import Counts
+from graphcollab.tasks._rows import Rows
 from graphcollab.tasks._sites import Sites
-from graphcollab.tasks._targets import DROP
-from graphcollab.tasks._values import factorised, sorted_names, without
-from graphcollab.tasks._words import refuse_no_categories
-from graphcollab.tasks.column import Column, numbers_of
+from graphcollab.tasks._values import DROP, factorised, numbers_of, sorted_names, without
+from graphcollab.tasks._words import if_categories, refuse_no_categories
 from graphcollab.tasks.doubts import of_spellings, warn_of
-from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.samples import Split
+from graphcollab.tasks.statistics import Counts
 from graphcollab.tasks.table import open_table
 
-__all__ = ["Draft", "Fit", "Seen", "declared_columns", "if_categories"]
+__all__ = ["Draft", "Fit", "Seen", "declared_columns"]
 
 _MOST_CATEGORIES = 1000
 _LETTERS = 4  # bytes of a name that count as one float
@@ -103,21 +103,35 @@ class Draft:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the rows say that are here and to which columns are fitted, of one site or of all.
+    """Columns before they are fitted, with what the rows here say of them, of one site or of all.
 
-    `count` is what sites tell; `preparation` follows from what all have told, at every site alike.
+    `count` is pooled over sites; `preparation` follows from the counts of all.
 
     Args:
-        sites: Whose rows are here.
+        table: The rows that are here.
         rows: Those of them to which columns are fitted.
         fit: What is fitted.
+        real: Whether targets are real values.
     """
 
-    sites: Sites
+    table: Rows
     rows: Split
     fit: Fit
+    real: bool
 
-    def draft(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
+    @property
+    def sites(self) -> Sites:
+        """Whose rows are here."""
+        return self.table.sites
+
+    @cached_property
+    def drafts(self) -> list[Draft]:
+        """Columns of inputs, and last the target."""
+        table = self.table
+        inputs = [self._draft(name, values, name in table.categorical) for name, values in table.read.items()]
+        return [*inputs, self._draft_target(table.target, table.values, self.real)]
+
+    def _draft(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
         """Look at a column of inputs: of numbers, unless it holds text or is to be categorical, or as it was before."""
         before = () if self.fit.like is None else self.fit.like.columns
         like = next((one for one in before if one.name == name), self.fit.declared.get(name))
@@ -129,7 +143,7 @@ class Seen:
             refuse_no_categories(name, values, self.sites.at, if_categories(name))
         return self._of_names(Column(name, categories=(), numbers=values.dtype.kind != "O"), values)
 
-    def draft_target(self, name: str, values: np.ndarray, real: bool) -> Draft:
+    def _draft_target(self, name: str, values: np.ndarray, real: bool) -> Draft:
         """Look at the targets."""
         if real:
             numbers = numbers_of(name, values, self.sites.at, DROP)
@@ -140,11 +154,12 @@ class Seen:
         column = Column(name, categories=(), numbers=kind != "O", truths=kind == "b")
         return replace(self._of_names(column, values), known=None)
 
-    def count(self, drafts: Sequence[Draft]) -> Counts:
+    def count(self) -> Counts:
         """Count rows and known values, add these up, and name the values of categories, site by site.
 
         Where every site has means of its own nothing is added up.
         """
+        drafts = self.drafts
         known = {one.name: one.known for one in drafts if one.known is not None}
         numbers = {one.name: one.numbers for one in drafts if one.numbers is not None and not self.fit.per_site}
         sums = {name: one.sums() for name, one in numbers.items()}
@@ -152,11 +167,11 @@ class Seen:
         names = {one.name: one.names for one in drafts if one.names is not None}
         return Counts(self.rows.sizes.numpy(), known, sums, squares, names, known)
 
-    def preparation(self, drafts: Sequence[Draft], told: Counts, node: str) -> Preparation:
-        """Return the preparation, given what all sites have told."""
-        *inputs, aim = (self._spread(one, self._centred(one, told), told) for one in drafts)
+    def preparation(self, told: Counts) -> Preparation:
+        """Return the preparation, given the counts of all sites."""
+        *inputs, aim = (self._spread(one, self._centred(one, told), told) for one in self.drafts)
         sites = self.sites.names if self.fit.per_site else ()
-        return Preparation(tuple(inputs), aim, node, sites, self._floats(inputs, aim))
+        return Preparation(tuple(inputs), aim, self.table.node, sites, self._floats(inputs, aim))
 
     def _of_numbers(self, column: Column, values: np.ndarray) -> Draft:
         index = self.rows.index.numpy()
@@ -245,11 +260,6 @@ def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Colum
         chosen = tuple(names[k] for k in codes.tolist())
         declared[name] = Column(name, categories=chosen, numbers=kind != "O", truths=kind == "b")
     return declared
-
-
-def if_categories(name: str) -> str:
-    """Say what to do where the values of a column are categories after all."""
-    return f"if they are categories, name it in categorical=[{name!r}]"
 
 
 def _few_enough(name: str, names: Sized) -> None:

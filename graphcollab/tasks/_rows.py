@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,22 +10,23 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.checks import issue
-from graphcollab.errors import ConflictError, EmptyError, MissingError
-from graphcollab.tasks._agreed import column_kinds, require_alike
-from graphcollab.tasks._arguments import TAKEN, choose, read_by, require_said, require_same
-from graphcollab.tasks._fit import if_categories
-from graphcollab.tasks._groups import to_groups
+from graphcollab.errors import ConflictError, EmptyError, FormatError, MismatchError, MissingError, UnknownError
+from graphcollab.naming import few
 from graphcollab.tasks._pairs import to_weights
-from graphcollab.tasks._sites import Draw, Sites, find_sites
+from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._targets import are_amounts, refuse_missing
-from graphcollab.tasks._values import as_text, kind_of
-from graphcollab.tasks._words import refuse_no_categories
-from graphcollab.tasks.column import numbers_of
+from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of
+from graphcollab.tasks._words import if_categories, refuse_no_categories
 from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
-from graphcollab.tasks.table import Table, open_table
+from graphcollab.tasks.statistics import common_kind, differing
+from graphcollab.tasks.table import Table, no_column, open_table, wrong_separator
 
 __all__ = ["Rows", "as_agreed", "facts_of", "read_rows"]
+
+_DEFAULTS = {"node": "site", "target": "y"}
+"""What columns of sites and of targets are called where nothing is said."""
+_TAKEN = "which the preparation reads"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def read_rows(
 ) -> Rows:
     """Read the columns that are needed of a table, and check what each of them holds."""
     if known is not None:
-        require_same(known, node, target, columns, leave_out, categorical)
+        _require_same(known, node, target, columns, leave_out, categorical)
         node, target = known.node, known.target.name
     if node == target:
         raise ConflictError(
@@ -82,7 +83,7 @@ def read_rows(
         )
     table = open_table(frame, node)
     if known is None:
-        require_said(table, node, target)
+        _require_said(table, node, target)
     taken = [node, target]
     if isinstance(draw.words, str):
         taken.append(draw.words)
@@ -95,16 +96,16 @@ def read_rows(
     if isinstance(group, str):
         taken.append(group)
         group = table.column(group, f"group={group!r}")
-    sites = _sites_of(table, node, f"node={node!r}" if known is None else TAKEN)
-    values = table.column(target, f"target={target!r}" if known is None else TAKEN)
+    sites = _sites_of(table, node, f"node={node!r}" if known is None else _TAKEN)
+    values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
     free = [name for name in table.names if name not in taken]
     named = [*categorical, *(name for name in declared if name != target)]
-    chosen = choose(table, free, columns, leave_out, named) if known is None else read_by(known, table, free)
+    chosen = _choose(table, free, columns, leave_out, named) if known is None else _read_by(known, table, free)
     read = {name: table.column(name, spare=True) for name in chosen}
     refuse_missing(sites, values, target)
     if known is None:
         compared = {*chosen, target} & table.kinds.keys() - {*categorical, *declared, *table.declared}
-        require_alike({name: table.kinds[name] for name in table.names if name in compared}, target)
+        _require_alike({name: table.kinds[name] for name in table.names if name in compared}, target)
     weights = _weights(sites, table, weight)
     typed = [name for name in chosen if name in table.declared and name not in named]
     if known is None:
@@ -123,6 +124,92 @@ def read_rows(
         together,
         draw,
     )
+
+
+def _require_same(
+    known: Preparation,
+    node: str,
+    target: str,
+    columns: Sequence[str] | None,
+    leave_out: Sequence[str],
+    categorical: Sequence[str],
+) -> None:
+    """Check that arguments beside a preparation, where they are given, say what it says."""
+    has: dict[str, Any] = {"node": known.node, "target": known.target.name}
+    given: dict[str, Any] = {"node": node, "target": target}
+    if columns is not None:
+        has["columns"], given["columns"] = [one.name for one in known.columns], list(columns)
+    named = [one.name for one in known.columns if one.categories is not None]
+    if not set(categorical) <= set(named):
+        has["categorical"], given["categorical"] = named, list(categorical)
+    for argument, value in given.items():
+        if value not in (has[argument], _DEFAULTS.get(argument)):
+            raise ConflictError(
+                argument, f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
+            )
+    needed = [one.name for one in known.columns if one.name in leave_out]
+    if needed:
+        raise ConflictError(
+            "leave_out", f"leave_out=[...] names {needed[0]!r}, {_TAKEN}: tasks need all the columns of a preparation"
+        )
+
+
+def _require_said(table: Table, node: str, target: str) -> None:
+    """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
+    for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
+        if name == _DEFAULTS[argument] and name not in (*table.names, *table.index):
+            if misread := wrong_separator(table.names):
+                raise FormatError("table", f"there is no column {name!r}: {misread}")
+            alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
+            raise MissingError(
+                argument,
+                f"there is no column {name!r}: say by {argument}= which column {what}{''.join(alike[:1])}. The columns "
+                f"are {few([*map(repr, table.given)])}",
+            )
+
+
+def _choose(
+    table: Table,
+    free: Iterable[str],
+    columns: Sequence[str] | None,
+    leave_out: Sequence[str],
+    categorical: Sequence[str],
+) -> list[str]:
+    """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
+    if columns is not None and leave_out:
+        raise ConflictError(
+            "columns", "columns= says what to predict from, and leave_out= what not: give only one of them", public=True
+        )
+    given = {"columns=[...]": columns or (), "leave_out=[...]": leave_out, "categorical=[...]": categorical}
+    _require_columns(table, free, given)
+    chosen = [name for name in free if name not in leave_out] if columns is None else list(columns)
+    if not chosen:
+        raise EmptyError(
+            "columns",
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table.given))}, of which one "
+            "names the sites, and one holds the targets",
+        )
+    return chosen
+
+
+def _read_by(known: Preparation, table: Table, free: Iterable[str]) -> list[str]:
+    """Return the columns that a preparation reads, which must be among the ``free`` ones of a table."""
+    names = [column.name for column in known.columns]
+    _require_columns(table, free, {_TAKEN: names})
+    return names
+
+
+def _require_columns(table: Table, free: Iterable[str], given: Mapping[str, Sequence[str]]) -> None:
+    for argument, names in given.items():
+        for name in names:
+            if name not in table.names:
+                raise UnknownError(f"column {name!r}", no_column(name, table.given, argument))
+            if name not in free:
+                raise ConflictError(
+                    f"column {name!r}",
+                    f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
+                    "so nothing to predict from: do not name it there",
+                )
 
 
 def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]:
@@ -151,13 +238,27 @@ def _kind(column: np.ndarray, categorical: bool) -> str:
     return "categories" if categorical else kind_of(column)
 
 
-def as_agreed(rows: Rows, told: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:
+def _require_alike(kinds: Mapping[str, Mapping[str, str]], target: str) -> None:
+    """Check that columns hold the same kind of values in the tables of all sites, {column: {site: kind}}."""
+    for name, by_site in kinds.items():
+        if name != target:
+            common_kind(name, by_site.items())
+        elif which := differing(by_site.items()):
+            raise MismatchError(
+                f"column {name!r}", f"sites have targets of different kinds, {which}: make them the same at all sites"
+            )
+
+
+def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:
     """Return the rows with columns in the order of the first site, and of the kinds that they have at all sites."""
-    facts = [one["facts"] for one in told]
     draw = replace(rows.draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
     if known is not None:
         return replace(rows, draw=draw)
-    kinds, text = column_kinds(told), {name for one in facts for name in one["text"]}
+    kinds = {
+        name: next((one["columns"][name] for one in facts if one["columns"][name] != NOTHING), NOTHING)
+        for name in facts[0]["columns"]
+    }
+    text = {name for one in facts for name in one["text"]}
     read = {name: _like_others(rows.read[name], kinds[name], name in text) for name in kinds}
     values = _like_others(rows.values, facts[0]["target"], rows.target in text)
     categorical = frozenset(name for name, kind in kinds.items() if kind == "categories")

@@ -26,9 +26,10 @@ from graphcollab.errors import (
     TooFewError,
 )
 from graphcollab.naming import few as few_names
+from graphcollab.tasks._values import factorised
 from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
 
-__all__ = ["SAMPLES", "WORDS", "Draw", "Sites", "find_sites", "in_order", "name_ids"]
+__all__ = ["SAMPLES", "WORDS", "Draw", "Sites", "find_sites", "in_order", "name_ids", "to_groups"]
 
 SAMPLES = "samples"
 """The name of the pool that holds all rows."""
@@ -117,6 +118,28 @@ def find_sites(node: Any, where: str = "") -> Sites:
     return Sites(names, name_ids(names), rows, owner)
 
 
+def to_groups(sites: Sites, group: Any) -> Tensor:
+    """Number the groups of rows that a column names, [N]; groups of different sites are different ones."""
+    given = group.cpu().numpy() if isinstance(group, Tensor) else group
+    column = given if isinstance(given, np.ndarray) else np.array(list(given), object)
+    rows = len(sites.owner)
+    if column.shape != (rows,):
+        named = column.shape == (1,) and isinstance(column[0], str)
+        raise ShapeError(
+            "group",
+            f"group must have a name for each of the {rows} rows, got {list(column.shape)}"
+            + (f"; a column is named by group={column[0]!r}" if named else ""),
+        )
+    if column.dtype.kind not in "iuf":
+        texts = [None if one is None or one != one else str(one) for one in column.tolist()]
+        column = np.array(texts, object)
+    named = factorised(column)[1]
+    if (named < 0).any():
+        raise MissingError("group", f"{sites.at(int((named < 0).argmax()))} has no group: name it or drop the row")
+    pairs = torch.stack([sites.owner, torch.from_numpy(named).long()], 1)
+    return pairs.unique(dim=0, return_inverse=True)[1]
+
+
 @dataclass(frozen=True)
 class Draw:
     """How every node's rows are divided into training, validation and test rows.
@@ -136,12 +159,6 @@ class Draw:
     stratify: bool
     seed: int
     elsewhere: frozenset[str] = frozenset()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Return what must be the same at all sites that draw by themselves."""
-        about = {"val_fraction": self.val_fraction, "test_fraction": self.test_fraction}
-        return {**about, "stratify": self.stratify, "seed": self.seed}
 
     @property
     def said(self) -> list[str]:

@@ -5,21 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from graphcollab.errors import AmbiguousError, ConflictError, MissingError, UnknownError
-from graphcollab.naming import few
+from graphcollab.errors import AmbiguousError, ConflictError, MissingError
 from graphcollab.tasks._sites import Sites
-from graphcollab.tasks._values import is_number
+from graphcollab.tasks._values import DROP, is_number, numbers_of
 from graphcollab.tasks._words import looks_like_numbers, refuse_no_categories
-from graphcollab.tasks.column import Column, numbers_of
 
-__all__ = ["DROP", "are_amounts", "refuse_many", "refuse_missing", "targets_of"]
+__all__ = ["are_amounts", "refuse_many", "refuse_missing"]
 
 _MANY_CLASSES, _MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
-DROP = "drop the row where it is unknown"
-"""What to do with a target that is not known."""
 
 
 def refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
@@ -91,20 +85,3 @@ def _refuse_words(sites: Sites, values: np.ndarray, target: str) -> None:
         f"targets in column {target!r} are words, such as {values[0]!r} in {sites.at(0)}, and loss='mse' is for "
         "amounts: leave it out to predict classes, or make them numbers",
     )
-
-
-def targets_of(sites: Sites, target: Column, values: np.ndarray, place: np.ndarray) -> Tensor:
-    """Return the targets of all rows [N]: labels, int64, or real values, float32."""
-    if target.categories is None:
-        out = target.standardised(numbers_of(target.name, values, sites.at, DROP), place)
-        return torch.from_numpy(out.astype(np.float32))
-    codes = target.codes(values)
-    if codes.min() < 0:
-        row = int(codes.argmin())
-        amounts = "; if they are amounts, give loss='mse'" if target.numbers else ""
-        raise UnknownError(
-            f"column {target.name!r}",
-            f"{sites.at(row)} has {values.tolist()[row]!r} in column {target.name!r}, and the classes that were "
-            f"trained on are {few(target.categories)}: drop such rows, or train on some{amounts}",
-        )
-    return torch.from_numpy(codes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,19 +19,25 @@ from torch import Tensor
 from graphcollab.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
 
 __all__ = [
+    "DROP",
+    "LACKING",
     "LARGEST",
+    "LARGEST_FLOAT",
     "MISSING",
     "NOTHING",
     "TRUTHS",
+    "as_number",
     "as_text",
     "dates",
     "factorised",
     "from_array",
     "from_objects",
     "from_words",
+    "is_finite",
     "is_missing",
     "is_number",
     "kind_of",
+    "numbers_of",
     "objects",
     "sorted_names",
     "without",
@@ -39,6 +45,12 @@ __all__ = [
 
 LARGEST = 2**63 - 1
 """The largest whole number that a column of int64 can hold."""
+LARGEST_FLOAT = 1e30
+"""The largest number of a column: its square is a float of 8 bytes, with room for sums, and it is one of 4 itself."""
+DROP = "drop the row where it is unknown"
+"""What to do with a target that is not known."""
+LACKING = "leave it empty where unknown"
+"""What to do with an input that is not known."""
 NOTHING = "no values"
 """The kind of a column that is empty at a site, which goes with every other."""
 TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
@@ -210,3 +222,45 @@ def as_text(values: np.ndarray) -> np.ndarray:
     """Return a column of numbers as one of text."""
     names, codes = factorised(values)
     return objects([*names, None])[codes]
+
+
+def numbers_of(
+    name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format, lacking: str = LACKING
+) -> np.ndarray:
+    """Return a column's values as float64.
+
+    A ValueError says by ``at`` which is the first that is text, infinite or too large, and what to do with what is
+    ``lacking``.
+    """
+    if values.dtype.kind == "O":
+        known = [k for k, one in enumerate(values.tolist()) if one is not None]
+        if known:
+            raise AmbiguousError(
+                f"column {name!r}",
+                f"{at(known[0])} has the text {values[known[0]]!r} in column {name!r}, where numbers are needed: "
+                + (
+                    "make the column numbers, without quotes"
+                    if is_number(values[known[0]])
+                    else f"correct it, or {lacking}"
+                ),
+            )
+        return np.full(len(values), np.nan)
+    out = values.astype(np.float64)
+    bad = (np.abs(out) > LARGEST_FLOAT).nonzero()[0]
+    if len(bad):
+        value = float(out[bad[0]])
+        said = "infinity" if np.isinf(value) else f"{value:g}, which is too large to compute with,"
+        raise RangeError(
+            f"column {name!r}", f"{at(int(bad[0]))} has {said} in column {name!r}: correct it, or {lacking}"
+        )
+    return out
+
+
+def as_number(text: str) -> str:
+    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
+    return factorised(np.array([float(text)]))[0][0] if is_finite(text) else text
+
+
+def is_finite(text: str) -> bool:
+    """Return whether text is a finite number."""
+    return is_number(text) and bool(np.isfinite(float(text)))

@@ -10,12 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 
 from graphcollab.errors import AmbiguousError, UnsupportedError
-from graphcollab.tasks._values import dates, is_number, without
+from graphcollab.tasks._values import LACKING, dates, is_number, without
 
-__all__ = ["LACKING", "looks_like_numbers", "plain", "refuse_no_categories", "spelled_alike", "visibly"]
+__all__ = ["if_categories", "looks_like_numbers", "plain", "refuse_no_categories", "spelled_alike", "visibly"]
 
-LACKING = "leave it empty where unknown"
-"""What to do with an input that is not known."""
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?")
 _GROUPED = r"\d{1,3}(?:[.,' \u00a0\u202f]\d{3})+|\d+"  # digits, also in groups of three
 _SPACES = "[ \u00a0\u202f]"
@@ -70,6 +68,11 @@ def refuse_no_categories(
             f"column {name!r} has {len(rows)} different values in {known} rows, such as {next(iter(rows))!r}, as "
             f"where it names single rows: {lone}group its values first; {cure}",
         )
+
+
+def if_categories(name: str) -> str:
+    """Return the advice for a column whose values are categories after all."""
+    return f"if they are categories, name it in categorical=[{name!r}]"
 
 
 def looks_like_numbers(values: np.ndarray) -> int | None:

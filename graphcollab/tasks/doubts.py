@@ -18,7 +18,7 @@ from graphcollab.naming import few
 from graphcollab.tasks import _signs
 from graphcollab.tasks._values import is_number, without
 from graphcollab.tasks._words import spelled_alike
-from graphcollab.tasks.column import Column
+from graphcollab.tasks.preparation import Column
 from graphcollab.tasks.samples import Pool, Split
 
 __all__ = [

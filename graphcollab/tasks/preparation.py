@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,23 +12,139 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.errors import ConflictError, FormatError, MissingError, ShapeError, UnknownError, VersionError
+from graphcollab.checks import issue
+from graphcollab.errors import (
+    ConflictError,
+    FormatError,
+    InvalidValueError,
+    MissingError,
+    ShapeError,
+    UnknownError,
+    VersionError,
+)
+from graphcollab.findings import Finding
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
-from graphcollab.tasks._values import factorised
-from graphcollab.tasks.column import Column, encoded, numbers_of
+from graphcollab.tasks._new_values import of_new_numbers, of_new_words, of_no_values, of_unknown_words
+from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, numbers_of
 from graphcollab.tasks.table import Table, no_column, open_table
 
-__all__ = ["Preparation"]
+__all__ = ["Column", "Preparation", "encoded"]
 
 _VERSION = 1
+_LOOK = 1000  # rows that are looked at first
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the values of a column become numbers.
+
+    Numbers are standardised, (value - mean) / deviation, and are 0 where the deviation is 0 or the value is missing.
+    Text is encoded one-hot, and is all zeros where it is missing or no known category.
+
+    Args:
+        name: Its name in the table.
+        mean: Mean of the known training values: one for all sites, or one for each.
+        deviation: Their standard deviation, likewise.
+        categories: The different values of a column of text, or the classes of a target; None for numbers.
+        indicator: Whether a further number says where the value is missing, or no known category.
+        numbers: Whether categories are numbers in the table.
+        truths: Whether they are false and true there.
+    """
+
+    name: str
+    mean: tuple[float, ...] = (0.0,)
+    deviation: tuple[float, ...] = (1.0,)
+    categories: tuple[str, ...] | None = None
+    indicator: bool = False
+    numbers: bool = False
+    truths: bool = False
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        odd = [one for one in self.categories or () if self.numbers and not is_finite(one)]
+        if odd:
+            raise InvalidValueError(
+                f"column {self.name!r}", f"column {self.name!r} has categories that are numbers, and {odd[0]!r} is none"
+            )
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What every number is called that the column becomes."""
+        values = (self.name,) if self.categories is None else tuple(f"{self.name} = {one}" for one in self.categories)
+        return (*values, f"{self.name} missing") if self.indicator else values
+
+    def readable(self, values: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
+        """Return a column of a table as `encode` takes it; an error says by ``at`` which row is no number."""
+        return values if self.categories is not None else numbers_of(self.name, values, at)
+
+    def standardised(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
+        """Return numbers [n] standardised by what is known of every row's site [n], NaN where they are missing."""
+        mean, deviation = (np.array(one)[site] for one in (self.mean, self.deviation))
+        return np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0 * values)
+
+    def codes(self, values: np.ndarray) -> np.ndarray:
+        """Return the number of every row's category [n], -1 where it is missing or unknown."""
+        place = {name: k for k, name in enumerate(self.categories or ())}
+        names, codes = factorised(values)
+        if self.numbers and values.dtype.kind == "O":
+            names = tuple(map(as_number, names))
+        return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
+
+    def targets(self, values: np.ndarray, site: np.ndarray, at: Callable[[int], str] = "row {}".format) -> Tensor:
+        """Return the targets [n] that values become: class labels, int64, or real values, float32; all are needed."""
+        out: np.ndarray
+        classes = ""
+        if self.categories is None:
+            out = self.standardised(numbers_of(self.name, values, at, DROP), site).astype(np.float32)
+            known = ~np.isnan(out)
+        else:
+            out = self.codes(values)
+            known, classes = out >= 0, f", and the classes that were trained on are {few(self.categories)}"
+        if not known.all():
+            row = int((~known).argmax())
+            amounts = "; if they are amounts, give loss='mse'" if self.numbers else ""
+            raise UnknownError(
+                f"column {self.name!r}",
+                f"{at(row)} has {values.tolist()[row]!r} in column {self.name!r}{classes}: drop such rows, or train on "
+                f"some{amounts}",
+            )
+        return torch.from_numpy(out)
+
+    def encode(self, values: np.ndarray, site: np.ndarray, out: np.ndarray) -> None:
+        """Write the numbers that a column of values becomes into ``out``, zeros [n, features]."""
+        if self.categories is None:
+            known = ~np.isnan(values)
+            out[:, 0] = np.nan_to_num(self.standardised(values, site))
+        else:
+            codes = self.codes(values)
+            known = codes >= 0
+            out[known.nonzero()[0], codes[known]] = 1
+        if self.indicator:
+            out[:, -1] = ~known
+
+    def doubts(self, values: np.ndarray, site: np.ndarray, new: bool = True) -> list[Finding]:
+        """Return doubts about values [n] of rows of sites [n]; about fewer unless the column was fitted to others."""
+        text, found = self.categories is not None, list[Finding]()
+        words = factorised(values)[0] if text and new else ()
+        if text and (self.codes(values[:_LOOK]) < 0).all() and (self.codes(values) < 0).all():
+            found += of_unknown_words(self.name, factorised(values)[0], self.categories or ())
+        if not new:
+            return found
+        known = np.array([one is not None for one in values]) if values.dtype.kind == "O" else ~np.isnan(values)
+        if len(values) and not known.any() and not self.indicator:
+            found += of_no_values(self.name, "as no category" if text else "as its mean in training")
+        if text:
+            return found + of_new_words(self.name, () if self.numbers else words, self.categories or ())
+        apart = np.abs(np.nan_to_num(self.standardised(values, site)))
+        return found + of_new_numbers(self.name, values, known, apart, np.array(self.mean)[site])
 
 
 @dataclass(frozen=True)
 class Preparation:
     """What turns the rows of a table into numbers: plain data, fitted on training rows, without pooling any rows.
 
-    `Tasks.from_frame` fits it, `tasks_of_site` does between sites, on all rows that may train in some split, and
+    `Tasks.from_frame` fits it, where some rows are elsewhere on all rows that may train in some split, and
     `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations and the names of categories and
     classes; or, where every site has means and deviations of its own (``sites``), only the names, and of which columns
     they lack values. All rows count alike, also where they have weights.
@@ -78,10 +195,6 @@ class Preparation:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    @property
     def messages_per_site(self) -> int:
         """How often a site has told something."""
         return int(self.floats_per_site > 0)
@@ -115,9 +228,9 @@ class Preparation:
                 f"{no_column(lacking[0], table.given)}; {needed} are needed, and only values may be missing",
             )
         rows = self._sites_of(table, site)
-        read = [(column, self._values(column, table)) for column in self.columns]
-        for column, values in read:
-            column.warn_of_strangers(values, rows)
+        read = [(column, column.readable(table.column(column.name))) for column in self.columns]
+        for finding in [one for column, values in read for one in column.doubts(values, rows)]:
+            issue("quality", finding.subject, finding.message)
         return torch.from_numpy(encoded(read, rows))
 
     def targets(self, frame: Any, site: str | None = None) -> Tensor:
@@ -127,38 +240,14 @@ class Preparation:
             ValueError: If a target is missing, is no known class, or the column is, or rows are of another site.
         """
         table = self._open(frame, site)
-        values = self._values(self.target, table)
-        if not self.classes:
-            known = self.target.standardised(values, self._sites_of(table, site))
-            return torch.from_numpy(_complete(~np.isnan(known), known, values, self.target).astype(np.float32))
-        codes = self.target.codes(values)
-        return torch.from_numpy(_complete(codes >= 0, codes, values, self.target))
+        values = table.column(self.target.name)
+        rows = np.zeros(table.rows, np.int64) if self.classes else self._sites_of(table, site)
+        return self.target.targets(values, rows)
 
     def restore(self, predictions: Tensor, site: str | None = None) -> Tensor:
         """Return predicted real targets in the units of the table: what standardising them did is undone."""
         place = 0 if not self.sites else self._known(site)
         return predictions * self.target.deviation[place] + self.target.mean[place]
-
-    def difference(self, other: Preparation) -> str:
-        """Say what another preparation does otherwise to rows, "" where they come out alike.
-
-        Names of classes, columns, categories and indicators count, and means and deviations unless every site has its
-        own here.
-        """
-        if self.classes != other.classes:
-            amounts = "none, as targets are amounts"
-            its, mine = (_listed(one.classes) or amounts for one in (other, self))
-            return f"the classes are {its}, and not {mine}"
-        if self._names != other._names:
-            return f"the columns are {_listed(other._names)}, and not {_listed(self._names)}"
-        pairs = [*zip((*self.columns, self.target), (*other.columns, other.target), strict=True)]
-        for one, two in pairs[:-1]:
-            if one.features != two.features:
-                return f"column {one.name!r} becomes {_listed(two.features)}, and not {_listed(one.features)}"
-        for one, two in pairs:
-            if not self.sites and (one.mean, one.deviation) != (two.mean, two.deviation):
-                return f"column {one.name!r} has {_moments(two)}, and not {_moments(one)}"
-        return ""
 
     def places(self, names: Sequence[str]) -> np.ndarray:
         """Return where among means and deviations those of sites are, [K]."""
@@ -167,7 +256,8 @@ class Preparation:
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain lists, text and numbers, from which `from_json` makes it anew."""
         about = {name: one for name, one in dataclasses.asdict(self).items() if not name.startswith("_")}
-        return {"version": _VERSION, **_plain(about)}
+        plain: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **about}))
+        return plain
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Preparation:
@@ -207,23 +297,13 @@ class Preparation:
                 )
         return table
 
-    def _values(self, column: Column, table: Any) -> np.ndarray:
-        values: np.ndarray = table.column(column.name)
-        if column.categories is not None:
-            return values
-        return numbers_of(column.name, values)
-
     def _sites_of(self, table: Any, site: str | None) -> np.ndarray:
         """Return the place of every row's site among the means."""
         if not self.sites:
             return np.zeros(table.rows, np.int64)
         if site is not None or self.node not in table.names:
             return np.full(table.rows, self._known(site))
-        names, codes = factorised(table.column(self.node))
-        if len(codes) and codes.min() < 0:
-            raise MissingError(
-                f"column {self.node!r}", f"row {int(codes.argmin())} does not say in column {self.node!r} whose it is"
-            )
+        names, codes = table.sites(self.node)
         return self.places(names)[codes]
 
     def _known(self, site: str | None) -> int:
@@ -241,30 +321,8 @@ class Preparation:
         return self._place[str(site)]
 
 
-def _listed(values: Sequence[Any]) -> str:
-    return few([*map(repr, values)])
-
-
-def _moments(column: Column) -> str:
-    if len(column.mean) > 1:
-        return "means and deviations of every site"
-    return f"mean {column.mean[0]:g} and deviation {column.deviation[0]:g}"
-
-
 def _number(text: str) -> int | float:
     return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def _complete(known: np.ndarray, out: np.ndarray, values: np.ndarray, target: Column) -> np.ndarray:
-    """Return targets if all are known; a ValueError names the first that is not."""
-    if not known.all():
-        row = int((~known).argmax())
-        classes = "" if target.categories is None else f": the classes are {', '.join(target.categories)}"
-        raise UnknownError(
-            f"column {target.name!r}",
-            f"row {row} has the target {values.tolist()[row]!r} in column {target.name!r}{classes}",
-        )
-    return out
 
 
 def _column(stored: Mapping[str, Any]) -> Column:
@@ -274,7 +332,10 @@ def _column(stored: Mapping[str, Any]) -> Column:
     return Column(**about)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+def encoded(read: Sequence[tuple[Column, np.ndarray]], site: np.ndarray) -> np.ndarray:
+    """Return the numbers that columns and their values become, float32 [n, D], given every row's site [n]."""
+    ends = np.cumsum([0, *(len(column.features) for column, _ in read)]).tolist()
+    out = np.zeros((len(site), ends[-1]), np.float32)
+    for (column, values), start, end in zip(read, ends[:-1], ends[1:], strict=True):
+        column.encode(values, site, out[:, start:end])
+    return out

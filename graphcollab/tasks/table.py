@@ -20,6 +20,7 @@ from graphcollab.errors import (
     GraphcollabError,
     InvalidTypeError,
     MismatchError,
+    MissingError,
     ShapeError,
     UnknownError,
     UnsupportedError,
@@ -98,6 +99,19 @@ class Table:
             if not spare or isinstance(error, AmbiguousError):
                 raise
             raise type(error)(error.subject, f"{error}, or {without(name)}", public=error.public) from error
+
+    def sites(self, node: str) -> tuple[tuple[str, ...], np.ndarray]:
+        """Return the names of the sites in the column ``node``, in order, and the position of every row's among them.
+
+        Raises:
+            UnknownError: If there is no such column.
+            MissingError: If a row names no site.
+        """
+        names, codes = factorised(self.column(node))
+        if (codes < 0).any():
+            row = int((codes < 0).argmax())
+            raise MissingError(f"column {node!r}", f"row {row} has no site in column {node!r}")
+        return names, codes
 
 
 def open_table(frame: Any, node: str | None = None) -> Table:

@@ -33,7 +33,7 @@ from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.graph_input import Pairs, read_pairs
 from graphcollab.train.ids import check_ids
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
+from graphcollab.train.newcomers import at_server, cannot_join, difference, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
 from graphcollab.train.save_models import save_models
 from graphcollab.train.start import build_graph
@@ -300,12 +300,12 @@ def _warn_of_known(newcomers: Tasks, old: Tasks) -> None:
 def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
     """Refuse newcomers whose rows became other numbers or labels than those of the run, where both were tables."""
     known, own = old.preparation, new.preparation
-    if known is None or own is None or not (difference := known.difference(own)):
+    if known is None or own is None or not (which := difference(known, own)):
         return
     cure = "preparation=tasks.preparation" + (', refit=True, pooled="per_site"' if known.sites else "")
     raise MismatchError(
         "newcomers",
-        f"the newcomers' table was prepared in another way than the run's: {difference}. Build their tasks by "
+        f"the newcomers' table was prepared in another way than the run's: {which}. Build their tasks by "
         f"Tasks.from_frame(new, {cure}), where tasks are those of the run",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -15,17 +15,18 @@ from graphcollab.engine import Engine
 from graphcollab.env import Attendance, Env
 from graphcollab.exchange import Exchange, NeighborhoodMeans, NoExchange, ThroughCenters, ThroughServer
 from graphcollab.method import Method, last_graph
+from graphcollab.naming import few
 from graphcollab.ops.by_receiver import receives
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural
 from graphcollab.stack import Stacks
-from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.tasks import Column, Pool, Preparation, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.weigh import Formula, SampleCounts, Uniform
 
-__all__ = ["at_server", "cannot_join", "names_among", "play_newcomers", "played", "served"]
+__all__ = ["at_server", "cannot_join", "difference", "names_among", "play_newcomers", "played", "served"]
 
 
 def played(method: Method | Phases, rounds: int) -> list[Method]:
@@ -170,3 +171,36 @@ def _together(old: Tasks, new: Tasks) -> Tasks:
     cluster = None if old.cluster is None or new.cluster is None else torch.cat([old.cluster, new.cluster])
     names = (*old.names, *names_among(new.names, old.names))
     return replace(old, pools=pools, splits=splits, names=names, node_id=torch.cat([ids, new.ids]), cluster=cluster)
+
+
+def difference(known: Preparation, other: Preparation) -> str:
+    """Return as text what another preparation does otherwise to rows, "" where they come out alike.
+
+    Names of classes, columns, categories and indicators count, and means and deviations unless every site has its
+    own in what is known.
+    """
+    if known.classes != other.classes:
+        amounts = "none, as targets are amounts"
+        its, mine = (_listed(one.classes) or amounts for one in (other, known))
+        return f"the classes are {its}, and not {mine}"
+    names, others = ([column.name for column in one.columns] for one in (known, other))
+    if names != others:
+        return f"the columns are {_listed(others)}, and not {_listed(names)}"
+    pairs = [*zip((*known.columns, known.target), (*other.columns, other.target), strict=True)]
+    for one, two in pairs[:-1]:
+        if one.features != two.features:
+            return f"column {one.name!r} becomes {_listed(two.features)}, and not {_listed(one.features)}"
+    for one, two in pairs:
+        if not known.sites and (one.mean, one.deviation) != (two.mean, two.deviation):
+            return f"column {one.name!r} has {_moments(two)}, and not {_moments(one)}"
+    return ""
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return few([*map(repr, values)])
+
+
+def _moments(column: Column) -> str:
+    if len(column.mean) > 1:
+        return "means and deviations of every site"
+    return f"mean {column.mean[0]:g} and deviation {column.deviation[0]:g}"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import Preparation, Tasks, load, load_dataset, local, run
-from graphcollab.tasks import told_by_site
+from graphcollab.sites import told_by_site
 from tests.frozen.tables import days, patients, written
 
 CLOSE = 1e-6  # relative to the larger of 1 and the recorded number; tensors have their bits recorded besides

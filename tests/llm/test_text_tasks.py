@@ -11,7 +11,7 @@ import torch
 from graphcollab import benefit
 from graphcollab.gains import resplit
 from graphcollab.llm import text_classification_tasks, text_tasks
-from graphcollab.tasks import Party
+from graphcollab.sites import tasks_of_site
 from tests.llm.tiny import TEXTS, gpt, words
 from tests.raising import raises, warns
 from tests.tasks.rooms import at_sites, made
@@ -214,12 +214,14 @@ def test_tokenizers_that_differ_are_refused():
             text_tasks(NODES, {"south": words(), "north": other}, context=4)
 
 
+def at_site(build, door, name, documents, tokenizer=WORDS, **settings):
+    return tasks_of_site(door, name, documents[name], build=build, tokenizer=tokenizer, **settings)
+
+
 def test_sites_make_the_tasks_that_one_would_make():
     together = text_tasks(NODES, WORDS, context=3, seed=2)
     found, _ = at_sites(
-        lambda door, k: text_tasks(
-            {Party(name, door): NODES[name] for name in [["south", "north"][k]]}, WORDS, context=3, seed=2
-        ),
+        lambda door, k: at_site(text_tasks, door, ["south", "north"][k], NODES, context=3, seed=2),
         2,
     )
     for k, tasks in enumerate(made(found)):
@@ -231,8 +233,9 @@ def test_sites_make_the_tasks_that_one_would_make():
 
 
 def test_sites_with_different_tokenizers_are_told():
-    found, room = at_sites(lambda door, k: text_tasks({Party("ab"[k], door): TEXTS}, words(start=k), context=3), 2)
-    assert all(isinstance(one, ValueError) and "tokenizer= is" in str(one) for one in found)
+    texts = {"a": TEXTS, "b": TEXTS}
+    found, room = at_sites(lambda door, k: at_site(text_tasks, door, "ab"[k], texts, words(start=k), context=3), 2)
+    assert [(one.code, one.subject) for one in found] == [("mismatch", "tokenizer")] * 2
     assert not any("red" in text for heard in room.heard for text in heard)
 
 
@@ -270,5 +273,9 @@ def test_labels_that_are_none_are_refused():
         text_classification_tasks(LABELLED, WORDS, classes=["even", "none"])
     with raises("type", "labels", kind=TypeError):
         text_classification_tasks({"a": [("red", 0), ("blue", "one"), ("cat", 1)]}, WORDS)
-    found, _ = at_sites(lambda door, k: text_classification_tasks({Party("ab"[k], door): LABELLED["a"]}, WORDS), 2)
+    texts = {"a": LABELLED["a"], "b": LABELLED["a"]}
+    found, _ = at_sites(lambda door, k: at_site(text_classification_tasks, door, "ab"[k], texts), 2)
     assert all("classes= must name all classes" in f"{one} {getattr(one, '__notes__', '')}" for one in found)
+    orders = [["odd", "even"], ["even", "odd"]]
+    found, _ = at_sites(lambda door, k: at_site(text_classification_tasks, door, "ab"[k], texts, classes=orders[k]), 2)
+    assert [(one.code, one.subject) for one in found] == [("mismatch", "classes")] * 2

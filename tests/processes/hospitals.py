@@ -15,7 +15,7 @@ import numpy as np
 
 from graphcollab import Tasks, benefit, build_model, compare, load_dataset, methods, report
 from graphcollab.distributed import meeting
-from graphcollab.tasks import tasks_of_site
+from graphcollab.sites import tasks_of_site
 
 CASES: dict[str, dict[str, Any]] = {
     "mostly for testing": {"test_fraction": 0.7, "metric": "auc", "methods": {"l2c": methods.l2c}},

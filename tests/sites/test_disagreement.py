@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-import graphcollab.tasks._others
 from graphcollab import build_model, methods, site
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection, SiteLostError
 from graphcollab.sites.errors import is_received
 from graphcollab.sites.frame import Frame
+from graphcollab.sites.gathering import Gathering
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.train import Callback, Result
 from tests.raising import raises
@@ -236,13 +236,13 @@ def test_other_architectures():
 
 
 def test_another_version(monkeypatch):
-    made = graphcollab.tasks._others.Party.begin
+    everyone = Gathering.everyone
 
-    def begin(self, *given):
-        made(self, *given)
-        self._first["version"] = "2" if str(self) == "va" else "1"
+    def other(self, value):
+        version = "2" if value.get("site") == "va" else "1"
+        return everyone(self, {**value, "version": version} if "version" in value else value)
 
-    monkeypatch.setattr(graphcollab.tasks._others.Party, "begin", begin)
+    monkeypatch.setattr(Gathering, "everyone", other)
     assert "different versions of graphcollab, 1 at 'cleveland'" in refused(plays)
 
 

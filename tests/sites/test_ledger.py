@@ -13,10 +13,9 @@ from torch import nn
 
 from graphcollab import site
 from graphcollab.methods import fedavg, local
-from graphcollab.sites import connected
+from graphcollab.sites import connected, told_by_site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
-from graphcollab.tasks import told_by_site
 from tests.raising import raises
 
 NAMES = ("a", "b")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphcollab import methods, site
-from graphcollab.tasks import told_by_site
+from graphcollab.sites import told_by_site
 from tests.raising import warns
 from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 

@@ -18,10 +18,9 @@ from torch_geometric.data import Data
 from graphcollab import Tasks, methods, run
 from graphcollab.control import Attendance
 from graphcollab.env import Env
-from graphcollab.sites import SiteLostError, connected
+from graphcollab.sites import SiteLostError, connected, tasks_of_site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Door, Hall
-from graphcollab.tasks import tasks_of_site
 from graphcollab.train import Callback, Result
 from tests.raising import raises
 

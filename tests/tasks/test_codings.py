@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from graphcollab import Tasks
-from graphcollab.tasks import tasks_of_site
+from graphcollab.sites import tasks_of_site
 from tests.raising import raises
 from tests.tasks.rooms import at_sites, made
 

@@ -1,16 +1,19 @@
-"""Tasks of sites that keep their samples: each makes them of its own, and is told of the others what it must know."""
+"""`tasks_of_site`: the tasks of all sites, made at one that keeps its samples, by statistics over all."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
-from graphcollab.tasks._ledger import Ledger
-from graphcollab.tasks._others import Everyone, Party
-from graphcollab.tasks.tasks import Tasks
+from graphcollab.errors import EmptyError
+from graphcollab.sites.ledger import Ledger
+from graphcollab.sites.statistics import Everyone, SiteStatistics
+from graphcollab.tasks import Tasks
+from graphcollab.tasks._pairs import to_tensors
 
 __all__ = ["Message", "tasks_of_site", "told_by_site"]
 
@@ -22,15 +25,16 @@ def tasks_of_site(
     *,
     rehearsed: bool = False,
     ledger: Ledger | None = None,
+    build: Callable[..., Tasks] | None = None,
     **settings: Any,
 ) -> Tasks:
     """Make the tasks of all sites at one of them, which gives its own samples and meets the others.
 
     They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`): the same names,
     ids, splits, features and classes. Means and deviations, categories and classes are those of all rows that may
-    train, whatever is drawn, so other seeds tell nothing more. What this site tells is what `Party` says, and nothing
+    train, whatever is drawn, so other seeds disclose nothing more. `SiteStatistics` says what this site sends: nothing
     of single rows but the names of categories and classes, of which some may be of one row only. Declare such
-    categories, ``categories={"ward": ["A", "B"]}``, and no name is told.
+    categories, ``categories={"ward": ["A", "B"]}``, and no name is sent.
 
     What must be alike at all sites is compared first. If it differs, or a site fails, all sites raise the same
     ``ValueError``, which names the site. What a failing site's own error says stays there, as its cause.
@@ -44,6 +48,8 @@ def tasks_of_site(
         rehearsed: Whether the others are not there, or have copies of this site's samples: that all are of one class
             is no error then, as there may be another class elsewhere.
         ledger: What this site has told of its columns before, which it tells again, or nothing.
+        build: Function that makes the tasks of a dict {site: data}, such as `graphcollab.llm.text_tasks`. Default: one
+            of those above.
         settings: Settings of that function; the same at all sites.
 
     Raises:
@@ -72,13 +78,25 @@ def tasks_of_site(
         >>> north.names, north.sizes("train").tolist(), len(north.pools["samples"])
         (('north', 'south'), [6, 6], 10)
     """
-    party = Party(site, meeting, rehearsed, ledger)
+    statistics = SiteStatistics(site, meeting, rehearsed, ledger)
+    name = statistics.name
+    if build is not None:
+        with statistics.making(build.__name__, build, settings):
+            return build({name: data}, statistics=statistics, **settings)
     if isinstance(data, Dataset | DataLoader) or {"val", "test"} & settings.keys():
-        given: Any = {name: {party: settings.pop(name)} for name in ("val", "test") if settings.get(name) is not None}
-        return Tasks.from_samples({party: data}, **given, **settings)
+        for split in ("val", "test"):
+            if settings.get(split) is not None:
+                settings[split] = {name: settings[split]}
+        with statistics.making("samples", Tasks.from_samples, settings):
+            return Tasks.from_samples({name: data}, statistics=statistics, **settings)
     if isinstance(data, tuple) and len(data) == 2:
-        return Tasks.from_arrays(*data, party, **settings)
-    return Tasks.from_frame({party: data}, **settings)
+        with statistics.making("arrays", Tasks.from_arrays, settings):
+            inputs, targets = to_tensors(*data)
+            if not len(inputs):
+                raise EmptyError(f"site {name!r}", "there are no samples", public=True)
+            return Tasks.from_arrays(inputs, targets, [name] * len(inputs), statistics=statistics, **settings)
+    with statistics.making("a table", Tasks.from_frame, settings):
+        return Tasks.from_frame({name: data}, statistics=statistics, **settings)
 
 
 @dataclass(frozen=True)
@@ -117,7 +135,7 @@ def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
 
 
 class _Rehearsal:
-    """A meeting to which nobody else comes."""
+    """A meeting without other sites."""
 
     def __init__(self) -> None:
         self.told: list[Message] = []

@@ -1,4 +1,4 @@
-"""What sites tell of their samples, taken only where it can be: a ValueError names the site otherwise."""
+"""`Received`: what sites share of their samples, checked on arrival; an error names the site."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, MismatchError, TooManyError
-from graphcollab.tasks.column import LARGEST
+from graphcollab.tasks._values import LARGEST_FLOAT
 
-__all__ = ["FEW", "Told", "require_facts", "require_parts"]
+__all__ = ["FEW", "Received", "require_facts", "require_parts"]
 
 FEW = 6
 """Values of which no sums are told if there are fewer: those of five whole numbers can have one solution."""
@@ -24,12 +24,12 @@ _FAR = 100  # as many deviations, or as many times larger or smaller, is a colum
 
 
 @dataclass(frozen=True)
-class Told:
-    """A value that each site has told.
+class Received:
+    """A value of each site.
 
     Args:
         sites: Names of the sites.
-        values: What each has told, in their order.
+        values: Theirs, in this order.
         rows: How many rows each says it has, [K].
     """
 
@@ -47,7 +47,7 @@ class Told:
 
     def sums(self, part: str, name: str, known: np.ndarray) -> np.ndarray:
         """Return sums [K] of as many values as are ``known``, 0 of fewer than `FEW`, of which none are told."""
-        low, high = (-LARGEST, LARGEST) if part == "sums" else (0.0, (2 * LARGEST) ** 2)
+        low, high = (-LARGEST_FLOAT, LARGEST_FLOAT) if part == "sums" else (0.0, (2 * LARGEST_FLOAT) ** 2)
         for site, value, many in zip(self.sites, self._values(part, name), known.tolist(), strict=True):
             if many < FEW and value is not None:
                 _refuse(site, value, part, name, f"of fewer than {FEW} values no sums are told")
@@ -125,7 +125,7 @@ class Told:
 def require_facts(sites: Sequence[str], told: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> None:
     """Check that facts of all sites can be such: of the kinds of the own ones, and of no more rows than fit."""
     require_parts(sites, told, own)
-    Told(sites, told, ()).counts("rows")
+    Received(sites, told, ()).counts("rows")
     for site, facts in zip(sites, told, strict=True):
         for part, value in facts.items():
             inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -1,17 +1,17 @@
-"""What must be alike at all sites before they tell each other anything of their samples, and what to do otherwise."""
+"""What must be the same at all sites before they share any statistics of their samples."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcollab.errors import DuplicateError, EmptyError, InvalidValueError, MismatchError, VersionError
 from graphcollab.naming import few
-from graphcollab.tasks._told import require_facts, require_parts
-from graphcollab.tasks._values import NOTHING, without
+from graphcollab.sites.received import require_facts, require_parts
+from graphcollab.tasks._values import without
+from graphcollab.tasks.statistics import common_kind, differing
 
-__all__ = ["column_kinds", "require_agreed", "require_alike", "require_done"]
+__all__ = ["require_agreed", "require_done"]
 
 _ALIKE = {
     "inputs": "inputs of different shapes, {}: bring them to one shape first",
@@ -19,6 +19,8 @@ _ALIKE = {
     "targets": "targets of different shapes, {}: bring them to one shape first",
     "target_type": "targets of different types, {}: make them class labels (whole numbers) at all sites, or amounts",
     "target": "targets of different kinds, {}: make them the same at all sites",
+    "classes": "different classes=, {}: name the same ones in the same order at all of them",
+    "tokenizer": "different tokenizers, with the checksums {}: give the same one at all of them",
     "weighted": "weights at some only, {}: give weights at all sites, such as ones, or at none",
 }
 """What is said of facts that differ."""
@@ -70,7 +72,8 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
     facts: list[Mapping[str, Any]] = [one["facts"] for one in told]
     if "columns" in facts[0]:
         _require_columns(told)
-        column_kinds(told)
+        for name in facts[0]["columns"]:
+            common_kind(name, [(one["site"], one["facts"]["columns"][name]) for one in told])
     for name, words in _ALIKE.items():
         if which := _differing(told, [one.get(name) for one in facts]):
             raise MismatchError(name, f"sites have {words.format(which)}", public=True)
@@ -82,41 +85,6 @@ def require_done(told: Readers, names: Sequence[str]) -> None:
         if one["failed"] is not None:
             why = one["failed"] or "its samples cannot be used; why is said there only, since that may quote them"
             raise InvalidValueError(f"site {name!r}", f"site {name!r}: {why}", public=True)
-
-
-def column_kinds(told: Readers) -> dict[str, str]:
-    """Return what columns hold at all sites where they are not empty, in the order of the first site.
-
-    A ValueError names a column, and the sites, if kinds differ.
-    """
-    found = {}
-    for name in told[0]["facts"]["columns"]:
-        kinds = [one["facts"]["columns"][name] for one in told]
-        some = [(one, kind) for one, kind in zip(told, kinds, strict=True) if kind != NOTHING]
-        if which := _differing(*zip(*some, strict=True)) if some else "":
-            raise MismatchError(
-                f"column {name!r}",
-                f"column {name!r} holds values of different kinds, {which}: write it alike at all sites, name it in "
-                f"categorical=[{name!r}] at all of them, or {without(name)}",
-                public=True,
-            )
-        found[name] = some[0][1] if some else NOTHING
-    return found
-
-
-def require_alike(kinds: Mapping[str, Mapping[str, str]], target: str) -> None:
-    """Check that columns hold the same at all sites of one table, as sites that keep their tables must.
-
-    Args:
-        kinds: What every column holds, {column: {site: kind}}.
-        target: The column of targets.
-    """
-    for name, by_site in kinds.items():
-        told = [{"site": site, "facts": {"columns": {name: kind}}} for site, kind in by_site.items()]
-        if name != target:
-            column_kinds(told)
-        elif which := _differing(told, [*by_site.values()]):
-            raise MismatchError(f"column {name!r}", f"sites have {_ALIKE['target'].format(which)}")
 
 
 def _require_same_settings(told: Readers) -> None:
@@ -154,14 +122,7 @@ def _require_columns(told: Readers) -> None:
 
 
 def _differing(told: Readers, values: Sequence[Any]) -> str:
-    """Say which sites have which of several values; nothing where all have the same."""
-    sites: dict[str, list[str]] = {}
-    for one, value in zip(told, values, strict=True):
-        shown = value if isinstance(value, str) else json.dumps(value)
-        sites.setdefault(shown, []).append(repr(one.get("site")))
-    if len(sites) < 2:
-        return ""
-    return " and ".join(f"{value} at {few(where)}" for value, where in sites.items())
+    return differing(zip([one.get("site") for one in told], values, strict=True))
 
 
 def _sites(names: Sequence[str]) -> str:

@@ -1,0 +1,123 @@
+"""`Statistics`: what builders of tasks share about samples; by default all samples are here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from graphcollab.errors import MismatchError
+from graphcollab.naming import few
+from graphcollab.tasks._values import NOTHING, without
+from graphcollab.tasks.samples import Pool, Split
+
+__all__ = ["HERE", "Counts", "Statistics", "common_kind", "differing"]
+
+
+class Made(Protocol):
+    """What builders make, a dataclass: `graphcollab.Tasks`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def pools(self) -> Mapping[str, Pool]: ...
+
+    @property
+    def splits(self) -> Mapping[str, Split]: ...
+
+    @property
+    def classes(self) -> Tensor | None: ...
+
+    @property
+    def cluster(self) -> Tensor | None: ...
+
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Made)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Additive facts of columns, over the rows to which they are fitted, and names of categories.
+
+    Args:
+        rows: Rows of every site, [k].
+        known: Rows with a value, by column, [k] each.
+        sums: Sums of these values, by column of numbers, [k] each.
+        squares: Their squared deviations from the mean of the site, by column, [k] each; of no column whose values are
+            all here, as deviations from the common mean have more digits.
+        names: Different values at every site, by column of categories, [k] lists each.
+        counted: Values that the sums are of, by column, [k] each; 0 where a site does not share its sums.
+    """
+
+    rows: np.ndarray
+    known: Mapping[str, np.ndarray]
+    sums: Mapping[str, np.ndarray]
+    squares: Mapping[str, np.ndarray]
+    names: Mapping[str, Sequence[Sequence[str]]]
+    counted: Mapping[str, np.ndarray]
+
+
+class Statistics:
+    """Statistics over all samples, which are all here.
+
+    Where some are elsewhere, a subclass reduces them over whoever has some. A builder calls `agree`, `pool` and `union`
+    in this order, each once at most. What ``then`` computes follows from common facts alone, so an error in it is the
+    same for all.
+    """
+
+    alone = True
+    """Whether all samples are here."""
+    complete = True
+    """Whether no samples are elsewhere of which nothing is known."""
+
+    def agree(self, facts: Mapping[str, Any], then: Callable[[Sequence[Mapping[str, Any]]], T]) -> T:
+        """Check that samples go together, given facts about those here, and return what follows from all facts."""
+        return then([facts])
+
+    def pool(self, counts: Counts, then: Callable[[Counts], T]) -> T:
+        """Add up the counts of the rows here and return what follows from those of all rows."""
+        return then(replace(counts, squares={}))
+
+    def union(self, tasks: M, may_train: Split) -> M:
+        """Return the tasks of all nodes, given those of the nodes here and their samples that may be for training."""
+        return tasks
+
+
+HERE = Statistics()
+"""The default of builders: all samples are here."""
+
+
+def common_kind(name: str, kinds: Iterable[tuple[object, str]]) -> str:
+    """Return the kind of values that a column has at all sites where it is not empty, given pairs (site, kind).
+
+    Raises:
+        MismatchError: If kinds differ.
+    """
+    some = [(site, kind) for site, kind in kinds if kind != NOTHING]
+    if which := differing(some):
+        raise MismatchError(
+            f"column {name!r}",
+            f"column {name!r} holds values of different kinds, {which}: write it alike at all sites, name it in "
+            f"categorical=[{name!r}] at all of them, or {without(name)}",
+            public=True,
+        )
+    return some[0][1] if some else NOTHING
+
+
+def differing(values: Iterable[tuple[object, Any]]) -> str:
+    """Return as text which sites have which values, given pairs (site, value); "" where all have the same."""
+    sites: dict[str, list[str]] = {}
+    for site, value in values:
+        shown = value if isinstance(value, str) else json.dumps(value)
+        sites.setdefault(shown, []).append(repr(site))
+    if len(sites) < 2:
+        return ""
+    return " and ".join(f"{value} at {few(where)}" for value, where in sites.items())
