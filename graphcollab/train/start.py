@@ -252,6 +252,6 @@ def check_device(device: torch.device | str) -> torch.device:
         known = ["'cpu'", *(f"'cuda:{k}'" for k in range(torch.cuda.device_count()))]
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UnsupportedError(
-            "device", f"device {device!r} cannot be used ({reason}); this machine has {', '.join(known)}", public=True
+            "device", f"device {device!r} cannot be used ({reason}); this machine has {', '.join(known)}"
         ) from error
     return found

@@ -171,7 +171,7 @@ def test_another_module_over_the_same_weights_is_refused(share, padding, tmp_pat
     method, base, other = fedavg(part="lora", epochs=1), gpt(), gpt()
     other.config.graphcollab_padding = padding
     run(method, TASKS, model(base), rounds=1, checkpoint=tmp_path)
-    with raises("other-run", "models[0].parts['lora']"):
+    with raises("other-run", None, "models[0]"):
         run(method, TASKS, model(other, share=share), rounds=2, checkpoint=tmp_path)
 
 
