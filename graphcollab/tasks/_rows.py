@@ -17,8 +17,8 @@ from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._targets import are_amounts, refuse_missing
 from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of
 from graphcollab.tasks._words import if_categories, refuse_no_categories
-from graphcollab.tasks.doubts import of_spellings, warn_of
 from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.quality_of_values import of_spellings, warn_of
 from graphcollab.tasks.statistics import common_kind, differing
 from graphcollab.tasks.table import Table, no_column, open_table, wrong_separator
 
