@@ -10,12 +10,10 @@ import torch
 
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
-from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks._fit import Fit, Seen
-from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
+from graphcollab.tasks._rows import Roles, Rows, as_agreed, facts_of, read_rows, refuse_many
 from graphcollab.tasks._sites import SAMPLES, Draw
-from graphcollab.tasks._targets import refuse_many
 from graphcollab.tasks._values import factorised
 from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Column, Preparation, encoded
@@ -31,13 +29,7 @@ __all__ = ["tasks_of_table"]
 def tasks_of_table(
     make: Callable[..., M],
     frame: Any,
-    node: str,
-    target: str,
-    weight: Any,
-    group: Any,
-    columns: Sequence[str] | None,
-    leave_out: Sequence[str],
-    categorical: Sequence[str],
+    roles: Roles,
     draw: Draw,
     how: Fit | Preparation,
     loss: Any,
@@ -47,7 +39,7 @@ def tasks_of_table(
     """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     declared = how.declared if isinstance(how, Fit) else {}
-    rows = read_rows(frame, node, target, weight, group, columns, leave_out, categorical, declared, draw, known)
+    rows = read_rows(frame, roles, declared, draw, known)
 
     def agreed(facts: Sequence[Mapping[str, Any]]) -> tuple[Rows, bool, int]:
         real = any(one["amounts"] for one in facts)
@@ -65,7 +57,7 @@ def tasks_of_table(
 
     rows, real, different = statistics.agree(facts_of(rows, known, loss), agreed)
     loss, metric = _judged(real, loss, metric)
-    sites, values, found = rows.sites, rows.values, list[Finding]()
+    sites, values, found = rows.sites, rows.values, [*rows.findings]
     may_train = rows.draw.may_train(sites)
     splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
     counts: Counts | None = None
