@@ -203,15 +203,16 @@ def datasets() -> None:
     list_datasets()
 
 
-def show(name: Method | Dataset | str) -> None:
-    """Show a method's settings, a dataset, or a folder of results or saved models.
+def show(name: Method | Dataset | str, *, table: Table = Table()) -> None:
+    """Show a method's settings, a dataset, a table with its findings, or a folder of results or saved models.
 
     Args:
-        name: A method, a dataset or a folder.
+        name: A method, a dataset, a CSV or Parquet file, or a folder.
     """
+    settings = flat(locals())
     from graphcollab.cli.listing import show_name
 
-    show_name(name)
+    show_name(name, settings)
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (compare, benefit, predict, site, methods, datasets, show)

@@ -17,7 +17,7 @@ from graphcollab.errors import ConflictError, MissingFileError, PathError
 from graphcollab.models import build_model
 from graphcollab.naming import close
 from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
-from graphcollab.tasks.doubts import of_many_classes, warn_of
+from graphcollab.tasks.quality_of_values import of_many_classes, warn_of
 
 __all__ = ["changed", "model_for", "require_data", "tasks_for"]
 

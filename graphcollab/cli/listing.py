@@ -12,14 +12,18 @@ from typing import Any
 
 from graphcollab import datasets, methods
 from graphcollab._wording import describe
+from graphcollab.checks import own_filter
+from graphcollab.cli.data import changed
 from graphcollab.cli.folder import RESULTS
+from graphcollab.cli.options import Table
 from graphcollab.cli.output import tell
 from graphcollab.cli.predicting import folders_of_models, saved_models, trained_past_best
 from graphcollab.cli.settings_file import RUN
 from graphcollab.documentation import entries
 from graphcollab.errors import UnknownError
 from graphcollab.methods import get_method
-from graphcollab.naming import close
+from graphcollab.naming import close, few
+from graphcollab.tasks import Tasks
 
 __all__ = ["list_datasets", "list_methods", "show_name"]
 
@@ -50,17 +54,19 @@ def _doc(of: Callable[..., Any]) -> str:
     return inspect.getdoc(of) or ""
 
 
-def show_name(name: str) -> None:
-    """Show a method, a dataset, or a folder of results or saved models."""
+def show_name(name: str, settings: Mapping[str, Any]) -> None:
+    """Show a method, a dataset, a table, or a folder of results or saved models."""
     if name in methods.__all__:
         tell("\n".join(_method(name)))
     elif name in LOADERS:
         tell(_about(LOADERS[name]))
+    elif Path(name).is_file():
+        tell("\n".join(_table(name, changed(Table, settings))))
     elif Path(name).is_dir():
         tell(_folder(Path(name)))
     else:
         near = close(name, [*methods.__all__, *LOADERS], 1)
-        raise UnknownError("name", f"there is no method, dataset or folder {name!r}; {near}".rstrip("; "))
+        raise UnknownError("name", f"there is no method, dataset, file or folder {name!r}; {near}".rstrip("; "))
 
 
 def _about(of: Callable[..., Any]) -> str:
@@ -77,6 +83,20 @@ def _method(name: str) -> Iterable[str]:
         yield f"\n  {key} = {setting.default}    ({describe(hints[key])})"
         text = " ".join(meanings.get(key, "").split())
         yield textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
+
+
+def _table(data: str, settings: Mapping[str, Any]) -> Iterable[str]:
+    """Yield sites, target, features and findings of a table."""
+    with own_filter("ignore", code="quality"):  # they are shown
+        tasks = Tasks.from_frame(data, **settings)
+    prepared = tasks.preparation
+    if prepared is None:
+        return
+    rows = sum(tasks.sizes(split) for split in tasks.splits)
+    yield f"sites: {few([f'{site} ({many} rows)' for site, many in zip(tasks.names, rows.tolist(), strict=True)])}"
+    yield f"target: {prepared.target.name}, {few([*map(str, prepared.classes)]) or 'amounts'}"
+    yield f"features: {', '.join(prepared.features)}"
+    yield from ("findings:", *(f"  {one}" for one in tasks.findings)) if tasks.findings else ("findings: none",)
 
 
 def _folder(path: Path) -> str:

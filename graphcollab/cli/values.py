@@ -21,7 +21,7 @@ LITERALS = {"none": None, "true": True, "false": False}
 
 def _several(kind: Any, tokens: Sequence[Token]) -> Any:
     """Convert the words of an option that takes several values; those of a settings file hold no commas."""
-    pieces = [(token, token.value.split(",") if token.source == "cli" else [token.value]) for token in tokens]
+    pieces = [(token, _split(token.value) if token.source == "cli" else [token.value]) for token in tokens]
     words = [(token, word.strip()) for token, listed in pieces for word in listed if word.strip()]
     if [word.lower() for _, word in words] == ["none"]:
         return ()
@@ -47,8 +47,13 @@ def entries(option: str, words: Iterable[str], example: str) -> dict[str, list[s
         name, equals, text = word.partition("=")
         if not (name and equals and text):
             raise FormatError(option, f"expected NAME=VALUE, such as {example}, got {word!r}")
-        found[name] = [value.strip() for value in next(csv.reader([text], skipinitialspace=True))]
+        found[name] = [value.strip() for value in _split(text)]
     return found
+
+
+def _split(text: str) -> list[str]:
+    """Return the values of a list with commas; quotes enclose values with commas."""
+    return next(csv.reader([text], skipinitialspace=True), [])
 
 
 def literal(text: str) -> object:

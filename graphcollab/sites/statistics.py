@@ -25,7 +25,7 @@ from graphcollab.tasks import Preparation, Split
 from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks._values import without
-from graphcollab.tasks.doubts import of_spellings, warn_of
+from graphcollab.tasks.quality_of_values import of_spellings, warn_of
 from graphcollab.tasks.samples import ELSEWHERE
 from graphcollab.tasks.statistics import Counts, M, Statistics
 

@@ -13,10 +13,12 @@ from graphcollab.settings import Fraction, Known, Real, Seed, checked
 from graphcollab.tasks._fit import Fit, declared_columns
 from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
+from graphcollab.tasks._rows import Roles
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites, to_groups
-from graphcollab.tasks.doubts import of_samples, warn_of
 from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation
+from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
+from graphcollab.tasks.quality_of_values import warn_of
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import HERE, Statistics
 
@@ -161,9 +163,11 @@ class Builders:
         draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
         labels = class_labels(y.cpu()) if all(one["labelled"] for one in facts) else None
         splits = draw.divide(sites, labels, pool.group)
-        warn_of(of_samples({SAMPLES: pool}, splits, sites.names))
-        about = (loss, metric, sites.node_id)
-        own = cast(Any, cls)({SAMPLES: pool}, splits, sites.names, *about, split_given=split is not None)
+        read = ({SAMPLES: pool}, splits, sites.names)
+        found = (*of_repeats(*read), *of_scales(*read))
+        warn_of(found)
+        about = {"split_given": split is not None, "findings": found}
+        own = cast(Any, cls)(*read, loss, metric, sites.node_id, **about)
         return cast(Self, statistics.union(own, draw.may_train(sites)))
 
     @classmethod
@@ -256,5 +260,5 @@ class Builders:
         how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation, declared)
         if preparation is not None and not refit:
             how = replace(preparation, floats_per_site=0)  # these sites tell nothing
-        args = (frame, node, target, weight, group, columns, leave_out, categorical, drawn, how, loss, metric)
-        return cast(Self, tasks_of_table(cast(Any, cls), *args, statistics))
+        roles = Roles(node, target, weight, group, columns, leave_out, categorical)
+        return cast(Self, tasks_of_table(cast(Any, cls), frame, roles, drawn, how, loss, metric, statistics))

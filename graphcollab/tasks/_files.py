@@ -29,12 +29,10 @@ __all__ = ["existing", "is_csv", "read_csv", "read_frame"]
 
 _SHEETS, _PARQUET = (".xlsx", ".xls", ".xlsm", ".ods"), (".parquet", ".pq")
 _SEPARATORS, _DECIMAL_COMMAS_WITH = ",;\t|", ";\t"
-_SAID = re.compile(rf'"?sep=([{_SEPARATORS}])"?\s*')  # the first line of some files of Excel
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+(,\d+)?|,\d+)", re.ASCII)
 _WITH_DECIMAL_COMMA = re.compile(r"[+-]?[\d.]+,\d+", re.ASCII)
 _WITH_COMMAS = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?", re.ASCII)
-_WITH_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
-_GROUP = 3  # digits of a group between separators of thousands
+_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+", re.ASCII)
 
 Read = Callable[[str], np.ndarray]
 
@@ -73,117 +71,93 @@ def read_frame(path: Path) -> Any:
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], int, Read]:
     """Return the names of a file's columns, how many rows it has, and what reads a column: numbers or text."""
-    cells, separator = _cells(path)
-    names = [str(name).strip() for name in cells[0]]
-    _refuse_names(path, names, len(cells) - 1)
-    columns = [[cell.strip() for cell in column] for column in zip(*cells[1:], strict=True)]
-    place = {name: k for k, name in enumerate(names)}
+    (header, *rows), separator = _cells(path)
+    names = [str(name).strip() for name in header]
+    _refuse_names(path, names, len(rows))
+    columns = dict(zip(names, [[cell.strip() for cell in column] for column in zip(*rows, strict=True)], strict=True))
 
     @cache
     def decimal_commas() -> bool:
-        return any(_WITH_DECIMAL_COMMA.fullmatch(cell) for column in columns for cell in column if "," in cell)
+        return any(_WITH_DECIMAL_COMMA.fullmatch(cell) for column in columns.values() for cell in column if "," in cell)
 
     def read(name: str) -> np.ndarray:
-        column = columns[place[name]]
-        _refuse_ambiguous(path, name, column, separator, decimal_commas)
-        return _parsed(column)
+        _refuse_ambiguous(path, name, columns[name], separator, decimal_commas)
+        return _parsed(columns[name])
 
-    return tuple(names), len(cells) - 1, read
+    return tuple(names), len(rows), read
 
 
 def _cells(path: Path) -> tuple[list[list[str]], str]:
     """Return the cells of a file, the names of columns first, and what separates them."""
     import pandas  # takes half a second
 
+    subject = f"file {path}"
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            said = _SAID.fullmatch(first)
-            separator = said[1] if said else max(_SEPARATORS, key=first.count)
-            file.seek(0 if said is None else file.tell())
+            separator = max(_SEPARATORS, key=file.readline().count)
+            file.seek(0)
             how: Any = {"header": None, "dtype": object, "keep_default_na": False, "engine": "python"}
             rows: list[list[Any]] = pandas.read_csv(file, sep=separator, **how).to_numpy().tolist()
     except pandas.errors.EmptyDataError as error:
         raise EmptyError(
-            f"file {path}", f"{path} is empty: it must have a line with the names of columns, and then rows"
+            subject, f"{path} is empty: it must have a line with the names of columns, and then rows"
         ) from error
     except pandas.errors.ParserError as error:
         commas = "; with decimal commas, separate values by semicolons; put text with commas in quotes"
         raise FormatError(
-            f"file {path}",
+            subject,
             f"{path} cannot be read: {error}. See whether the first line names the columns, and quotes are closed"
             + commas * (separator == ","),
         ) from error
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"file {path}", f"{path} is no text in UTF-8: unpack it if it is compressed, or save it as CSV in UTF-8"
+            subject, f"{path} is no text in UTF-8: unpack it if it is compressed, or save it as CSV in UTF-8"
         ) from error
     short = next((k for k, row in enumerate(rows[1:]) if row[-1] is None), None)
     if short is not None:
         values = sum(one is not None for one in rows[1 + short])
-        raise FormatError(
-            f"file {path}", f"{path}: row {short} has {values} values, and there are {len(rows[0])} columns"
-        )
+        raise FormatError(subject, f"{path}: row {short} has {values} values, and there are {len(rows[0])} columns")
     return rows, separator
 
 
 def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
     """Refuse a first line that does not name all columns, each differently, or that no rows follow."""
-    numbers = sum(map(is_number, names))
+    subject, numbers = f"file {path}", sum(map(is_number, names))
     headless = ". The first line must name the columns: is there one with names?" * (2 * numbers > len(names))
-    double = next((name for name in names if names.count(name) > 1), None)
     if not rows:
         raise EmptyError(
-            f"file {path}",
-            f"{path.name} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}",
+            subject, f"{path.name} has no rows, only a line with the names of columns, {', '.join(map(repr, names))}"
         )
     if "" in names:
         raise FormatError(
-            f"file {path}",
+            subject,
             f"{path}: column {names.index('')} has no name, as where pandas has written its index: name it, or write "
             "the file with index=False",
         )
-    if double is not None:
-        raise DuplicateError(
-            f"file {path}", f"{path}: {names.count(double)} columns have the name {double!r}{headless}"
-        )
+    if double := next((name for name in names if names.count(name) > 1), None):
+        raise DuplicateError(subject, f"{path}: {names.count(double)} columns have the name {double!r}{headless}")
     if numbers == len(names):
-        raise FormatError(f"file {path}", f"{path}: all columns are named by numbers{headless}")
+        raise FormatError(subject, f"{path}: all columns are named by numbers{headless}")
 
 
 def _refuse_ambiguous(path: Path, name: str, cells: Sequence[str], separator: str, commas: Callable[[], bool]) -> None:
     """Refuse numbers whose commas or points may separate thousands or decimals."""
-    if separator not in _DECIMAL_COMMAS_WITH:
+    known = [cell for cell in cells if cell not in MISSING]
+    if separator in _DECIMAL_COMMAS_WITH:
+        mark, word, why = ".", "point", "others of the file have decimal commas"
+        plain = all(_DECIMAL_COMMA.fullmatch(cell) for cell in known if mark not in cell)
+        ambiguous = plain and all(_THOUSANDS_POINTS.fullmatch(cell) for cell in known if mark in cell) and commas()
+    else:
         mark, word = ",", "comma"
         why = f"decimal commas are read where values are separated by semicolons or tabs, and not by {separator!r}"
-        known = [cell for cell in cells if cell not in MISSING]
-        ambiguous = any("," in cell for cell in known) and all(map(_WITH_COMMAS.fullmatch, known))
-    else:
-        mark, word = ".", "point"
-        why = "numbers without one are all below a thousand, or others of the file have decimal commas"
-        ambiguous = _thousands_points(cells) and (_only_above(cells) or commas())
-    if ambiguous:
+        ambiguous = all(map(_WITH_COMMAS.fullmatch, known))
+    if ambiguous and any(mark in cell for cell in known):
         row = next(k for k, cell in enumerate(cells) if mark in cell and cell not in MISSING)
         raise AmbiguousError(
             f"column {name!r}",
             f"{path}: row {row} has {cells[row]!r} in column {name!r}, whose {word} may separate thousands or "
             f"decimals: write numbers without separators of thousands and all decimals alike ({why})",
         )
-
-
-def _thousands_points(cells: Sequence[str]) -> bool:
-    """Return whether there are points in a column of numbers all of which may separate thousands."""
-    known = [cell for cell in cells if cell not in MISSING]
-    pointed = [cell for cell in known if "." in cell]
-    whole = all(_DECIMAL_COMMA.fullmatch(cell) for cell in known if "." not in cell)
-    return bool(pointed) and whole and all(map(_WITH_THOUSANDS_POINTS.fullmatch, pointed))
-
-
-def _only_above(cells: Sequence[str]) -> bool:
-    """Return whether points begin where thousands do: several numbers with one differ, others have three digits."""
-    pointed = {cell for cell in cells if "." in cell and cell not in MISSING}
-    whole = {cell.lstrip("+-") for cell in cells if cell.lstrip("+-").isdecimal()}
-    return len(pointed) > 1 and max(map(len, whole), default=0) == _GROUP
 
 
 def _parsed(cells: Sequence[str]) -> np.ndarray:

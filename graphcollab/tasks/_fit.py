@@ -12,12 +12,11 @@ import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
-from graphcollab.tasks._rows import Rows
+from graphcollab.tasks._rows import Rows, if_categories
 from graphcollab.tasks._sites import Sites
-from graphcollab.tasks._values import DROP, factorised, numbers_of, sorted_names, without
-from graphcollab.tasks._words import if_categories, refuse_no_categories
-from graphcollab.tasks.doubts import of_spellings, warn_of
+from graphcollab.tasks._values import DROP, factorised, numbers_of, refuse_no_categories, sorted_names, without
 from graphcollab.tasks.preparation import Column, Preparation
+from graphcollab.tasks.quality_of_values import of_spellings, warn_of
 from graphcollab.tasks.samples import Split
 from graphcollab.tasks.statistics import Counts
 from graphcollab.tasks.table import open_table

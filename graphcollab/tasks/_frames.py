@@ -10,16 +10,16 @@ import torch
 
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
-from graphcollab.findings import Finding
 from graphcollab.naming import few
-from graphcollab.tasks import doubts
 from graphcollab.tasks._fit import Fit, Seen
-from graphcollab.tasks._rows import Rows, as_agreed, facts_of, read_rows
+from graphcollab.tasks._rows import Roles, Rows, as_agreed, facts_of, read_rows, refuse_many
 from graphcollab.tasks._sites import SAMPLES, Draw
-from graphcollab.tasks._targets import refuse_many
 from graphcollab.tasks._values import factorised
-from graphcollab.tasks.metric_fit import of_one_class, refuse_misfit
+from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Column, Preparation, encoded
+from graphcollab.tasks.quality import of_columns
+from graphcollab.tasks.quality_of_samples import of_one_class, of_repeats
+from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, warn_of
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import Counts, M, Statistics
 
@@ -29,13 +29,7 @@ __all__ = ["tasks_of_table"]
 def tasks_of_table(
     make: Callable[..., M],
     frame: Any,
-    node: str,
-    target: str,
-    weight: Any,
-    group: Any,
-    columns: Sequence[str] | None,
-    leave_out: Sequence[str],
-    categorical: Sequence[str],
+    roles: Roles,
     draw: Draw,
     how: Fit | Preparation,
     loss: Any,
@@ -45,7 +39,7 @@ def tasks_of_table(
     """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     declared = how.declared if isinstance(how, Fit) else {}
-    rows = read_rows(frame, node, target, weight, group, columns, leave_out, categorical, declared, draw, known)
+    rows = read_rows(frame, roles, declared, draw, known)
 
     def agreed(facts: Sequence[Mapping[str, Any]]) -> tuple[Rows, bool, int]:
         real = any(one["amounts"] for one in facts)
@@ -63,15 +57,15 @@ def tasks_of_table(
 
     rows, real, different = statistics.agree(facts_of(rows, known, loss), agreed)
     loss, metric = _judged(real, loss, metric)
-    sites, values, found = rows.sites, rows.values, list[Finding]()
+    sites, values, found = rows.sites, rows.values, [*rows.findings]
     may_train = rows.draw.may_train(sites)
     splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
     counts: Counts | None = None
     if isinstance(how, Fit):
         seen = Seen(rows, splits["train"] if statistics.alone else may_train, how, real)
         if known is None:
-            read = (rows.read, [*rows.categorical], rows.target, values, rows.groups)
-            found += doubts.of_columns(sites.names, sites.owner.numpy(), *read)
+            read = (rows.read, rows.categorical, rows.target, values)
+            found += of_columns(*read, sites.owner.numpy(), sites.names, rows.groups)
 
         def fitted(told: Counts) -> tuple[Counts, Preparation]:
             prepared = seen.preparation(told)
@@ -80,7 +74,7 @@ def tasks_of_table(
 
         counts, how = statistics.pool(seen.count(), fitted)
     if different:
-        found += doubts.of_many_classes(rows.target, max(different, len(how.target.categories or ())))
+        found += of_many_classes(rows.target, max(different, len(how.target.categories or ())))
     place = how.places(sites.names)[sites.owner.numpy()]
     read_as = [(one, one.readable(rows.read[one.name], sites.at)) for one in how.columns]
     targets = how.target.targets(values, place, sites.at)
@@ -92,8 +86,9 @@ def tasks_of_table(
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
     for one, column in read_as:
-        found += one.doubts(column, place, new=known is not None or one.name in declared)
-    found += doubts.of_rows(how.columns, inputs, targets, splits, sites.owner, sites.names)
+        if known is not None or one.name in declared:
+            found += one.findings(column, place)
+    found += of_repeats({SAMPLES: pool}, splits, sites.names, "site")
     if len(how.classes) == 1:
         if statistics.complete:
             _refuse_one_class(rows.target, how.classes[0])
@@ -104,10 +99,10 @@ def tasks_of_table(
             "other sites have another class",
         )
     elif metric == "auc":
-        found += doubts.of_one_class(of_one_class(sites.names, splits.values(), targets))
+        found += of_one_class(sites.names, splits.values(), targets)
     if counts is not None:
-        found += doubts.of_codings(tasks.names, counts.rows.tolist(), counts.names, rows.target)
-    doubts.warn_of(found)
+        found += of_codings(tasks.names, counts.rows.tolist(), counts.names, rows.target)
+    warn_of(found)
     return replace(tasks, findings=tuple(found))
 
 

@@ -23,7 +23,8 @@ from graphcollab.errors import (
 from graphcollab.settings import SettingError
 from graphcollab.tasks._datasets import read_dataset, rows_of_loader
 from graphcollab.tasks._sites import in_order, name_ids
-from graphcollab.tasks.doubts import of_samples, warn_of
+from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
+from graphcollab.tasks.quality_of_values import warn_of
 from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
 
 __all__ = ["Every", "Samples", "class_labels", "facts_of_pool", "gathered", "to_tensors", "to_weights"]
@@ -87,7 +88,8 @@ def gathered(
         raise MismatchError(
             lacking[0], f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some"
         )
-    warn_of(of_samples(pools, splits, names))
+    about["findings"] = (*of_repeats(pools, splits, names), *of_scales(pools, splits, names))
+    warn_of(about["findings"])
     return pools, splits, about
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,23 +10,36 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.checks import issue
-from graphcollab.errors import ConflictError, EmptyError, FormatError, MismatchError, MissingError, UnknownError
+from graphcollab.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
+from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
-from graphcollab.tasks._targets import are_amounts, refuse_missing
-from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of
-from graphcollab.tasks._words import if_categories, refuse_no_categories
-from graphcollab.tasks.doubts import of_spellings, warn_of
+from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of, refuse_no_categories
 from graphcollab.tasks.preparation import Preparation
-from graphcollab.tasks.statistics import common_kind, differing
-from graphcollab.tasks.table import Table, no_column, open_table, wrong_separator
+from graphcollab.tasks.quality_of_values import of_spellings
+from graphcollab.tasks.statistics import common_kind
+from graphcollab.tasks.table import Table, no_column, open_table
 
-__all__ = ["Rows", "as_agreed", "facts_of", "read_rows"]
+__all__ = ["Roles", "Rows", "as_agreed", "facts_of", "if_categories", "read_rows", "refuse_many"]
 
 _DEFAULTS = {"node": "site", "target": "y"}
 """What columns of sites and of targets are called where nothing is said."""
 _TAKEN = "which the preparation reads"
+_MANY_CLASSES, _MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What columns are for, as the arguments of `Tasks.from_frame` of these names."""
+
+    node: str
+    target: str
+    weight: Any
+    group: Any
+    columns: Sequence[str] | None
+    leave_out: Sequence[str]
+    categorical: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,7 @@ class Rows:
         groups: Groups of rows, [N].
         together: The column that names these.
         draw: How the rows are divided.
+        findings: What the names of sites are suspected of.
     """
 
     node: str
@@ -58,25 +72,14 @@ class Rows:
     groups: Tensor | None
     together: str | None
     draw: Draw
+    findings: Sequence[Finding]
 
 
-def read_rows(
-    frame: Any,
-    node: str,
-    target: str,
-    weight: Any,
-    group: Any,
-    columns: Sequence[str] | None,
-    leave_out: Sequence[str],
-    categorical: Sequence[str],
-    declared: Collection[str],
-    draw: Draw,
-    known: Preparation | None,
-) -> Rows:
+def read_rows(frame: Any, roles: Roles, declared: Collection[str], draw: Draw, known: Preparation | None) -> Rows:
     """Read the columns that are needed of a table, and check what each of them holds."""
     if known is not None:
-        _require_same(known, node, target, columns, leave_out, categorical)
-        node, target = known.node, known.target.name
+        roles = _as_prepared(roles, known)
+    node, target = roles.node, roles.target
     if node == target:
         raise ConflictError(
             "node", f"node= and target= both name {node!r}: one is the column of sites, the other what to predict"
@@ -84,31 +87,25 @@ def read_rows(
     table = open_table(frame, node)
     if known is None:
         _require_said(table, node, target)
-    taken = [node, target]
+    elif roles.group is None:
+        roles = replace(roles, group=_remembered(known, table))
+    taken = [one for one in (node, target, draw.words, roles.weight, roles.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
-        taken.append(draw.words)
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
-    if isinstance(weight, str):
-        taken.append(weight)
-    if known is not None and group is None:
-        group = _remembered(known, table)
-    together = group if isinstance(group, str) else None
+    group, together = roles.group, None
     if isinstance(group, str):
-        taken.append(group)
-        group = table.column(group, f"group={group!r}")
+        group, together = table.column(group, f"group={group!r}"), group
     sites = _sites_of(table, node, f"node={node!r}" if known is None else _TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
-    free = [name for name in table.names if name not in taken]
-    named = [*categorical, *(name for name in declared if name != target)]
-    chosen = _choose(table, free, columns, leave_out, named) if known is None else _read_by(known, table, free)
+    named = {*roles.categorical, *declared} - {target}
+    chosen = _choose(table, [name for name in table.names if name not in taken], roles, named, known is not None)
     read = {name: table.column(name, spare=True) for name in chosen}
-    refuse_missing(sites, values, target)
+    _refuse_missing(sites, values, target)
+    weights = _weights(sites, table, roles.weight)
+    typed = {name for name in chosen if name in table.declared and name not in named}
     if known is None:
-        compared = {*chosen, target} & table.kinds.keys() - {*categorical, *declared, *table.declared}
-        _require_alike({name: table.kinds[name] for name in table.names if name in compared}, target)
-    weights = _weights(sites, table, weight)
-    typed = [name for name in chosen if name in table.declared and name not in named]
-    if known is None:
+        for name in [name for name in (*chosen, target) if name not in {*named, *declared, *table.declared}]:
+            common_kind(name, table.kinds.get(name, {}).items(), name == target)
         for name in typed:
             refuse_no_categories(name, as_text(read[name]), sites.at, if_categories(name), declared=True)
     return Rows(
@@ -116,50 +113,44 @@ def read_rows(
         target,
         sites,
         read,
-        frozenset([*named, *typed]),
+        frozenset(named | typed),
         values,
         target in table.declared or target in declared,
         weights,
         None if group is None else to_groups(sites, group),
         together,
         draw,
+        of_spellings(f"column {node!r}, which names the sites,", sites.names),
     )
 
 
-def _require_same(
-    known: Preparation,
-    node: str,
-    target: str,
-    columns: Sequence[str] | None,
-    leave_out: Sequence[str],
-    categorical: Sequence[str],
-) -> None:
-    """Check that arguments beside a preparation, where they are given, say what it says."""
-    has: dict[str, Any] = {"node": known.node, "target": known.target.name}
-    given: dict[str, Any] = {"node": node, "target": target}
-    if columns is not None:
-        has["columns"], given["columns"] = [one.name for one in known.columns], list(columns)
-    named = [one.name for one in known.columns if one.categories is not None]
-    if not set(categorical) <= set(named):
-        has["categorical"], given["categorical"] = named, list(categorical)
-    for argument, value in given.items():
-        if value not in (has[argument], _DEFAULTS.get(argument)):
-            raise ConflictError(
-                argument, f"{argument}={value!r} contradicts the preparation, which has {has[argument]!r}: leave it out"
-            )
-    needed = [one.name for one in known.columns if one.name in leave_out]
-    if needed:
-        raise ConflictError(
-            "leave_out", f"leave_out=[...] names {needed[0]!r}, {_TAKEN}: tasks need all the columns of a preparation"
-        )
+def if_categories(name: str) -> str:
+    """Return the advice for a column whose values are categories after all."""
+    return f"if they are categories, name it in categorical=[{name!r}]"
+
+
+def _as_prepared(roles: Roles, known: Preparation) -> Roles:
+    """Return the roles of a preparation; arguments beside it, where they are given, must say what it says."""
+    names = [one.name for one in known.columns]
+    needed = [name for name in names if name in roles.leave_out]
+    numbers = {*roles.categorical} - {one.name for one in known.columns if one.categories is not None}
+    wrong = {
+        "node": (roles.node not in (known.node, _DEFAULTS["node"]), known.node),
+        "target": (roles.target not in (known.target.name, _DEFAULTS["target"]), known.target.name),
+        "columns": (roles.columns is not None and [*roles.columns] != names, names),
+        "categorical": (bool(numbers), f"numbers in {few([*map(repr, sorted(numbers))])}"),
+        "leave_out": (bool(needed), f"{few([*map(repr, needed)])} among its columns"),
+    }
+    for argument, (contradicts, has) in wrong.items():
+        if contradicts:
+            raise ConflictError(argument, f"{argument}= contradicts the preparation, which has {has}: leave it out")
+    return replace(roles, node=known.node, target=known.target.name, columns=names, leave_out=(), categorical=())
 
 
 def _require_said(table: Table, node: str, target: str) -> None:
     """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
         if name == _DEFAULTS[argument] and name not in (*table.names, *table.index):
-            if misread := wrong_separator(table.names):
-                raise FormatError("table", f"there is no column {name!r}: {misread}")
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
             raise MissingError(
                 argument,
@@ -168,38 +159,14 @@ def _require_said(table: Table, node: str, target: str) -> None:
             )
 
 
-def _choose(
-    table: Table,
-    free: Iterable[str],
-    columns: Sequence[str] | None,
-    leave_out: Sequence[str],
-    categorical: Sequence[str],
-) -> list[str]:
+def _choose(table: Table, free: Sequence[str], roles: Roles, named: Collection[str], prepared: bool) -> list[str]:
     """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
-    if columns is not None and leave_out:
+    if roles.columns is not None and roles.leave_out:
         raise ConflictError(
             "columns", "columns= says what to predict from, and leave_out= what not: give only one of them", public=True
         )
-    given = {"columns=[...]": columns or (), "leave_out=[...]": leave_out, "categorical=[...]": categorical}
-    _require_columns(table, free, given)
-    chosen = [name for name in free if name not in leave_out] if columns is None else list(columns)
-    if not chosen:
-        raise EmptyError(
-            "columns",
-            f"there is no column to predict from: the columns are {', '.join(map(repr, table.given))}, of which one "
-            "names the sites, and one holds the targets",
-        )
-    return chosen
-
-
-def _read_by(known: Preparation, table: Table, free: Iterable[str]) -> list[str]:
-    """Return the columns that a preparation reads, which must be among the ``free`` ones of a table."""
-    names = [column.name for column in known.columns]
-    _require_columns(table, free, {_TAKEN: names})
-    return names
-
-
-def _require_columns(table: Table, free: Iterable[str], given: Mapping[str, Sequence[str]]) -> None:
+    columns = _TAKEN if prepared else "columns=[...]"
+    given = {columns: roles.columns or (), "leave_out=[...]": roles.leave_out, "categorical=[...]": sorted(named)}
     for argument, names in given.items():
         for name in names:
             if name not in table.names:
@@ -210,6 +177,28 @@ def _require_columns(table: Table, free: Iterable[str], given: Mapping[str, Sequ
                     f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
                     "so nothing to predict from: do not name it there",
                 )
+    chosen = [name for name in free if name not in roles.leave_out] if roles.columns is None else [*roles.columns]
+    if not chosen:
+        raise EmptyError(
+            "columns",
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table.given))}, of which one "
+            "names the sites, and one holds the targets",
+        )
+    return chosen
+
+
+def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
+    """Refuse rows without a target."""
+    lacks = values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  of every entry
+    if lacks.any():
+        others = int(lacks.sum()) - 1
+        more = (
+            f", and {others} more of the {len(values)} rows {'has' if others == 1 else 'have'} none" if others else ""
+        )
+        raise MissingError(
+            f"column {target!r}",
+            f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}{more}: drop rows without a target",
+        )
 
 
 def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]:
@@ -219,8 +208,7 @@ def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]
     classes = rows.classes and loss is None
     amounts, different = known is not None and not known.classes, 0
     if known is None:
-        says = "cross_entropy" if classes else loss
-        amounts, different = are_amounts(rows.sites, rows.values, rows.target, says)
+        amounts, different = _are_amounts(rows, "cross_entropy" if classes else loss)
     kind = "true and false" if rows.values.dtype.kind == "b" else _kind(rows.values, classes)
     return {
         "rows": len(rows.values),
@@ -238,15 +226,39 @@ def _kind(column: np.ndarray, categorical: bool) -> str:
     return "categories" if categorical else kind_of(column)
 
 
-def _require_alike(kinds: Mapping[str, Mapping[str, str]], target: str) -> None:
-    """Check that columns hold the same kind of values in the tables of all sites, {column: {site: kind}}."""
-    for name, by_site in kinds.items():
-        if name != target:
-            common_kind(name, by_site.items())
-        elif which := differing(by_site.items()):
-            raise MismatchError(
-                f"column {name!r}", f"sites have targets of different kinds, {which}: make them the same at all sites"
-            )
+def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
+    """Return whether targets are real values, and no classes; and of how many whole numbers nobody has said so."""
+    values, target, at = rows.values, rows.target, rows.sites.at
+    if loss == "mse":
+        numbers_of(target, values, at, "if they are classes, leave loss='mse' out")
+        return True, 0
+    if values.dtype.kind == "O":
+        if loss is None and not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
+            refuse_no_categories(target, values, at, "if they are classes, say so by loss='cross_entropy'", target=True)
+        return False, 0
+    different = len(np.unique(values))
+    fractions = (values != np.round(values)).nonzero()[0]  # also of infinity
+    if loss is None:
+        real = bool(len(fractions)) or not np.isfinite(values).all()
+        return real, 0 if real else different
+    if len(fractions) and different > max(_MANY_CLASSES, len(values) / 2) and loss in ("cross_entropy", "bce"):
+        row = int(fractions[0])
+        raise ConflictError(
+            "loss",
+            f"targets in column {target!r} are amounts, such as {values[row]:g} in {at(row)}, and loss={loss!r} is for "
+            "classes: leave it out, or give loss='mse'",
+        )
+    return False, 0
+
+
+def refuse_many(target: str, different: int) -> None:
+    """Refuse targets of so many different whole numbers that nobody knows whether they are classes."""
+    if different > _MOST_CLASSES:
+        raise AmbiguousError(
+            f"column {target!r}",
+            f"column {target!r} has {different} different whole numbers: say whether they are amounts, loss='mse', or "
+            "classes, loss='cross_entropy'",
+        )
 
 
 def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:
@@ -280,7 +292,6 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
             "table", f"the table has no rows, only the columns {', '.join(map(repr, table.given))}", public=True
         )
     sites = find_sites(column, f" in column {node!r}")
-    warn_of(of_spellings(f"column {node!r}, which names the sites,", sites.names))
     if table.sizes is None:
         return sites
     empty = [name for name, size in table.sizes.items() if not size]

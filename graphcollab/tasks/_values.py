@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -25,13 +26,11 @@ __all__ = [
     "LARGEST_FLOAT",
     "MISSING",
     "NOTHING",
-    "TRUTHS",
     "as_number",
     "as_text",
     "dates",
     "factorised",
     "from_array",
-    "from_objects",
     "from_words",
     "is_finite",
     "is_missing",
@@ -39,6 +38,7 @@ __all__ = [
     "kind_of",
     "numbers_of",
     "objects",
+    "refuse_no_categories",
     "sorted_names",
     "without",
 ]
@@ -53,16 +53,23 @@ LACKING = "leave it empty where unknown"
 """What to do with an input that is not known."""
 NOTHING = "no values"
 """The kind of a column that is empty at a site, which goes with every other."""
-TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
-"""Words for true and false; a column of nothing else is as one of bool, wherever it comes from."""
 MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"}
 """Text that means a missing value, wherever it comes from."""
+_TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+_LIKE_NUMBER = re.compile(r"[+−-]?(\d[\d.,'\s]*|\.\d+)(e[+-]?\d+)?\s*([%‰€$£]|°[CF]?)?", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?")
+_FEW = 10  # different values that may be categories however few rows there are
 
 
 def is_number(cell: str) -> bool:
     """Return whether text is a number, also an infinite one; `float` reads some that nobody means, such as "1_0"."""
     return _NUMBER.fullmatch(cell) is not None
+
+
+def is_finite(text: str) -> bool:
+    """Return whether text is a finite number."""
+    return is_number(text) and bool(np.isfinite(float(text)))
 
 
 def is_missing(value: Any) -> bool:
@@ -112,15 +119,14 @@ def from_array(name: str, values: Any) -> np.ndarray:
         case "f":
             return array.astype(np.float64)
         case "U" | "T" | "O":
-            return from_objects(name, array.tolist())
+            return _from_objects(name, array.tolist())
         case "m" | "M":
-            raise UnsupportedError(
-                f"column {name!r}", f"column {name!r} {dates(str(array.dtype), array.dtype.kind == 'm')}"
-            )
+            told = dates(str(array.dtype), array.dtype.kind == "m")
+            raise UnsupportedError(f"column {name!r}", f"column {name!r} {told}")
     raise UnsupportedError(f"column {name!r}", f"column {name!r} holds {array.dtype}: make it numbers or text")
 
 
-def from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
+def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     """Return a column of Python's objects as numbers or text."""
     lacks = [is_missing(one) for one in values]
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
@@ -145,9 +151,9 @@ def from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
 def from_words(words: Sequence[str | None]) -> np.ndarray:
     """Return a column of text, or of true and false where it says nothing else; of these missing ones are NaN."""
     known = set(words) - {None}
-    if not known or not known <= TRUTHS.keys():
+    if not known or not known <= _TRUTHS.keys():
         return objects(words)
-    values = [np.nan if one is None else TRUTHS[one] for one in words]
+    values = [np.nan if one is None else _TRUTHS[one] for one in words]
     return np.array(values, np.float64 if None in words else bool)
 
 
@@ -173,18 +179,16 @@ def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
     number = next((row for row, one in enumerate(values) if isinstance(one, Real) and one == one), None)
     if text is None or number is None:
         return
-    others = sorted({one for one in words.values() if not is_number(one.strip())}, key=is_missing)
-    row = next((row for row, one in words.items() if others and one == others[0]), 0)
-    known = [one for one in others if not is_missing(one)]
+    others = [row for row, one in words.items() if not is_number(one.strip())]
+    odd = next((row for row in others if not is_missing(values[row])), next(iter(others), None))
     cure = f"make all of them numbers, in pandas by pd.to_numeric(frame[{name!r}], errors='coerce')"
-    cure += f", or read the files with na_values={sorted(others)[:5]!r}" * bool(others)
-    if known:
-        cure = f"if that says that nothing is known, {cure}; if these are categories, make all of them text"
-    by = f", here by {others[0]!r} in row {row}" if others else ""
+    cure += "" if odd is None else f", or read the files with na_values={[values[odd]]!r}"
+    by = "" if odd is None else f", here by {values[odd]!r} in row {odd}"
     raise AmbiguousError(
         f"column {name!r}",
         f"row {text} of column {name!r} holds the text {values[text]!r}, and row {number} the number "
-        f"{values[number]!r}, as where several files are read and the numbers of some become text{by}: {cure}",
+        f"{values[number]!r}, as where several files are read and the numbers of some become text{by}: {cure}, or make "
+        "all of them text if they are categories",
     )
 
 
@@ -209,19 +213,23 @@ def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
 
 def sorted_names(names: Iterable[str]) -> list[str]:
     """Return text with numbers in order of their size, before other text."""
-    return sorted(names, key=_by_size)
 
+    def by_size(text: str) -> tuple[bool, float, str]:
+        number = is_number(text) and float(text) == float(text)
+        return not number, float(text) if number else 0.0, text
 
-def _by_size(text: str) -> tuple[bool, float, str]:
-    """Return the sort key of text by which numbers are in order of their size, and before other text."""
-    number = is_number(text) and float(text) == float(text)
-    return not number, float(text) if number else 0.0, text
+    return sorted(names, key=by_size)
 
 
 def as_text(values: np.ndarray) -> np.ndarray:
-    """Return a column of numbers as one of text."""
+    """Return a column as one of text."""
     names, codes = factorised(values)
     return objects([*names, None])[codes]
+
+
+def as_number(text: str) -> str:
+    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
+    return factorised(np.array([float(text)]))[0][0] if is_finite(text) else text
 
 
 def numbers_of(
@@ -235,14 +243,11 @@ def numbers_of(
     if values.dtype.kind == "O":
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
         if known:
+            row = next((k for k in known if not is_number(values[k])), known[0])
+            cure = "make the column numbers, without quotes" if is_number(values[row]) else f"correct it, or {lacking}"
             raise AmbiguousError(
                 f"column {name!r}",
-                f"{at(known[0])} has the text {values[known[0]]!r} in column {name!r}, where numbers are needed: "
-                + (
-                    "make the column numbers, without quotes"
-                    if is_number(values[known[0]])
-                    else f"correct it, or {lacking}"
-                ),
+                f"{at(row)} has the text {values[row]!r} in column {name!r}, where numbers are needed: {cure}",
             )
         return np.full(len(values), np.nan)
     out = values.astype(np.float64)
@@ -256,11 +261,50 @@ def numbers_of(
     return out
 
 
-def as_number(text: str) -> str:
-    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
-    return factorised(np.array([float(text)]))[0][0] if is_finite(text) else text
+def refuse_no_categories(
+    name: str, values: np.ndarray, at: Callable[[int], str], cure: str, target: bool = False, declared: bool = False
+) -> None:
+    """Refuse a column of text [N] whose values are hardly categories: mostly dates or numbers, or nearly all different.
+
+    A ValueError names the column, a row by ``at``, and the ``cure`` if they are categories after all. Numbers may be
+    categories where a frame has ``declared`` them to be.
+    """
+    rows = Counter(values.tolist())
+    rows.pop(None, None)
+    known, subject = rows.total(), f"column {name!r}"
+    leave = "" if target else f"{without(name)}, or "
+    days = {word for word in rows if _DATE.fullmatch(word)}
+    if known and 2 * sum(rows[word] for word in days) > known:
+        first = next(k for k, one in enumerate(values.tolist()) if one in days)
+        told = dates(f"{at(first)} has {values[first]!r}")
+        raise UnsupportedError(subject, f"{subject} {told}; {leave}{cure}")
+    odd = None if declared else _odd_number(values, rows)
+    if odd is not None:
+        lacking = DROP if target else LACKING
+        raise AmbiguousError(
+            subject,
+            f"{at(odd)} has {values[odd]!r} in {subject}, which looks like a column of numbers: write numbers with a "
+            f"point and without units, quotes and separators of thousands, or {lacking}; {cure}",
+        )
+    if len(rows) > _FEW and 2 * len(rows) > known:
+        raise AmbiguousError(
+            subject,
+            f"{subject} has {len(rows)} different values in {known} rows, such as {next(iter(rows))!r}, as where it "
+            f"names single rows: {leave}group its values first; {cure}",
+        )
 
 
-def is_finite(text: str) -> bool:
-    """Return whether text is a finite number."""
-    return is_number(text) and bool(np.isfinite(float(text)))
+def _odd_number(values: np.ndarray, rows: Counter[str]) -> int | None:
+    """Return the row that keeps a column of text from being numbers, if most rows or all but two words look so.
+
+    A row with a word comes before those with numbers in need of another spelling, and these before plain ones.
+    """
+    text = {word for word in rows if not is_number(word)}
+    odd = {word for word in text if not _LIKE_NUMBER.fullmatch(word)}
+    numbers = rows.keys() - odd
+    least = 3 if any(set(".,") & set(word) for word in numbers) else _FEW
+    most = 2 * sum(rows[word] for word in odd) < rows.total()
+    if not most and not (len(odd) <= 2 and len(numbers) >= least):
+        return None
+    named = odd or text or rows.keys()
+    return next((k for k, one in enumerate(values.tolist()) if one in named), None)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphcollab.errors import ConflictError
-from graphcollab.tasks.samples import ELSEWHERE, Split
 
-__all__ = ["METRICS", "of_one_class", "refuse_misfit"]
+__all__ = ["METRICS", "refuse_misfit"]
 
 METRICS: dict[str, Any] = {}
 """The metrics that have a name, which `graphcollab.metrics` enters."""
@@ -64,17 +61,6 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
             raise ConflictError(
                 "metric", f"metric='auc' is of two classes, and {has}: use {_or(of_classes=True, but='auc')}"
             )
-
-
-def of_one_class(names: Sequence[str], rows: Iterable[Split], targets: Tensor) -> list[str]:
-    """Return the sites whose rows, of all splits together, are all of one class, by name; of those that are here."""
-    splits = list(rows)
-    index = torch.cat([split.index for split in splits])
-    owner = torch.cat([torch.arange(len(names)).repeat_interleave(split.sizes) for split in splits])
-    index, owner = index[index != ELSEWHERE], owner[index != ELSEWHERE]
-    own, nothing = targets.cpu()[index].double(), torch.full((len(names),), torch.nan, dtype=torch.float64)
-    low, high = (nothing.scatter_reduce(0, owner, own, end, include_self=False) for end in ("amin", "amax"))
-    return [names[k] for k in (low == high).nonzero().flatten().tolist()]
 
 
 def _or(of_classes: bool, but: str = "") -> str:

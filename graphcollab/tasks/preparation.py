@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue
 from graphcollab.errors import (
     ConflictError,
     FormatError,
@@ -25,14 +24,13 @@ from graphcollab.errors import (
 from graphcollab.findings import Finding
 from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
-from graphcollab.tasks._new_values import of_new_numbers, of_new_words, of_no_values, of_unknown_words
 from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, numbers_of
+from graphcollab.tasks.quality_of_values import of_new_numbers, of_new_words, of_no_values, warn_of
 from graphcollab.tasks.table import Table, no_column, open_table
 
 __all__ = ["Column", "Preparation", "encoded"]
 
 _VERSION = 1
-_LOOK = 1000  # rows that are looked at first
 
 
 @dataclass(frozen=True)
@@ -123,21 +121,17 @@ class Column:
         if self.indicator:
             out[:, -1] = ~known
 
-    def doubts(self, values: np.ndarray, site: np.ndarray, new: bool = True) -> list[Finding]:
-        """Return doubts about values [n] of rows of sites [n]; about fewer unless the column was fitted to others."""
-        text, found = self.categories is not None, list[Finding]()
-        words = factorised(values)[0] if text and new else ()
-        if text and (self.codes(values[:_LOOK]) < 0).all() and (self.codes(values) < 0).all():
-            found += of_unknown_words(self.name, factorised(values)[0], self.categories or ())
-        if not new:
-            return found
-        known = np.array([one is not None for one in values]) if values.dtype.kind == "O" else ~np.isnan(values)
-        if len(values) and not known.any() and not self.indicator:
-            found += of_no_values(self.name, "as no category" if text else "as its mean in training")
-        if text:
-            return found + of_new_words(self.name, () if self.numbers else words, self.categories or ())
-        apart = np.abs(np.nan_to_num(self.standardised(values, site)))
-        return found + of_new_numbers(self.name, values, known, apart, np.array(self.mean)[site])
+    def findings(self, values: np.ndarray, site: np.ndarray) -> list[Finding]:
+        """Return findings about values [n] of rows of sites [n] to which the column was not fitted."""
+        if self.categories is None:
+            if len(values) and np.isnan(values).all():
+                return [] if self.indicator else of_no_values(self.name, "as its mean in training")
+            return of_new_numbers(self.name, values, np.abs(self.standardised(values, site)), np.array(self.mean)[site])
+        words = factorised(values)[0]
+        if len(values) and not words:
+            return [] if self.indicator else of_no_values(self.name, "as no category")
+        known = bool((self.codes(values) >= 0).any())
+        return of_new_words(self.name, words, self.categories, known)
 
 
 @dataclass(frozen=True)
@@ -229,8 +223,7 @@ class Preparation:
             )
         rows = self._sites_of(table, site)
         read = [(column, column.readable(table.column(column.name))) for column in self.columns]
-        for finding in [one for column, values in read for one in column.doubts(values, rows)]:
-            issue("quality", finding.subject, finding.message)
+        warn_of(one for column, values in read for one in column.findings(values, rows))
         return torch.from_numpy(encoded(read, rows))
 
     def targets(self, frame: Any, site: str | None = None) -> Tensor:

@@ -95,7 +95,7 @@ HERE = Statistics()
 """The default of builders: all samples are here."""
 
 
-def common_kind(name: str, kinds: Iterable[tuple[object, str]]) -> str:
+def common_kind(name: str, kinds: Iterable[tuple[object, str]], target: bool = False) -> str:
     """Return the kind of values that a column has at all sites where it is not empty, given pairs (site, kind).
 
     Raises:
@@ -105,8 +105,8 @@ def common_kind(name: str, kinds: Iterable[tuple[object, str]]) -> str:
     if which := differing(some):
         raise MismatchError(
             f"column {name!r}",
-            f"column {name!r} holds values of different kinds, {which}: write it alike at all sites, name it in "
-            f"categorical=[{name!r}] at all of them, or {without(name)}",
+            f"column {name!r} holds values of different kinds, {which}: write it alike at all sites"
+            + ("" if target else f", name it in categorical=[{name!r}] at all of them, or {without(name)}"),
             public=True,
         )
     return some[0][1] if some else NOTHING

@@ -28,26 +28,23 @@ from graphcollab.errors import (
 from graphcollab.naming import close, few
 from graphcollab.tasks._files import existing, is_csv, read_csv, read_frame
 from graphcollab.tasks._values import (
-    TRUTHS,
     as_text,
     dates,
     factorised,
     from_array,
-    from_objects,
     is_missing,
     kind_of,
     objects,
     without,
 )
 
-__all__ = ["Table", "no_column", "open_table", "wrong_separator"]
+__all__ = ["Table", "no_column", "open_table"]
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or Parquet "
     "file, or a dict of these by site"
 )
 _INDEX = re.compile(r"__index_level_\d+__")  # as what pandas and pyarrow keep an index without a name
-_LONG = 40  # letters of a column's name in a message at most
 
 
 @dataclass(frozen=True)
@@ -134,28 +131,8 @@ def no_column(name: str, names: Iterable[str], given: str = "") -> str:
         "there is no column 'il' (target='il'); did you mean 'ill'? The columns are 'site', 'ill'"
     """
     names, told = list(names), f"there is no column {name!r}{given and f' ({given})'}"
-    if misread := wrong_separator(names):
-        return f"{told}: {misread}"
     hint = f"; {near}The" if (near := close(name, names)) else ": the"
     return f"{told}{hint} columns are {few([*map(repr, names)])}"
-
-
-def wrong_separator(names: Sequence[str]) -> str:
-    """Return the message for a table whose only column is named by a whole line of a file; else nothing.
-
-    Example:
-        >>> print(wrong_separator(["age;sex"]))
-        the table has one column only, 'age;sex', as where a file is read with the wrong separator: read it with \
-sep=';', or give the path of the file, for which the separator is found
-    """
-    separator = next((one for one in "\t;," if len(names) == 1 and one in names[0]), None)
-    if separator is None:
-        return ""
-    only = names[0] if len(names[0]) <= _LONG else f"{names[0][:_LONG]}…"
-    return (
-        f"the table has one column only, {only!r}, as where a file is read with the wrong separator: read it with "
-        f"sep={separator!r}, or give the path of the file, for which the separator is found"
-    )
 
 
 def _is_table(value: Any) -> bool:
@@ -204,7 +181,6 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             raise ConflictError(f"column {name!r}", f"column {name!r} names the site of every row: give node={name!r}")
         kinds[name] = {site: kind_of(part) for site, part in parts.items()}
         if any(part.dtype.kind == "O" for part in parts.values()):
-            _refuse_mixed_truths(name, parts)
             parts = {site: part if part.dtype.kind == "O" else as_text(part) for site, part in parts.items()}
         return np.concatenate([*parts.values()])
 
@@ -233,57 +209,40 @@ def _of_site(site: str, table: Table, name: str) -> np.ndarray:
         raise type(error)(error.subject, f"site {site!r}: {error}") from error
 
 
-def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
-    """Refuse a column that is true and false at one site, and such words among others at another."""
-    numbers = {site: set(part[~np.isnan(part)].tolist()) for site, part in parts.items() if part.dtype.kind != "O"}
-    other = next((site for site, values in numbers.items() if values and values <= {0, 1}), None)
-    mixed = ((site, set(part.tolist()) & TRUTHS.keys()) for site, part in parts.items() if site not in numbers)
-    site, words = next(((site, words) for site, words in mixed if words), ("", set()))
-    if words and other is not None:
-        raise MismatchError(
-            f"column {name!r}",
-            f"column {name!r} holds nothing but true and false at site {other!r}, and other words beside "
-            f"{min(words)!r} at site {site!r}: leave it empty where it is neither",
-        )
-
-
 def _from_frame(frame: Any) -> Table:
     """Open a frame of any library that narwhals knows."""
     import narwhals as nw  # takes a tenth of a second
 
     try:
         known = nw.from_native(frame, eager_only=True)
-        places = {str(name): place for place, name in enumerate(known.columns)}
+        every = [str(name) for name in known.columns]
     except nw.exceptions.DuplicateError as error:
         raise DuplicateError("table", f"columns must have different names: {error}") from error
     except TypeError as error:
         hint = ": call its collect() first" if hasattr(frame, "collect") else ""
-        if type(frame).__name__ == "Series":
-            hint = "; a single row of a frame is frame.iloc[[k]] in pandas and frame[[k]] in polars"
-        if isinstance(frame, Sequence) and frame and all(hasattr(one, "columns") for one in frame):
-            hint = f" of a {type(frame[0]).__name__} each: name the sites, {{'north': frames[0], 'south': frames[1]}}"
         raise InvalidTypeError("table", f"a table must be {WHAT}, got a {type(frame).__name__}{hint}") from error
-    names = tuple(name for name in places if not _INDEX.fullmatch(name))  # it numbers rows, and says nothing of them
-    declared = frozenset(name for name in names if known[:, places[name]].dtype in (nw.Categorical, nw.Enum))
+    places = {name: place for place, name in enumerate(every) if not _INDEX.fullmatch(name)}
+    declared = frozenset(name for name, place in places.items() if known[:, place].dtype in (nw.Categorical, nw.Enum))
 
     def read(name: str) -> np.ndarray:
         series = known[:, places[name]]
         dtype = series.dtype
         if dtype.is_numeric() or dtype == nw.Boolean:
-            complete = not series.is_null().any()
-            if complete and dtype == nw.Boolean:
+            if series.is_null().any():
+                return from_array(name, series.cast(nw.Float64).to_numpy())
+            if dtype == nw.Boolean:
                 return from_array(name, series.to_numpy().astype(bool))
-            whole = complete and dtype.is_integer()
-            return from_array(name, series.cast(nw.Int64 if whole else nw.Float64).to_numpy())
+            whole = nw.UInt64 if dtype == nw.UInt64 else nw.Int64
+            return from_array(name, series.cast(whole if dtype.is_integer() else nw.Float64).to_numpy())
         if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
             values = series.to_list()  # a cast to text would make text of missing values
-            return from_objects(name, [*map(_plain, values)] if name in declared else values)
+            return from_array(name, [*map(_plain, values)] if name in declared else values)
         if dtype.is_temporal():
             raise UnsupportedError(f"column {name!r}", f"column {name!r} {dates(str(dtype), dtype == nw.Duration)}")
         raise UnsupportedError(f"column {name!r}", f"column {name!r} holds {dtype}: make it numbers or text")
 
     index = tuple(map(str, getattr(getattr(frame, "index", None), "names", ())))  # of pandas
-    return Table(names, len(known), read, declared=declared, index=index)
+    return Table(tuple(places), len(known), read, declared=declared, index=index)
 
 
 def _plain(category: Any) -> Any:

@@ -9,7 +9,6 @@ from graphcollab.checks import issue
 from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import not_defined
 from graphcollab.tasks import Tasks
-from graphcollab.tasks.metric_fit import of_one_class
 from graphcollab.train.history import History
 
 __all__ = ["Undefined", "told_by_table"]
@@ -46,6 +45,4 @@ class Undefined:
 
 def told_by_table(tasks: Tasks) -> list[str]:
     """Return the sites of which `Tasks.from_frame` has warned: rows of one class alone, with AUC as metric."""
-    if tasks.preparation is None or tasks.metric != "auc":
-        return []
-    return of_one_class(tasks.names, tasks.splits.values(), tasks.pools[tasks.splits["train"].pool].targets)
+    return [site for one in tasks.findings if one.code == "one-class" for site in one.numbers["sites"]]

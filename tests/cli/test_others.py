@@ -94,6 +94,19 @@ def test_every_option_has_help_and_the_default_of_its_function():
         assert [one.name for one in options if one.show and not one.parameter.help] == [], name
 
 
+def test_a_table_is_shown_with_its_findings(call, tmp_path):
+    rows = [f"{'ab'[k % 2]},{k % 7},{30 + k % 40},{k // 2 % 2},{['no', 'yes'][k // 2 % 2]}" for k in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(['place,"x, y",age,copy,ill', *rows]) + "\n")
+    words = ("show", "t.csv", "--node", "place", "--target", "ill")
+    shown = call(*words)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("sites: a (30 rows), b (30 rows)\ntarget: ill, no, yes\nfeatures: x, y, age, copy\n")
+    assert "findings:\n  column 'copy' tells the target 'ill' of all rows exactly" in shown.stdout
+    less = call(*words, "--leave-out", '"x, y",copy').stdout
+    assert less.endswith("features: age\nfindings: none\n")
+    assert call("show", "t.csv", "--target", "ill").exit_code == 2
+
+
 def test_methods_and_datasets_are_shown(call):
     shown = call("show", "ditto").stdout
     assert "steps = None    (a whole number of at least 1 or None)" in shown

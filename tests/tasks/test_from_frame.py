@@ -544,7 +544,7 @@ def changed(**columns):
         (changed(age=np.zeros((8, 2))), {}, ("shape", "column 'age'", "8")),
         (changed(y=np.arange(8) * 1000), {"loss": "bce"}, ("conflict", "loss", "'bce'", "'y'")),
         (changed(y=["a"] * 8), {"loss": "mse"},
-         ("conflict", "loss", "'y'", "'a'", "'b'")),
+         ("ambiguous", "column 'y'", "'a'", "'b'", "loss='mse'")),
         (changed(y=["1.5", "2.5", "??", "4"] * 2), {"loss": "mse"},
          ("ambiguous", "column 'y'", "'b'")),
         (changed(y=["1.5", "2.5"] * 4), {"loss": "mse"}, ("ambiguous", "column 'y'")),
@@ -839,31 +839,30 @@ def test_amounts_that_are_taken_for_classes_are_told_briefly():
         Tasks.from_frame(table, target="costs", loss="cross_entropy")
 
 
-def test_indices_and_lists_of_frames_are_told():
+def test_an_index_is_no_column():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE)
     with raises("unknown", "column 'site'"):
         Tasks.from_frame(frame.set_index("site"))
-    with raises("type", "table", "'north'", "0", kind=TypeError):
+    with raises("type", "table", kind=TypeError):
         Tasks.from_frame([frame, frame])
 
 
-def test_a_file_that_was_read_with_the_wrong_separator(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    rows = ["subject#,age,total_UPDRS", *(f"{k % 2},{40 + k * 3 % 7},{k * 5 % 11}.5" for k in range(20))]
-    asked = {"node": "subject#", "target": "total_UPDRS"}
-    for separator in "\t;":
-        path = tmp_path / f"{ord(separator)}.csv"
-        path.write_text("\n".join(rows).replace(",", separator))
-        with raises("unknown", "column 'subject#'") as told:
-            Tasks.from_frame(pandas.read_csv(path), **asked)
-        assert f"wrong separator: read it with sep={separator!r}, or give the path" in str(told.value)
-        advised = Tasks.from_frame(pandas.read_csv(path, sep=separator), **asked)
-        assert Tasks.from_frame(path, **asked).preparation.features == advised.preparation.features == ("age",)
-    with raises("format", "table", "'\\t'"):
-        Tasks.from_frame({"site\ty": ["a\t1"]})
-    with raises("unknown", "column 'b'", "'a b'"):
-        Tasks.from_frame({"a b": [1]}, node="b", target="a b")
+def test_whole_numbers_beyond_63_bits_do_not_wrap():
+    pl = pytest.importorskip("polars")
+    large = pl.DataFrame(TABLE, strict=False).with_columns(
+        dose=pl.Series([2**63 + k for k in range(8)], dtype=pl.UInt64)
+    )
+    assert Tasks.from_frame(large, columns=["dose"], **ALL).preparation.columns[0].mean[0] == pytest.approx(2.0**63)
+
+
+def test_a_parquet_file_with_two_columns_of_one_name(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = arrow.table([["a", "b"] * 4, range(8), range(8), [0, 1] * 4], names=["site", "x", "x", "y"])
+    parquet.write_table(table, tmp_path / "t.parquet")
+    for given in (table, tmp_path / "t.parquet"):
+        with raises("duplicate", "table", "'x'"):
+            Tasks.from_frame(given)
 
 
 def test_files_of_which_only_some_were_read_as_numbers(tmp_path):
