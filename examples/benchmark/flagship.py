@@ -38,7 +38,8 @@ from graphcollab.files import write_whole
 from graphcollab.method import last_graph
 from graphcollab.methods import get_method
 from graphcollab.metrics import paired_difference, weight_spread
-from graphcollab.report._text import failures, mean_spread, number, text_table
+from graphcollab.report._text import cell_text, failures, number, text_table
+from graphcollab.report.values import Column, mean_cell
 from graphcollab.train import Comparison, Result, Trial
 
 REFERENCES = ("local", "l2c")
@@ -149,7 +150,9 @@ def summary_table(found: dict[str, Outcome], contenders: list[Contender], split:
         scale, digits = (100.0, 2) if told.share else (1.0, 4)
         metric = f"{told.metric}{' (%)' * told.share}{'' if told.higher_is_better else ', less is better'}"
         values = {name: scale * torch.tensor(score(told, name, split), dtype=torch.float64) for name in names}
-        means = [failures(told, name) or mean_spread(values[name], digits) for name in names]
+        means = [
+            failures(told, name) or cell_text(mean_cell(values[name]), Column("", "number", digits)) for name in names
+        ]
         rows.append(
             [setting, metric, *means, *(difference(values[one], values[other], digits) for one, other in pairs)]
         )

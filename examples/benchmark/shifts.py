@@ -201,7 +201,7 @@ def main() -> None:
         )
     kept = {name: trials for name, trials in comparison.chosen.items() if not comparison.failed(name)}
     seen = {name: [found[id(trial)] for trial in trials] for name, trials in kept.items()}
-    print(report.results_table(comparison, markdown=True))
+    print(report.results_table(comparison))
     tell(seen, setting, deal["nodes"])
     if args.out:
         last = {name: result.history.graphs for name, result in comparison.results.items() if name != "none"}

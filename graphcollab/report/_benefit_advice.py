@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
@@ -13,19 +12,15 @@ from graphcollab.report._gains import bounded, by_whom, models, scale_of, site_o
 __all__ = ["advice", "best_group"]
 
 MANY = 1000  # times as many samples, from which on no estimate is told
-NEW_ROWS = " (with new rows if you can, since these have shown which site to leave out)"
 
 
-def advice(benefit: Benefit) -> Iterator[Finding]:
-    """Yield what to do.
+def advice(benefit: Benefit) -> Finding | None:
+    """Return what to do, if anything follows.
 
     Its subject is ``"collaborate"``, ``"leave-out"``, ``"starred"``, ``"again"``, ``"alone"``, ``"longer"`` or
     ``"undecided"``.
     """
-    for said in (_on_evidence(benefit), _on_harm(benefit), _on_constants(benefit), _undecided(benefit)):
-        if said is not None:
-            yield said
-            return
+    return _on_evidence(benefit) or _on_harm(benefit) or _on_constants(benefit) or _undecided(benefit)
 
 
 def _advice(what: str, message: str, **numbers: object) -> Finding:
@@ -37,22 +32,30 @@ def _on_evidence(benefit: Benefit) -> Finding | None:
     if found := [gain for gain in benefit.overall if gain.verdict == "gains"]:
         best = max(found, key=lambda gain: gain.gain)
         worse = [site_of(benefit, g.site) for g in benefit.gains if g.by == best.by and g.verdict == "loses"]
-        most = ", which of these gains most" * (len(found) > 1)
         but = f"; but train {few(worse)} alone, where there is evidence of a loss" * bool(worse)
-        said = f"So let them collaborate {by_whom(best.by)}{most}{but}."
-        return _advice("collaborate", said, by=best.by, alone=worse)
+        return _advice("collaborate", f"So let them collaborate {by_whom(best.by)}{but}.", by=best.by, alone=worse)
     if groups := [gain for gain in benefit.group_gains if gain.verdict == "gains"]:
-        best = max(groups, key=lambda gain: gain.gain)
-        site = best.site.removeprefix("all but ")
-        said = (
-            f"So let {best.site} collaborate, and train {site_of(benefit, site)} alone. Ask again without it for what "
-            f"the others gain by each other{NEW_ROWS}."
-        )
-        return _advice("leave-out", said, alone=[site])
+        return _leave_out(benefit, max(groups, key=lambda gain: gain.gain))
     if any(one.helps for one in (benefit, *benefit.also.values())):
         said = "So collaborate where a star says that a site gains, by what it gains by; for the others train alone."
         return _advice("starred", said)
     return None
+
+
+def _leave_out(benefit: Benefit, group: Gain) -> Finding:
+    """Say that a site had better not collaborate."""
+    site = site_of(benefit, group.site.removeprefix("all but "))
+    said = (
+        f"So do not let all collaborate: train {site} alone, and ask again without it, with new rows if you can, since "
+        "these have shown which site to leave out."
+    )
+    return _advice("leave-out", said, alone=[site])
+
+
+def _again(benefit: Benefit) -> Finding:
+    """Say that a quick run decides nothing."""
+    said = f"So nothing is decided: this was a quick run ({benefit.quick}). Ask again with the usual numbers first."
+    return _advice("again", said, quick=benefit.quick)
 
 
 def _on_harm(benefit: Benefit) -> Finding | None:
@@ -60,20 +63,10 @@ def _on_harm(benefit: Benefit) -> Finding | None:
     if not any(gain.verdict == "loses" for gain in benefit.overall):
         return None
     if benefit.quick:
-        said = (
-            f"But this was a quick run ({benefit.quick}), whose models may have learned too little: ask again with the "
-            "usual numbers before you decide."
-        )
-        return _advice("again", said, quick=benefit.quick)
+        return _again(benefit)
     best = best_group(benefit)
-    if best is None or not best.low > 0:  # likely to gain by its own interval
-        return _advice("alone", "So train alone.")
-    site = site_of(benefit, best.site.removeprefix("all but "))
-    said = (
-        f"So do not let all collaborate. Ask again without {site}, which seems to spoil the group: the others may "
-        f"gain by each other{NEW_ROWS}."
-    )
-    return _advice("leave-out", said, alone=[site])
+    likely = best is not None and best.low > 0  # to gain by its own interval
+    return _leave_out(benefit, best) if best is not None and likely else _advice("alone", "So train alone.")
 
 
 def best_group(benefit: Benefit) -> Gain | None:
@@ -97,8 +90,7 @@ def _on_constants(benefit: Benefit) -> Finding | None:
 def _undecided(benefit: Benefit) -> Finding | None:
     """Say what would tell, where there is no evidence of anything."""
     if benefit.quick:
-        said = f"So nothing is decided: this was a quick run ({benefit.quick}). Ask again with the usual numbers first."
-        return _advice("again", said, quick=benefit.quick)
+        return _again(benefit)
     tested = [gain for gain in benefit.overall if gain.detectable > 0]
     if not tested:
         return None
@@ -109,11 +101,11 @@ def _undecided(benefit: Benefit) -> Finding | None:
     best = min(tested, key=lambda gain: times[gain.by])
     if not times[best.by] < MANY:
         return _advice("undecided", f"{said}.")
-    gain = bounded(best.gain, *scale_of(benefit)[:2])
     many = float(f"{times[best.by]:.2g}")
     said = (
-        f"{said}: if the gain {by_whom(best.by)} is indeed {gain}, it would take about {many:g} times as many to find "
-        "it (an estimate: what can be found shrinks with the square root of their number)."
+        f"{said}: if the gain {by_whom(best.by)} is indeed {bounded(best.gain, *scale_of(benefit)[:2])}, it would take "
+        f"about {many:g} times as many to find it (an estimate: what can be found shrinks with the square root of "
+        "their number)."
     )
     return _advice("undecided", said, by=best.by, gain=best.gain, times=many)
 

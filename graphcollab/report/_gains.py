@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.naming import numbered
 from graphcollab.report._text import cell_text, gain_text, number, shown_in
@@ -16,10 +15,8 @@ __all__ = [
     "CONSTANT",
     "bounded",
     "by_whom",
-    "claim",
     "gain_cell",
     "mark",
-    "mean_of",
     "means",
     "models",
     "of_metric",
@@ -47,20 +44,19 @@ def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
     return shown_in(benefit.relative or benefit.metric in SHARES, 1)
 
 
-def mean_of(benefit: Benefit, mean: float) -> str:
-    """Write a mean of scores."""
-    scale, digits, _ = shown_in(benefit.metric in SHARES, 1)
-    return number(scale * mean, digits)
-
-
 def of_metric(benefit: Benefit) -> str:
     """Say what gains are of."""
     return benefit.metric + shown_in(benefit.metric in SHARES, 1)[2]
 
 
 def by_whom(name: str) -> str:
-    """Say by whom or what."""
+    """Format the source of a gain."""
     return "by all together" if name == "together" else f"by {name}"
+
+
+def site_of(benefit: Benefit, name: str) -> str:
+    """Name a site so that it does not look like a number."""
+    return f"site {name}" if numbered(benefit.names) else name
 
 
 def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
@@ -71,8 +67,9 @@ def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
     return Cell(scale * gain.gain, interval=ends, star=gain.verdict in CLAIMED, subject=subject)
 
 
-def told(gain: Gain, scale: float, digits: int | None) -> str:
+def told(benefit: Benefit, gain: Gain) -> str:
     """Write a gain and its interval."""
+    scale, digits, _ = scale_of(benefit)
     return cell_text(gain_cell(gain, scale), Column("", "gain", digits))
 
 
@@ -81,17 +78,8 @@ def bounded(gain: float, scale: float, digits: int | None) -> str:
     return gain_text(scale * gain, digits)
 
 
-def claim(benefit: Benefit, gain: Gain) -> Finding:
-    """Return what there is evidence of at a single site."""
-    by = by_whom(gain.by if gain.by in benefit.arms else site_of(benefit, gain.by))
-    site = site_of(benefit, gain.site)
-    said = f"{site[0].upper() + site[1:] if site != gain.site else site} {gain.verdict} {by}: "
-    numbers = {"by": gain.by, "gain": gain.gain, "verdict": gain.verdict}
-    return Finding("site", gain.site, f"{said}{told(gain, *scale_of(benefit)[:2])}.", numbers)
-
-
-def means(gain: Gain, benefit: Benefit) -> str:
-    """Say what that means, and what could have been detected."""
+def means(benefit: Benefit, gain: Gain) -> str:
+    """Say whether a gain is evidence, and what could have been detected."""
     scale, digits, _ = scale_of(benefit)
     if gain.verdict in CLAIMED:
         return f"There is evidence of that (p = {gain.p_value:.2g})."
@@ -102,12 +90,5 @@ def means(gain: Gain, benefit: Benefit) -> str:
     if scale > 1 and gain.detectable >= 1:  # of shares
         return "That is no evidence, and with so few samples no gain would have been found four times out of five."
     unit = " %" if benefit.relative else " points" if scale > 1 else ""
-    return (
-        f"That is no evidence; a gain of {number(scale * gain.detectable, digits)}{unit} would have been found four "
-        "times out of five."
-    )
-
-
-def site_of(benefit: Benefit, name: str) -> str:
-    """Name a site so that it does not look like a number."""
-    return f"site {name}" if numbered(benefit.names) else name
+    least = f"{number(scale * gain.detectable, digits)}{unit}"
+    return f"That is no evidence; a gain of {least} would have been found four times out of five."

@@ -16,7 +16,7 @@ from graphcollab.findings import Finding
 from graphcollab.metrics.edges import SHARED
 from graphcollab.metrics.weight_spread import AGREE
 from graphcollab.naming import few
-from graphcollab.report.values import Cell, Column, Form, Table, mean_cell
+from graphcollab.report.values import Cell, Column, Form, Table
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison
 
@@ -31,17 +31,16 @@ shown = checked_with(
         "names": "Names of the nodes, such as ``tasks.names``, for the axes. Default: their numbers.",
         "comparison": "What `compare` returns.",
         "reference": "Name of the method that the others are compared with.",
-        "percent": "Whether to write shares in percent. Default: where the metric is a share.",
-        "markdown": "Write the table in Markdown.",
     }
 )
 """Makes a function one of a table or figure: its arguments are checked, and those that many have are documented."""
 
 
-def table_text(table: Table, markdown: bool = False) -> str:
+def table_text(table: Table) -> str:
     """Write a table, and its notes below it."""
     rows = [[*map(cell_text, row, table.columns)] for row in table.rows]
-    return below(text_table([column.title for column in table.columns], rows, markdown), table.notes)
+    text = text_table([column.title for column in table.columns], rows)
+    return "\n".join([text, *[""] * bool(table.notes), *(printable(str(note)) for note in table.notes)])
 
 
 def cell_text(cell: Cell, column: Column) -> str:
@@ -103,7 +102,7 @@ FORMS: Mapping[Form, Callable[[float, int | None], str]] = {
 }
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: bool = False) -> str:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Align a table: the first column left, all others right; what a row lacks at its end is shown as missing.
 
     Example:
@@ -116,15 +115,11 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], markdown: b
     rows = [[*map(_in_cell, row), *[MISSING] * (len(header) - len(row))] for row in rows]
     header = [*map(_in_cell, header)]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    if markdown:
-        widths = [max(width, 3) for width in widths]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = [c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(cells, widths, strict=True))]
-        return f"| {' | '.join(padded)} |" if markdown else "  ".join(padded).rstrip()
-
-    rule = [("-" * (w - 1) + ":" if n and markdown else "-" * w) for n, w in enumerate(widths)]
-    return "\n".join([line(header), line(rule), *map(line, rows)])
+    lines = [header, ["-" * width for width in widths], *rows]
+    padded = (
+        [c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(line, widths, strict=True))] for line in lines
+    )
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
 def _in_cell(text: str) -> str:
@@ -132,25 +127,16 @@ def _in_cell(text: str) -> str:
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def below(table: str, notes: Sequence[Finding]) -> str:
-    """Add findings below a table."""
-    return printable("\n".join([table, *([""] if notes else []), *map(str, notes)]))
-
-
 def shown_in(share: bool, decimals: int) -> tuple[float, int | None, str]:
     """Return by what a metric is multiplied, how many decimals it has, and its unit: shares are shown in percent."""
     return (100.0, decimals, " (%)") if share else (1.0, None, "")
 
 
-def mean_spread(values: Tensor, digits: int | None) -> str:
-    """Write the mean of values [S] and, of several, their standard deviation."""
-    return cell_text(mean_cell(values), Column("", "number", digits))
-
-
-def agreement(alike: float) -> str:
+def agreement(name: str, r: float, of: str) -> Finding:
     """Say whether weights that were learned several times agree, by their mean correlation."""
-    which = "agree" if alike >= AGREE else "differ: do not read them as who helps whom"
-    return f"{which} (mean correlation {number(alike, 2)})"
+    which = "agree" if r >= AGREE else "differ: do not read them as who helps whom"
+    said = f"On different {of} the weights that {name} learned {which} (mean correlation {number(r, 2)})."
+    return Finding("weights-alike", name, said, {"r": r})
 
 
 def noted(code: str, subject: str, message: str, **numbers: Any) -> list[Finding]:

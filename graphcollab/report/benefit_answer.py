@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from graphcollab._wording import printable
 from graphcollab.findings import Finding
@@ -12,35 +12,17 @@ from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.held import LEAST
 from graphcollab.naming import few
 from graphcollab.report._benefit_advice import advice, best_group
-from graphcollab.report._gains import (
-    CLAIMED,
-    CONSTANT,
-    by_whom,
-    claim,
-    mark,
-    mean_of,
-    means,
-    models,
-    of_metric,
-    scale_of,
-    site_of,
-    told,
-)
-from graphcollab.report._text import FEW, agreement, noted, number, shown, with_few
+from graphcollab.report._gains import CLAIMED, by_whom, mark, means, models, of_metric, site_of, told
+from graphcollab.report._text import FEW, agreement, noted, number, shown, shown_in, with_few
+from graphcollab.train.trial import SHARES
 
-__all__ = ["benefit_answer", "benefit_findings", "mean_findings"]
+__all__ = ["benefit_answer", "benefit_findings"]
 
 IN_UNITS = ("mae", "rmse")
 SHOWN = 8  # gains that are told one by one
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
     True: "Gains say by how many percent the error of training alone falls (negative: rises)",
-}
-WRONG = {
-    "own model only": "all weight on own models, which is local training,",
-    "one model only": "all weight on single models",
-    "uniform weights": "uniform weights, which is averaging,",
-    "still equal weights": "weights that were still equal after so few rounds, and say nothing of who helps whom,",
 }
 
 
@@ -60,41 +42,30 @@ def benefit_findings(benefit: Benefit) -> list[Finding]:
     Args:
         benefit: What `graphcollab.benefit` found.
     """
-    return [*_findings(benefit)]
+    every, to_do = (benefit, *benefit.also.values()), advice(benefit)
+    return [
+        *_question(benefit, benefit.level * len(every)),
+        *(_headline(one, len(every) > 1) for one in every),
+        *_means(benefit),
+        *_groups(benefit),
+        *_further(benefit),
+        *_single(benefit),
+        *_stood(benefit),
+        *(finding for one in every for finding in _no_better(one)),
+        *_units(benefit),
+        *(finding for name in benefit.findings for finding in _weights(benefit, name)),
+        *_samples(benefit),
+        *([] if to_do is None else [to_do]),
+    ]
 
 
-def _findings(benefit: Benefit) -> Iterator[Finding]:
-    every = (benefit, *benefit.also.values())
-    level = benefit.level * len(every)
+def _question(benefit: Benefit, level: float) -> Iterator[Finding]:
     said = (
         f"{len(benefit.names)} sites, {of_metric(benefit)}, {benefit.work}. {GAINS[benefit.relative]}, with 95 % "
         "intervals of each by itself. A star is evidence: the chance that any is wrong is at most "
         f"{100 * level:.3g} %."
     )
     yield Finding("question", "sites", said, {"sites": len(benefit.names), "level": level})
-    yield from (_headline(one, len(every) > 1) for one in every)
-    yield from mean_findings(benefit)
-    yield from _groups(benefit)
-    for one in benefit.also.values():
-        of_one = scale_of(one)[:2]
-        gains = "; ".join(f"{by_whom(gain.by)} {told(gain, *of_one)}" for gain in one.overall)
-        said = "a star is evidence" if any(gain.verdict in CLAIMED for gain in one.overall) else "no evidence"
-        line = f"In {of_metric(one)}{', % of the error' * one.relative}, mean over sites: {gains}: {said}."
-        yield Finding("metric", one.metric, line, {gain.by: gain.gain for gain in one.overall})
-    strictly = (
-        f"With {len(every)} metrics each is judged more strictly, so that the chance of a wrong star stays the "
-        "same: fewer metrics need less evidence."
-    )
-    yield from noted("metrics", "metrics", strictly * bool(benefit.also), metrics=len(every))
-    yield from _single(benefit)
-    yield from _stood(benefit)
-    for one in every:
-        yield from _no_better(one)
-    yield from _units(benefit)
-    for name in benefit.findings:
-        yield from _weights(benefit, name)
-    yield from _samples(benefit)
-    yield from advice(benefit)
 
 
 def _headline(benefit: Benefit, several: bool) -> Finding:
@@ -103,53 +74,30 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
     groups = [gain.site for gain in benefit.group_gains if gain.verdict == "gains"]
     single = [gain for gain in benefit.found if gain.site in benefit.names]
     sites = {verdict: [gain.site for gain in single if gain.verdict == verdict] for verdict in CLAIMED}
+    ways = {verdict: " and ".join(map(by_whom, names)) for verdict, names in by.items()}
+    said = [
+        *[f"Evidence that collaborating {ways['gains']} helps."] * bool(by["gains"]),
+        *[f"Evidence that {few(groups)} gain by collaborating without the others."] * bool(groups),
+        *["Evidence of gains at single sites."] * bool(sites["gains"]),
+        *[f"Evidence that collaborating {ways['loses']} harms."] * bool(by["loses"]),
+        *["Evidence of losses at single sites."] * bool(sites["loses"]),
+    ]
     if all(gain.verdict == "not defined" for gain in benefit.overall):
-        hint = "; metrics='log_loss' is defined everywhere" * (benefit.metric == "auc")
-        said = [f"It cannot be said whether collaborating helps: {benefit.metric} is not defined{hint}."]
-    else:
-        said = _evidence(benefit, by, groups, sites)
+        said = [f"{benefit.metric} is not defined, so this says nothing; log_loss is defined everywhere."]
+    elif not (by["gains"] or groups or sites["gains"]):
+        said = ["No evidence that collaborating helps.", *said]
     numbers = {**by, "groups": groups, "sites": sites}
     return Finding("evidence", benefit.metric, f"In {benefit.metric}: " * several + " ".join(said), numbers)
 
 
-def _evidence(benefit: Benefit, by: dict[str, list[str]], groups: list[str], sites: dict[str, list[str]]) -> list[str]:
-    """Say what helps and what harms."""
-    said = []
-    if by["gains"]:
-        said.append(f"Evidence that collaborating {_ways(by['gains'])} helps.")
-    elif len(groups) == 1:
-        said.append(f"Evidence that {groups[0]} gain by collaborating without it.")
-    elif groups:
-        alone = few([site.removeprefix("all but ") for site in groups])
-        said.append(f"Evidence that the others gain by collaborating without one of {alone}.")
-    elif sites["gains"]:
-        said.append("Evidence that some sites gain by collaborating, and none that all do in the mean.")
-    if by["loses"]:
-        ways = "" if by["loses"] == list(benefit.arms) else f" {_ways(by['loses'])}"
-        nothing = "" if said else f", and none that {'anything' if ways else 'it'} helps"
-        said.append(f"Evidence that collaborating{ways} harms{nothing}.")
-    elif not said:
-        lost = " There is evidence that some sites lose by it." * bool(sites["loses"])
-        said.append(f"No evidence that collaborating helps.{lost}")
-    return said
-
-
-def _ways(names: Iterable[str]) -> str:
-    return " and ".join(map(by_whom, names))
-
-
-def mean_findings(benefit: Benefit) -> Iterator[Finding]:
+def _means(benefit: Benefit) -> Iterator[Finding]:
     """Yield what is gained in the mean over sites, by all together and by every method."""
-    scale, digits, _ = scale_of(benefit)
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
         by = f"In the mean over sites, {by_whom(gain.by)}{mark(benefit, gain.by)}:"
         if benefit.untold(gain.by):
             yield Finding("mean", gain.by, f"{by} models have no part in it.", {"constants": True})
             continue
-        said = (
-            f"{by} {told(gain, scale, digits)}, weighted by test samples {told(weighted, scale, digits)}. "
-            f"{means(gain, benefit)}"
-        )
+        said = f"{by} {told(benefit, gain)}, weighted by test samples {told(benefit, weighted)}. {means(benefit, gain)}"
         numbers = {name: getattr(gain, name) for name in ("gain", "low", "high", "p_value", "detectable", "verdict")}
         constants = benefit.by_constants(gain.by)
         yield Finding("mean", gain.by, said, {**numbers, "weighted": weighted.gain, "constants": constants})
@@ -160,42 +108,54 @@ def _groups(benefit: Benefit) -> Iterator[Finding]:
     together = next((gain.gain for gain in benefit.overall if gain.by == "together"), math.nan)
     best = best_group(benefit)
     if best is not None and best.gain > max(together, 0):
-        gains = told(best, *scale_of(benefit)[:2])
         said = (
-            f"Of the groups of all but one, {best.site} together gain most: {gains} in the mean over them. "
-            f"{means(best, benefit)}"
+            f"Of the groups of all but one, {best.site} together gain most: {told(benefit, best)} in the mean over "
+            f"them. {means(benefit, best)}"
         )
         yield Finding("group", best.site, said, {"gain": best.gain, "verdict": best.verdict})
+
+
+def _further(benefit: Benefit) -> Iterator[Finding]:
+    """Yield the means of further metrics."""
+    for one in benefit.also.values():
+        gains = "; ".join(f"{by_whom(gain.by)} {told(one, gain)}" for gain in one.overall)
+        line = f"In {of_metric(one)}{', % of the error' * one.relative}, mean over sites: {gains}."
+        yield Finding("metric", one.metric, line, {gain.by: gain.gain for gain in one.overall})
+    many = 1 + len(benefit.also)
+    strictly = (
+        f"With {many} metrics each is judged more strictly, so that the chance of a wrong star stays the same: fewer "
+        "metrics need less evidence."
+    )
+    yield from noted("metrics", "metrics", strictly * (many > 1), metrics=many)
 
 
 def _single(benefit: Benefit) -> Iterator[Finding]:
     """Tell what there is evidence of at single sites."""
     for verdict in CLAIMED:
         some = [gain for gain in benefit.found if gain.site in benefit.names and gain.verdict == verdict]
-        yield from (claim(benefit, gain) for gain in some[:SHOWN])
+        for gain in some[:SHOWN]:
+            by = by_whom(gain.by if gain.by in benefit.arms else site_of(benefit, gain.by))
+            said = f"{site_of(benefit, gain.site)} {verdict} {by}: {told(benefit, gain)}."
+            yield Finding("site", gain.site, said, {"by": gain.by, "gain": gain.gain, "verdict": verdict})
         left = max(len(some) - SHOWN, 0)
-        said = f"The same holds for {left} more comparison{'s' * (left > 1)}." * bool(left)
-        yield from noted("more-sites", verdict, said, comparisons=left)
+        yield from noted("more-sites", verdict, f"Further comparisons: {left}." * bool(left), comparisons=left)
 
 
 def _stood(benefit: Benefit) -> Iterator[Finding]:
     """Say where constants stood in the place of models that did no better."""
-    any_stood = False
     for arm in ("alone", *benefit.arms, "pairs", "without"):
         chosen = benefit.chosen.get(arm, [])
         if flat := chosen.count(benefit.flat):
-            any_stood = True
-            said = f"On {flat} of {len(chosen)} splits models {models(arm)} did no better than {benefit.flat}."
+            said = (
+                f"On {flat} of {len(chosen)} splits models {models(arm)} did no better than {benefit.flat} of each "
+                "site, which took their place."
+            )
             yield Finding("constants", arm, said, {"splits": flat, "of": len(chosen)})
-    if any_stood and benefit.flat:
-        sign = f"{CONSTANT}: " * any(map(benefit.by_constants, benefit.arms))
-        said = f"{sign}There {benefit.flat} of each site took the place of these models."
-        yield Finding("constants-stood", benefit.flat, said)
 
 
 def _no_better(benefit: Benefit) -> list[Finding]:
     """Say which models do no better than constants in the mean over sites, beside those for which constants stood."""
-    first = benefit.overall[0]
+    first, (scale, digits, _) = benefit.overall[0], shown_in(benefit.metric in SHARES, 1)
     every = {"alone": first.alone} | {gain.by: gain.score for gain in benefit.overall}
     worse = {
         arm: mean
@@ -203,10 +163,10 @@ def _no_better(benefit: Benefit) -> list[Finding]:
         if (mean <= first.constant if benefit.higher_is_better else mean >= first.constant)
         and not benefit.by_constants(arm)
     }
-    of_models = ", ".join(f"{models(arm)} ({mean_of(benefit, mean)})" for arm, mean in worse.items())
+    of_models = ", ".join(f"{models(arm)} ({number(scale * mean, digits)})" for arm, mean in worse.items())
     said = (
         f"In {of_metric(benefit)}, mean over sites, models {of_models} do no better than {benefit.flat} of each site "
-        f"({mean_of(benefit, first.constant)}), so gains of such models are not counted."
+        f"({number(scale * first.constant, digits)}), so gains of such models are not counted."
     )
     return noted("no-better", benefit.metric, said * bool(worse), models=worse, constant=first.constant)
 
@@ -230,11 +190,11 @@ def _weights(benefit: Benefit, method: str) -> Iterator[Finding]:
     many = len(benefit.findings[method])
     kinds = [kind for kinds in benefit.findings[method] for kind in kinds.split(", ") if kind]
     for kind in dict.fromkeys(kinds):
-        said = f"{method} ended with {WRONG.get(kind, kind)} on {kinds.count(kind)} of {many} splits."
+        said = f"Found on {kinds.count(kind)} of {many} splits with {method}: {kind}."
         yield Finding("weights-wrong", method, said, {"kind": kind, "splits": kinds.count(kind), "of": many})
     alike = benefit.agreement(method) if method in benefit.weights else math.nan
-    said = f"On different splits the weights that {method} learned {agreement(alike)}."
-    yield from noted("weights-alike", method, said * (not math.isnan(alike)), r=alike)
+    if not math.isnan(alike):
+        yield agreement(method, alike, "splits")
 
 
 def _samples(benefit: Benefit) -> Iterator[Finding]:
@@ -269,9 +229,7 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
 def _few_tested(benefit: Benefit) -> list[Finding]:
     held, what = (benefit.test, "") if benefit.groups is None else (benefit.groups, "groups of ")
     small = {name: many for name, many in zip(benefit.names, held.tolist(), strict=True) if many < FEW}
-    which = ", ".join(f"{site_of(benefit, name)}: {round(many, 1):g}" for name, many in small.items())
-    if len(small) == len(benefit.names) and len({*small.values()}) == 1:
-        which = f"each of the {len(small)} sites has {round(next(iter(small.values())), 1):g}"
+    which = few([f"{site_of(benefit, name)}: {round(many, 1):g}" for name, many in small.items()])
     said = (
         f"Few {what}test samples on a split ({which}): what is measured there is mostly chance, and means over sites "
         "suffer from it."

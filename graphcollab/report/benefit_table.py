@@ -10,15 +10,25 @@ from functools import partial
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.report._gains import CONSTANT, by_whom, gain_cell, mark, of_metric, scale_of, site_of
-from graphcollab.report._text import MISSING, below, noted, shown, shown_in, table_text
+from graphcollab.report._text import MISSING, noted, shown, shown_in, table_text
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train.trial import SHARES
 
 __all__ = ["benefit_table", "benefit_values"]
 
+INTERVALS = (
+    "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, so an "
+    "interval without 0 may have none."
+)
+COLUMNS = (
+    "best single other: what a site gains most by when the two collaborate alone; missed most: whose absence from the "
+    "group of all costs it most, and how much; left out: what the model of all others gains a site that gave them "
+    "nothing"
+)
+
 
 @shown
-def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
+def benefit_table(benefit: Benefit) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
 
     It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
@@ -32,10 +42,8 @@ def benefit_table(benefit: Benefit, markdown: bool = False) -> str:
     Args:
         benefit: What `graphcollab.benefit` found.
     """
-    tables = benefit_values(benefit)
-    texts = [table_text(replace(one, notes=()), markdown) for one in tables.values()]
-    named = [f"{name}:\n\n{text}" for name, text in zip([*tables][1:], texts[1:], strict=True)]
-    return below("\n\n".join([texts[0], *named]), [*tables.values()][-1].notes)
+    first, *further = benefit_values(benefit).items()
+    return "\n\n".join([table_text(first[1]), *(f"{name}:\n\n{table_text(table)}" for name, table in further)])
 
 
 def benefit_values(benefit: Benefit) -> dict[str, Table]:
@@ -51,71 +59,54 @@ def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
     cells = [cell for table in tables for row in table.rows for cell in row]
     alike = f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known."
     constant = f"{every[0].flat} of each site"
+    stood = f"{CONSTANT}: on half of the splits or more {constant} took the place of models."
+    rivals = f"constant: {constant}, in the place of models"
+    errors = (
+        "Errors are geometric means over splits, and the last two rows compare mean errors over sites, in which sites "
+        "with large errors count most."
+    )
     return [
-        Finding(
-            "intervals",
-            "gains",
-            "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all "
-            "comparisons, so an interval without 0 may have none.",
-        ),
+        Finding("intervals", "gains", INTERVALS),
         *noted("alike", "splits", alike * any(cell.interval and math.isnan(cell.interval[0]) for cell in cells)),
-        *noted(
-            "constants",
-            CONSTANT,
-            f"{CONSTANT}: on half of the splits or more {constant} took the place of models."
-            * any(cell.mark for cell in cells),
-        ),
-        Finding(
-            "columns",
-            "best single other, missed most, left out",
-            "best single other: what a site gains most by when the two collaborate alone; missed most: whose absence "
-            "from the group of all costs it most, and how much; left out: what the model of all others gains a site "
-            "that gave them nothing",
-        ),
-        *noted(
-            "rivals", "column 'constant'", f"constant: {constant}, in the place of models" * any(map(_rivals, every))
-        ),
-        *noted(
-            "errors",
-            "gains",
-            "Errors are geometric means over splits, and the last two rows compare mean errors over sites, in which "
-            "sites with large errors count most." * any(one.relative for one in every),
-        ),
+        *noted("constants", CONSTANT, stood * any(cell.mark for cell in cells)),
+        Finding("columns", "best single other, missed most, left out", COLUMNS),
+        *noted("rivals", "column 'constant'", rivals * any(map(_rivals, every))),
+        *noted("errors", "gains", errors * any(one.relative for one in every)),
     ]
 
 
 def _table(benefit: Benefit) -> Table:
     """Return the table of one metric."""
-    scale, digits, unit = scale_of(benefit)
+    _, digits, unit = scale_of(benefit)
     gain = partial(Column, form="gain", digits=digits)
     columns = [Column("site"), Column("train", "general"), Column("test", "general"), *_alone(benefit)]
     columns += [gain(f"gain {by_whom(arm)}{unit if benefit.relative else ''}") for arm in benefit.arms]
     columns += [gain("best single other"), gain("missed most"), gain("left out")]
-    paired, grouped = not benefit.by_constants("pairs"), not any(map(benefit.by_constants, ("together", "without")))
-    rows = []
-    for k, site in enumerate(benefit.names):
-        gains = benefit.of(site)
-        others = [gains[name] for name in benefit.names if name in gains and name != site]
-        best = max(others, key=lambda gain: gain.gain, default=None)
-        good = best is not None and best.gain > 0 and paired
-        worth = benefit.worth[k].nan_to_num(-math.inf)
-        most = int(worth.argmax())
-        missed = Cell(scale * float(worth[most]), subject=site_of(benefit, benefit.names[most]))
-        rows.append(
-            [
-                Cell(site),
-                Cell(float(benefit.train[k])),
-                Cell(float(benefit.test[k])),
-                *_cells(benefit, gains.values()),
-                gain_cell(best, scale, subject=site_of(benefit, best.by)) if best and good else Cell(),
-                missed if float(worth[most]) > 0 and grouped else Cell(),
-                Cell(scale * float(benefit.left_out[k])),
-            ]
-        )
+    rows = [_row(benefit, k, site) for k, site in enumerate(benefit.names)]
     totals = [Cell(float(some.sum())) for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
         rows.append([Cell(label), *totals, *_cells(benefit, gained), *[Cell("")] * 3])
     return Table(columns, rows, foot=2)
+
+
+def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
+    """Return the cells of a site."""
+    scale, gains = scale_of(benefit)[0], benefit.of(site)
+    others = [gains[name] for name in benefit.names if name in gains and name != site]
+    best = max(others, key=lambda gain: gain.gain, default=None)
+    good = best is not None and best.gain > 0 and not benefit.by_constants("pairs")
+    worth = benefit.worth[k].nan_to_num(-math.inf)
+    most = int(worth.argmax())
+    grouped = float(worth[most]) > 0 and not any(map(benefit.by_constants, ("together", "without")))
+    return [
+        Cell(site),
+        Cell(float(benefit.train[k])),
+        Cell(float(benefit.test[k])),
+        *_cells(benefit, gains.values()),
+        gain_cell(best, scale, subject=site_of(benefit, best.by)) if best and good else Cell(),
+        Cell(scale * float(worth[most]), subject=site_of(benefit, benefit.names[most])) if grouped else Cell(),
+        Cell(scale * float(benefit.left_out[k])),
+    ]
 
 
 def _alone(benefit: Benefit) -> list[Column]:

@@ -15,7 +15,7 @@ __all__ = ["budget_table", "time_to_table"]
 
 
 @shown
-def time_to_table(comparison: Comparison, target: float, markdown: bool = False) -> str:
+def time_to_table(comparison: Comparison, target: float) -> str:
     """Return rounds, seconds and bytes until the mean test metric was first as good as a target, for every method.
 
     Values are means over the seeds on which the target was reached; the last column says how many those are. Nothing is
@@ -51,7 +51,7 @@ def time_to_table(comparison: Comparison, target: float, markdown: bool = False)
         Column("sent per node", "bytes"),
         Column("reached on", "count"),
     ]
-    return table_text(Table(columns, rows, unequal_terms(comparison)), markdown)
+    return table_text(Table(columns, rows, unequal_terms(comparison)))
 
 
 @shown
@@ -59,7 +59,6 @@ def budget_table(
     comparison: Comparison,
     budget: NonNegative | None = None,
     unit: Literal["messages", "bytes"] = "messages",
-    markdown: bool = False,
 ) -> str:
     """Return how many messages and bytes nodes sent, and how good models were when a budget was spent.
 
@@ -115,4 +114,4 @@ def budget_table(
             found = column([trial.within(budget, unit) or (math.nan, math.nan) for trial in trials])  # [S, 2]
             cells += [mean_cell(scale * found[:, 1]), Cell(float(found[:, 0].mean()))]
         rows.append(cells)
-    return table_text(Table(columns, rows, [*spread_note(comparison), *unequal_terms(comparison)]), markdown)
+    return table_text(Table(columns, rows, [*spread_note(comparison), *unequal_terms(comparison)]))

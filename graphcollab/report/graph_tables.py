@@ -23,7 +23,6 @@ def weight_table(
     runs: Mapping[str, Sequence[Graph]],
     cluster: Tensor,
     threshold: Annotated[float, Real(least=0, below=1)] = 0.5,
-    markdown: bool = False,
 ) -> str:
     """Return how well weights show the true clusters, mean and standard deviation over runs.
 
@@ -66,13 +65,11 @@ def weight_table(
         rows.append([Cell(name), *_cells(values), Cell(exact, unit=f"of {len(seeds)}")])
     digits = {"weight inside": 3, "weight between": 3, "recovery AUC": 3, "adjusted Rand": 2}
     columns = [Column("method"), *(Column(title, "number", n) for title, n in digits.items())]
-    return table_text(Table([*columns, Column("exact on", "count")], rows), markdown)
+    return table_text(Table([*columns, Column("exact on", "count")], rows))
 
 
 @shown
-def peer_table(
-    runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: Count | None = None, markdown: bool = False
-) -> str:
+def peer_table(runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: Count | None = None) -> str:
     """Return how well the graphs of methods show the true clusters, mean and standard deviation over runs.
 
     Of the last rounds: the share of the merged models that came from a receiver's own cluster (`cluster_traffic`, mean
@@ -108,9 +105,7 @@ def peer_table(
             values.append((share, area, rand, len(never_sampled(graphs, len(cluster)))))
         rows.append([Cell(name), *_cells(values)])
     digits = {"from own cluster (%)": 1, "recovery AUC": 3, "adjusted Rand": 2, "never heard": 1}
-    return table_text(
-        Table([Column("method"), *(Column(title, "number", n) for title, n in digits.items())], rows), markdown
-    )
+    return table_text(Table([Column("method"), *(Column(title, "number", n) for title, n in digits.items())], rows))
 
 
 def _cells(values: Sequence[tuple[float, ...]]) -> list[Cell]:

@@ -20,7 +20,7 @@ __all__ = ["results_json", "versions"]
 
 
 @shown
-def results_json(comparison: Comparison, reference: str | None = None, percent: bool | None = None, **more: Any) -> str:
+def results_json(comparison: Comparison, reference: str | None = None, **more: Any) -> str:
     """Return a comparison as JSON text; numbers that are not defined are null.
 
     ``methods`` holds for every method the means over seeds of ``mean``, ``worst10``, ``worst20``, ``std`` (over nodes),
@@ -35,7 +35,7 @@ def results_json(comparison: Comparison, reference: str | None = None, percent: 
     Args:
         more: Further entries, such as a script's arguments.
     """
-    scale = 100.0 if (comparison.share if percent is None else percent) else 1.0
+    scale = 100.0 if comparison.share else 1.0
 
     def entry(values: Mapping[str, Any]) -> dict[str, Any]:
         return {key: scale * v if key in (*METRIC_COLUMNS, "validation") else v for key, v in values.items()}

@@ -15,13 +15,12 @@ from graphcollab.files import write_csv
 from graphcollab.findings import Finding
 from graphcollab.metrics import Metric, Scores
 from graphcollab.naming import few
-from graphcollab.report._text import below, noted, shown_in, table_text
+from graphcollab.report._text import noted, shown_in, table_text
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train.trial import SHARES
 
 __all__ = ["SiteScores"]
 
-WIDE = 120  # letters, above which several metrics are not put side by side
 SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
 
 
@@ -38,7 +37,7 @@ class _Added(NamedTuple):
 class SiteScores:
     """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
 
-    ``str`` and `text` write it as a table with a row per node, `rows` are its numbers one by one, and `to_csv` writes
+    ``str`` and `text` write tables with a row per node, `rows` are its numbers one by one, and `to_csv` writes
     them to a file.
 
     Args:
@@ -65,7 +64,7 @@ class SiteScores:
         ``difference``, ``difference_low`` and ``difference_high``.
         """
         out = []
-        first = next(iter(self.scores.values()))
+        first = self._first
         for k, node in enumerate(first.names):
             for m, metric in enumerate(first.metrics):
                 for method, scores in self.scores.items():
@@ -86,38 +85,39 @@ class SiteScores:
         cells = (["" if value != value else value for value in row.values()] for row in rows)
         return write_csv(path, list(rows[0]), cells)
 
-    def text(self, markdown: bool = False) -> str:
-        """Return a table with a row per node, and below them the means over the nodes that have a value.
+    def text(self) -> str:
+        """Return a table with a row per node for every metric, and below it the means over the nodes that have a value.
 
-        Several metrics have a table each where they would not fit side by side. The samples in the last row are those
-        of all nodes that have a value in some column. Where a model has diverged there are no means. Nodes that have
-        left the collaboration (`graphcollab.control.Attendance`) have a row, and are in no mean.
+        The samples in the last row are those of all nodes that have a value in some column. Where a model has diverged
+        there are no means. Nodes that have left the collaboration (`graphcollab.control.Attendance`) have a row, and
+        are in no mean.
         """
-        every = [*range(len(next(iter(self.scores.values())).metrics))]
-        text = table_text(self.table(every), markdown)
-        if len(every) > 1 and text.index("\n") > WIDE:
-            text = "\n\n".join(table_text(self.table([m]), markdown) for m in every)
-        return below(text, self.notes)
+        return "\n\n".join(map(table_text, self.tables))
 
     @property
-    def notes(self) -> list[Finding]:
-        """What is to be said below tables."""
-        metrics = next(iter(self.scores.values())).metrics
-        fewer = [metric.name for metric in metrics if not metric.higher_is_better]
+    def tables(self) -> list[Table]:
+        """A table for every metric; below the last is what is to be said of them all."""
+        tables = [self._table(m) for m in range(len(self._first.metrics))]
+        return [*tables[:-1], tables[-1].noting(*self._notes())]
+
+    @property
+    def _first(self) -> Scores:
+        return next(iter(self.scores.values()))
+
+    def _notes(self) -> Iterator[Finding]:
+        """Yield what numbers are, and what so few samples leave open."""
+        yield from self.about[:1]
+        fewer = [metric.name for metric in self._first.metrics if not metric.higher_is_better]
         so = f", so − is an improvement on {self.reference}" * bool(self.differences)
-        less = f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
-        return [*self.about[:1], *noted("less-is-better", ", ".join(fewer), less), *self.about[1:], *self._limits()]
+        yield from noted(
+            "less-is-better", ", ".join(fewer), f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
+        )
+        yield from self.about[1:]
+        yield from self._limits()
 
-    def table(self, which: Sequence[int], of: Sequence[str] | None = None, differences: bool = True) -> Table:
-        """Return some of the metrics side by side, a row per node, and two of means at the end.
-
-        Args:
-            which: Positions of the metrics.
-            of: Methods whose values are shown. Default: all.
-            differences: Whether differences to the reference follow them.
-        """
-        first = next(iter(self.scores.values()))
-        added = [one for m in which for one in self._columns(m, [*self.scores] if of is None else of, differences)]
+    def _table(self, m: int) -> Table:
+        """Return the table of a metric: values, differences, and two rows of means at the end."""
+        first, added = self._first, [*self._columns(m)]
         rows = [
             [Cell(name), Cell(size), *(one.cells[k] for one in added)]
             for k, (name, size) in enumerate(zip(first.names, first.sizes.tolist(), strict=True))
@@ -126,30 +126,29 @@ class SiteScores:
         for label, samples, n in (("mean", "", 0), ("mean, by samples", int(first.sizes[counted].sum()), 1)):
             rows.append([Cell(label), Cell(samples), *(one.means[n] for one in added)])
         columns = [Column("node"), Column("samples", "number", 0), *(one.column for one in added)]
-        return Table(columns, rows, foot=2)
+        return Table(columns, rows, foot=2, caption=f"Every node, {first.metrics[m].name}")
 
-    def _columns(self, m: int, of: Sequence[str], differences: bool) -> Iterator[_Added]:
-        """Yield columns of a metric: values of some methods, and differences."""
-        metric = next(iter(self.scores.values())).metrics[m]
+    def _columns(self, m: int) -> Iterator[_Added]:
+        """Yield columns of a metric: values of all methods, and differences."""
+        metric = self._first.metrics[m]
         share = metric.name in SHARES
         scale, digits, unit = shown_in(share, 1)
-        for method in of:
-            values = torch.cat([self.scores[method][metric.name][:, None], self.intervals[method][m]], 1)
+        for method, scores in self.scores.items():
+            values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
             title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
             yield self._added(Column(title, "number", digits), scale * values, metric.name, [method])
-        for method, values in self.differences.items() if differences else ():
+        for method, values in self.differences.items():
             title = f"{method} − {self.reference}, {'points' if share else metric.name}"
             both = [method, str(self.reference)]
             yield self._added(Column(title, "signed", digits), scale * values[m], metric.name, both)
 
     def _added(self, column: Column, values: Tensor, metric: str, by: Sequence[str]) -> _Added:
         """Return a column of values and the ends of their intervals, [K, 3], ``by`` some methods, and their means."""
-        sizes = next(iter(self.scores.values())).sizes
         known = torch.stack([self.scores[method].counted(metric) for method in by]).all(0)
         lost = any(bool((self.scores[method].loss.isinf() & self.scores[method].members).any()) for method in by)
         note = f"{int(known.sum())} of {len(known)} nodes" * (not bool(known.all()))
         means = []
-        for weight in (torch.ones(len(known)), sizes):
+        for weight in (torch.ones(len(known)), self._first.sizes):
             weight = weight.double()[known]
             mean = None if lost else float((weight * values[known, 0]).sum() / weight.sum())
             means.append(Cell(mean, note=note))
@@ -157,15 +156,16 @@ class SiteScores:
 
     def _limits(self) -> Iterator[Finding]:
         """Yield which intervals are too narrow, and why others are missing."""
-        first = next(iter(self.scores.values()))
+        first = self._first
         small = {name: n for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL}
         away = {first.names[k] for one in self.scores.values() for k in (~one.members & ~one.loss.isnan()).nonzero()}
         ends = torch.cat([*self.intervals.values()])  # [.., K, 2]
-        why: dict[str, str] = {}
-        for method, scores in self.scores.items():
-            for m, metric in enumerate(scores.metrics):
-                for k in self.intervals[method][m, :, 0].isnan().nonzero().flatten().tolist():
-                    why.setdefault(f"{first.names[k]} ({_missing(scores, metric, k)})", first.names[k])
+        why = {
+            f"{first.names[k]} ({_missing(scores, metric, k)})": first.names[k]
+            for method, scores in self.scores.items()
+            for m, metric in enumerate(scores.metrics)
+            for k in self.intervals[method][m, :, 0].isnan().nonzero().flatten().tolist()
+        }
         left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
         yield from noted("left", "nodes", left * bool(away), nodes=sorted(away))
         narrow = few([f"{name} ({n})" for name, n in small.items()])

@@ -61,7 +61,7 @@ def site_table(
         seed: Seed of the draw.
 
     Returns:
-        A `SiteScores`: ``print`` it, or take its ``rows``, ``text(markdown=True)`` or ``to_csv(path)``.
+        A `SiteScores`: ``print`` it, or take its ``rows``, ``text()`` or ``to_csv(path)``.
     """
     many, note = _by_name(results)
     if not many:
@@ -79,15 +79,15 @@ def site_table(
     drawn = {name: _resampled(result, split, judged, resamples, seed, scores[name]) for name, result in many.items()}
     differences = {}
 
-    def told(ends: Tensor) -> Tensor:  # which says less than what metrics are of every resample
+    def published(ends: Tensor) -> Tensor:  # which says less than what metrics are of every resample
         return first.env.plane.publish(ends.transpose(0, 1).contiguous()).transpose(0, 1)
 
     for name in many:
         if reference is not None and name != reference:
             value = _stacked(scores[name]) - _stacked(scores[reference])
-            ends = told(percentile_interval(drawn[name] - drawn[reference], confidence))
+            ends = published(percentile_interval(drawn[name] - drawn[reference], confidence))
             differences[name] = torch.cat([value[..., None], ends], 2)
-    intervals = {name: told(percentile_interval(values, confidence)) for name, values in drawn.items()}
+    intervals = {name: published(percentile_interval(values, confidence)) for name, values in drawn.items()}
     _warn_of_undefined(scores, split)
     said = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "

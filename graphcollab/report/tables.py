@@ -7,8 +7,9 @@ numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping
+from statistics import fmean
+from typing import Annotated, Any, TypeAlias
 
 from graphcollab.errors import TooFewError, UnknownError
 from graphcollab.findings import Finding
@@ -38,6 +39,7 @@ from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["FEW_SEEDS", "paired_table", "paired_values", "results_table", "results_values"]
 
+CellOf: TypeAlias = Callable[[str, Mapping[str, Any]], Cell]
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",
     2: "with two seeds interval and p-value mean next to nothing: take five seeds or more",
@@ -45,27 +47,16 @@ FEW_SEEDS = {
 
 
 @shown
-def results_table(
-    comparison: Comparison,
-    settings: bool = True,
-    markdown: bool = False,
-    reference: str | None = None,
-    percent: bool | None = None,
-) -> str:
+def results_table(comparison: Comparison, settings: bool = True, reference: str | None = None) -> str:
     """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
 
     It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst
-    20 % from 10 on, where each are two nodes at least; of fewer nodes, `site_table` shows every one. Where the metric
-    of some nodes is not defined, "nodes" says over how many the means are (by seed, "2 to 3"). Where nodes were
-    left behind since they diverged, "isolated" says how many (the most on any seed); they count with their last good
-    model. Where something was found wrong with a run, such as learned weights that are all the own model's, "found"
-    says what and on how many seeds. "local steps" are those that a node has taken in its rounds, mean over nodes, and
-    "models", where some method has more than one, how many models each node trained by them. Where nodes have the same
-    samples on all seeds, a line below says whether the weights that a method learned agree between seeds. Another one
-    names nodes that count in means with fewer than five test samples. Others, as below every table of a comparison's
-    methods, say where these were not compared on the same terms: local steps that differ by more than half a round of
-    each (on the first seed, whose tasks `compare` makes work equal on), other models, more settings to choose from.
+    20 % from 10 on, where each are two nodes at least; of fewer nodes, `site_table` shows every one. Some columns are
+    left out where there is nothing in them: "nodes" says over how many the means are where the metric of some is not
+    defined, "isolated" how many were left behind since they diverged (the most on any seed), "found" what was found
+    wrong with runs, and "models" how many models each node trained. Lines below the table say where methods were not
+    compared on the same terms, and which nodes count in means with fewer than five test samples.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -85,59 +76,58 @@ def results_table(
         <BLANKLINE>
         ± is the standard deviation over 2 seeds
     """
-    return table_text(results_values(comparison, settings, reference, percent), markdown)
+    return table_text(results_values(comparison, settings, reference))
 
 
-def results_values(
-    comparison: Comparison, settings: bool = True, reference: str | None = None, percent: bool | None = None
-) -> Table:
+def results_values(comparison: Comparison, settings: bool = True, reference: str | None = None) -> Table:
     """Return the table of `results_table`."""
-    rows = comparison.rows()
-    scale, digits, unit = shown_in(comparison.share if percent is None else percent, 2)
-    isolated, found = (any(row[key] for row in rows.values()) for key in ("isolated", "findings"))
-    spent, beside = (any(row[key] > n for row in rows.values()) for key, n in (("local_steps", 0), ("models", 1)))
-    partly = any(row["nodes"] < row["of_nodes"] for row in rows.values())
-    chosen = settings and any(any(row["settings"]) for row in rows.values())
-    columns = [Column("method"), Column(f"mean test {comparison.metric}{unit}", "number", digits)]
-    if reference is not None:
-        columns += [Column("test loss", "number"), Column("improved (%)", "number", 1)]
-    columns += (
-        [Column("isolated", "count")] * isolated + [Column("found")] * found + [Column("nodes", "count")] * partly
-    )
-    shares = worst_shown(*_fewest_nodes(rows))
-    columns += [Column(f"worst {share} %", "number", digits) for share in shares]
-    columns.append(Column("std over nodes", "number", digits))
-    columns += [Column("rounds", "count"), Column("local steps", "count")] * spent
-    columns += [Column("models", "number", 0)] * beside + [
-        Column("sent per node", "bytes"),
-        Column("seconds", "number", 1),
-    ]
-    columns += [Column("setting")] * chosen
-    lines = []
-    for name, row in rows.items():
+    columns = [*_columns(comparison, settings, reference)]
+    rows = [[cell(name, row) for _, cell in columns] for name, row in comparison.rows().items()]
+    return Table([column for column, _ in columns], rows, _notes_of_results(comparison, reference))
+
+
+def _columns(comparison: Comparison, settings: bool, reference: str | None) -> Iterator[tuple[Column, CellOf]]:
+    """Yield columns, and what makes the cell of a method of its name and its row in `Comparison.rows`."""
+    rows = [*comparison.rows().values()]
+    scale, digits, unit = shown_in(comparison.share, 2)
+
+    def number(key: str, scale: float = 1.0) -> CellOf:
+        return lambda _, row: Cell(scale * row[key])
+
+    def mean(name: str, _: Mapping[str, Any]) -> Cell:
         failed = failures(comparison, name)
-        line = [Cell(name), Cell(failed) if failed else mean_cell(scale * column(comparison.values(name)))]
-        if reference is not None:
-            losses, better = [t.test_loss for t in comparison.chosen[name]], comparison.improved(name, reference)
-            share = None if name == reference else 100 * sum(better) / len(better)
-            line += [Cell(sum(losses) / len(losses)), Cell(share)]
-        line += [Cell(row["isolated"])] * isolated
-        line += [Cell(_on_seeds(row["findings"], len(row["per_seed"])) or MISSING)] * found
-        line += [_nodes(row)] * partly
-        line += [Cell(scale * row[key]) for key in (*(f"worst{share}" for share in shares), "std")]
-        line += [Cell(row["rounds"]), Cell(row["local_steps"])] * spent + [Cell(row["models"])] * beside
-        line += [Cell(row["bytes_per_node"]), Cell(row["seconds"])]
-        if chosen:
-            texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]
-            line.append(Cell(" or ".join(dict.fromkeys(text or MISSING for text in texts))))
-        lines.append(line)
-    return Table(columns, lines, _notes_of_results(comparison, reference))
+        return Cell(failed) if failed else mean_cell(scale * column(comparison.values(name)))
+
+    yield Column("method"), lambda name, _: Cell(name)
+    yield Column(f"mean test {comparison.metric}{unit}", "number", digits), mean
+    if reference is not None:
+        yield Column("test loss", "number"), lambda name, _: Cell(fmean(t.test_loss for t in comparison.chosen[name]))
+        yield Column("improved (%)", "number", 1), lambda name, _: _improved(comparison, name, reference)
+    if any(row["isolated"] for row in rows):
+        yield Column("isolated", "count"), number("isolated")
+    if any(row["findings"] for row in rows):
+        yield Column("found"), lambda _, row: Cell(_on_seeds(row["findings"], len(row["per_seed"])) or MISSING)
+    if any(row["nodes"] < row["of_nodes"] for row in rows):
+        yield Column("nodes", "count"), lambda _, row: _nodes(row)
+    known = [(row["nodes"], row["of_nodes"]) for row in rows if row["nodes"] == row["nodes"]]
+    for share in worst_shown(*min(known, default=(math.nan, math.nan))):
+        yield Column(f"worst {share} %", "number", digits), number(f"worst{share}", scale)
+    yield Column("std over nodes", "number", digits), number("std", scale)
+    if any(row["local_steps"] > 0 for row in rows):
+        yield Column("rounds", "count"), number("rounds")
+        yield Column("local steps", "count"), number("local_steps")
+    if any(row["models"] > 1 for row in rows):
+        yield Column("models", "number", 0), number("models")
+    yield Column("sent per node", "bytes"), number("bytes_per_node")
+    yield Column("seconds", "number", 1), number("seconds")
+    if settings and any(any(row["settings"]) for row in rows):
+        yield Column("setting"), lambda _, row: _setting(row)
 
 
-def _fewest_nodes(rows: Mapping[str, Any]) -> tuple[float, float]:
-    """Return over how many nodes means are at least, and of how many."""
-    known = [(row["nodes"], row["of_nodes"]) for row in rows.values() if row["nodes"] == row["nodes"]]
-    return min(known, default=(math.nan, math.nan))
+def _improved(comparison: Comparison, name: str, reference: str) -> Cell:
+    """Return the share of nodes that do better than with a reference."""
+    better = comparison.improved(name, reference)
+    return Cell() if name == reference else Cell(100 * sum(better) / len(better))
 
 
 def _nodes(row: Mapping[str, Any]) -> Cell:
@@ -145,6 +135,17 @@ def _nodes(row: Mapping[str, Any]) -> Cell:
     most = max((one.get("nodes", math.nan) for one in row["per_seed"]), default=math.nan)
     upto = f"to {most} " if most > row["nodes"] else ""
     return Cell() if math.isnan(row["nodes"]) else Cell(row["nodes"], unit=f"{upto}of {row['of_nodes']}")
+
+
+def _setting(row: Mapping[str, Any]) -> Cell:
+    """Return the settings that were chosen."""
+    texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]
+    return Cell(" or ".join(dict.fromkeys(text or MISSING for text in texts)))
+
+
+def _on_seeds(found: Mapping[str, int], many: int) -> str:
+    """Write what was found, by kind, and on how many seeds where it is not all."""
+    return ", ".join(kind if count == many else f"{kind} ({count} of {many})" for kind, count in found.items())
 
 
 def _notes_of_results(comparison: Comparison, reference: str | None) -> list[Finding]:
@@ -161,11 +162,7 @@ def _notes_of_results(comparison: Comparison, reference: str | None) -> list[Fin
         *noted("prepared", "column 'sent per node'", sums * prepared),
         *_of_tasks(comparison),
         *few_tested(comparison),
-        *(
-            Finding("weights", name, f"On different seeds the weights that {name} learned {agreement(a)}.", {"r": a})
-            for name, a in alike.items()
-            if a == a
-        ),
+        *(agreement(name, r, "seeds") for name, r in alike.items() if r == r),
     ]
 
 
@@ -175,15 +172,12 @@ def paired_table(
     reference: str = "local",
     column: str = "mean",
     confidence: Annotated[float, Real(above=0, below=1)] = 0.95,
-    markdown: bool = False,
     over: Over = None,
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    Lines below the table say whether intervals are corrected for samples that seeds share, that fewer than three seeds
-    are no evidence, that a difference that is the same on all seeds has no interval, which nodes count in the mean with
-    fewer than five test samples, and where methods did other work, had other models or had more settings to choose from
-    (see `results_table`): a difference may come of that alone. Where one of the two failed on a seed, or has no value
+    Lines below the table say whether intervals are corrected for samples that seeds share, and what differences may
+    come of alone, such as other work (see `results_table`). Where one of the two failed on a seed, or has no value
     there, that is said instead: there is no difference then.
 
     Args:
@@ -200,7 +194,7 @@ def paired_table(
         -------------------  -----  -------------  -------  ---------
         l2c                  +3.00  −1.97 … +7.97     0.12     3 of 3
     """
-    return table_text(paired_values(comparison, reference, column, confidence, over), markdown)
+    return table_text(paired_values(comparison, reference, column, confidence, over))
 
 
 def paired_values(
@@ -217,23 +211,22 @@ def paired_values(
     points = comparison.share and column in METRIC_COLUMNS  # shares are shown in percentage points
     scale, digits, _ = shown_in(points, 2)
     sign = 1 if comparison.better(column) else -1
-    rows, alike, told = [], [], []
+    rows, alike, judged = [], [], []
     for name in others:
         if why := _no_difference(comparison, name, reference, column):
             rows.append([Cell(name), Cell(why)])
             continue
         found = comparison.paired(name, reference, column, confidence, over)
         pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)
-        better = sum(sign * (one - other) > 0 for one, other in pairs)
+        better = Cell(sum(sign * (one - other) > 0 for one, other in pairs), unit=f"of {found.n}")
         ends = (max(found.low, -1), min(found.high, 1)) if points else (found.low, found.high)
-        known = not math.isnan(found.low)
-        if known:
-            told.append(name)
-        elif found.p_value == found.p_value:
-            alike.append(name)
-        interval = Cell(interval=(scale * ends[0], scale * ends[1])) if known else Cell()
-        p_value = Cell(found.p_value if known else None)
-        rows.append([Cell(name), Cell(scale * found.mean), interval, p_value, Cell(better, unit=f"of {found.n}")])
+        interval, p_value = Cell(interval=(scale * ends[0], scale * ends[1])), Cell(found.p_value)
+        if math.isnan(found.low):
+            interval, p_value = Cell(), Cell()
+            alike += [name] * (found.p_value == found.p_value)
+        else:
+            judged.append(name)
+        rows.append([Cell(name), Cell(scale * found.mean), interval, p_value, better])
     columns = [
         Column(f"minus {reference}{', points' * points}"),
         Column(column, "signed", digits),
@@ -248,7 +241,7 @@ def paired_values(
     notes = [
         *noted("less-is-better", of, less),
         *unequal_terms(comparison),
-        *(better_at_the_end_only(comparison, reference, told, 1 - confidence, over) if column == "mean" else ()),
+        *(better_at_the_end_only(comparison, reference, judged, 1 - confidence, over) if column == "mean" else ()),
         *_of_tasks(comparison),
         *noted("no-interval", "seeds", same * bool(alike), methods=alike),
         *noted("correction", "over", comparison.correction(over)[1]),
@@ -272,8 +265,3 @@ def _of_tasks(comparison: Comparison) -> list[Finding]:
     if tasks is None:
         return []
     return [*noted("units", comparison.metric, in_deviations(tasks, [comparison.metric])), *weighted(tasks)]
-
-
-def _on_seeds(found: Mapping[str, int], many: int) -> str:
-    """Write what was found, by kind, and on how many seeds where it is not all."""
-    return ", ".join(kind if count == many else f"{kind} ({count} of {many})" for kind, count in found.items())

@@ -7,14 +7,6 @@ import pytest
 from graphcollab.report._text import MISSING, byte_size, number, text_table
 
 
-def test_markdown_table_says_how_columns_are_aligned() -> None:
-    assert text_table(["a", "b"], [["x", "1.25"]], markdown=True).splitlines() == [
-        "| a   |    b |",
-        "| --- | ---: |",
-        "| x   | 1.25 |",
-    ]
-
-
 def test_plain_table_has_no_trailing_spaces() -> None:
     assert text_table(["name"], [["x"]]).splitlines() == ["name", "----", "x"]
 

@@ -48,11 +48,6 @@ def test_what_was_not_kept_is_left_open(comparison: Comparison) -> None:
     assert line.split() == ["cobo", "150", "–", "–", "2", "of", "2"]
 
 
-def test_markdown(comparison: Comparison) -> None:
-    lines = time_to_table(comparison, 0.6, markdown=True).splitlines()
-    assert len({line.count("|") for line in lines}) == 1
-
-
 def test_a_target_in_percent_is_refused(comparison: Comparison) -> None:
     with raises("range", "target", "0", "1", "60"):
         time_to_table(comparison, 60)

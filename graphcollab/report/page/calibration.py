@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.metrics import Metric
 from graphcollab.metrics.probabilities import BINS, confidences
-from graphcollab.report._text import number
 from graphcollab.report.page.charts import calibration_chart
 from graphcollab.report.page.content import Section
 from graphcollab.report.values import Cell, Column, Table
@@ -29,36 +28,19 @@ OF_CLASSES = ("cross_entropy", "bce")
 def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section on whether probabilities mean what they say, where methods predict any."""
     rows = calibration_rows(last)
-    if not rows and any(result.tasks.loss in OF_CLASSES for result in last.values()):
+    if rows:
+        caption = (
+            "How often predictions on test samples of all nodes were right, by the probability that was predicted, on "
+            "the last seed. On the dotted line probabilities mean what they say; below it models are too sure. Small "
+            "dots are of few samples."
+        )
+        keys = ("method", "samples", "confidence", "right")
+        columns = [Column("method"), Column("samples", "general")]
+        columns += [Column(title, "number", 1) for title in ("predicted (%)", "right (%)")]
+        table = Table(columns, [[Cell(row[key]) for key in keys] for row in rows], caption=TITLE)
+        yield Section("calibration", TITLE, charts=[calibration_chart(rows, "calibration", caption, table)])
+    elif any(result.tasks.loss in OF_CLASSES for result in last.values()):
         yield Section("calibration", TITLE, [LEFT_OUT])
-    if not rows:
-        return
-    off = ", ".join(f"{name} {number(error, 2)}" for name, error in _errors(rows).items())
-    caption = (
-        "How often predictions on test samples of all nodes were right, by the probability that was predicted, on the "
-        "last seed. On the dotted line probabilities mean what they say; below it models are too sure. Small dots are "
-        f"of few samples, and say little. In the mean over samples they are off by, in points: {off}."
-    )
-    chart = calibration_chart(rows, "calibration", caption, _table(rows))
-    yield Section("calibration", TITLE, charts=[chart])
-
-
-def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the expected calibration error of all samples together, in points, by method."""
-    found = {}
-    for name in dict.fromkeys(row["method"] for row in rows):
-        own = [row for row in rows if row["method"] == name]
-        off = sum(row["samples"] * abs(row["confidence"] - row["right"]) for row in own)
-        found[name] = off / sum(row["samples"] for row in own)
-    return found
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns = [Column("method"), Column("samples", "general")]
-    columns += [Column(title, "number", 1) for title in ("predicted (%)", "right (%)")]
-    keys = ("method", "samples", "confidence", "right")
-    cells = [[Cell(row[key]) for key in keys] for row in rows]
-    return Table(columns, cells, caption="Predictions by how sure they were")
 
 
 def calibration_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:

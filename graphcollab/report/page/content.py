@@ -59,11 +59,11 @@ class Content:
     Args:
         title: Its title.
         asked: The question.
-        answer: The answer, a paragraph each.
+        answer: The answer, the headline first.
         sections: What it rests on.
     """
 
     title: str
     asked: str
-    answer: Sequence[Sequence[Finding]]
+    answer: Sequence[Finding]
     sections: Sequence[Section]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from graphcollab.checks import own_filter
-from graphcollab.report._text import byte_size, failures, number, shown_in
+from graphcollab.naming import few
+from graphcollab.report._terms import unequal_terms
+from graphcollab.report._text import byte_size, column, shown_in
 from graphcollab.report.page.calibration import calibration_section
 from graphcollab.report.page.charts import bar_chart, curve_chart
 from graphcollab.report.page.comparison_answer import answer
-from graphcollab.report.page.comparison_asked import asked
 from graphcollab.report.page.content import Content, Section
 from graphcollab.report.page.graph import graph_section
-from graphcollab.report.site_scores import SiteScores
 from graphcollab.report.site_table import site_table
 from graphcollab.report.tables import paired_values, results_values
 from graphcollab.report.values import Cell, Column, Table, mean_cell
@@ -26,17 +26,15 @@ from graphcollab.train import Comparison, Result, Trial
 
 __all__ = ["content_of_comparison"]
 
-BROAD = 8  # columns of a table of nodes that a desktop's screen has room for
 MOST_POINTS = 200  # of a curve
-STOPPED = "; with early stopping the models after the best evaluation are kept, so curves may end elsewhere"
+STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
 
 
 def content_of_comparison(comparison: Comparison, reference: str | None, metrics: Any, title: str) -> Content:
     """Return what a page says of a comparison."""
     if reference is None and "local" in comparison.chosen:
         reference = "local"
-    last = _last(comparison)
-    sites = None
+    last, sites = _last(comparison), None
     if last:
         with own_filter("ignore", code="quality", subject="metric"):  # notes below the table say so
             sites = site_table(comparison, metrics, reference if reference in last else None)
@@ -44,41 +42,42 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
     if reference is not None and len(comparison.chosen) > 1:
         paired = paired_values(comparison, reference)
         tables.append(replace(paired, caption=f"Differences to {reference}, paired over seeds"))
-    told = "\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items())
+    doubts = {str(finding): finding for result in last.values() for finding in result.tasks.findings}
     sections = [
         Section("methods", "Methods", tables=tables),
-        *([] if sites is None else [Section("nodes", "Node by node", tables=site_tables(sites))]),
+        *([] if sites is None else [Section("nodes", "Node by node", tables=sites.tables)]),
+        *([Section("doubts", "Doubts about the data", [*doubts.values()])] if doubts else []),
         *graph_section(last),
         *curve_section(comparison),
         *calibration_section(last),
         *_bytes_section(comparison),
-        Section("settings", "Settings", tables=[_chosen(comparison)], folded=told),
+        Section(
+            "settings",
+            "Settings",
+            tables=[_chosen(comparison)],
+            folded="\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items()),
+        ),
     ]
-    found = [[one] for one in answer(comparison, reference, sites)]
-    return Content(title or "Who learns best, and with whom", asked(comparison, last, reference), found, sections)
+    found = [*answer(comparison, reference, sites), *unequal_terms(comparison)]
+    return Content(title or "Who learns best, and with whom", _asked(comparison), found, sections)
+
+
+def _asked(comparison: Comparison) -> str:
+    """Say what was compared."""
+    trials = next(iter(comparison.chosen.values()))
+    direction = "more" if comparison.higher_is_better else "less"
+    return (
+        f"Which of {few([*comparison.chosen])} gives nodes the best models of their own? By test {comparison.metric} "
+        f"({direction} is better); nodes: {len(trials[0].per_node) or 'not known'}; seeds: {len(trials)}."
+    )
 
 
 def _last(comparison: Comparison) -> dict[str, Result]:
     """Return the results of the last seed, as the table of sites has them; none where samples are not all here."""
     last = next(iter(comparison.chosen.values()))[-1].seed
     kept = {name: result for name, result in comparison.results.items() if result.env.seed == last}
-    tested = all(int(result.tasks.sizes("test").sum()) for result in kept.values() if "test" in result.tasks.splits)
-    return kept if tested and all("test" in result.tasks.splits for result in kept.values()) else {}
-
-
-def site_tables(sites: SiteScores) -> list[Table]:
-    """Return a table for every metric; where a screen is too narrow for it, one of differences and one of values."""
-    tables = []
-    for m, metric in enumerate(next(iter(sites.scores.values())).metrics):
-        caption = f"Every node, {metric.name}"
-        whole = replace(sites.table([m]), caption=caption)
-        if len(whole.columns) <= BROAD or not sites.differences:
-            tables.append(whole)
-            continue
-        against = sites.table([m], [str(sites.reference)])
-        tables.append(replace(against, caption=f"{caption}: differences to {sites.reference}"))
-        tables.append(replace(sites.table([m], differences=False), caption=caption))
-    return [*tables[:-1], tables[-1].noting(*sites.notes)]
+    tested = all("test" in one.tasks.splits and int(one.tasks.sizes("test").sum()) for one in kept.values())
+    return kept if tested else {}
 
 
 def _chosen(comparison: Comparison) -> Table:
@@ -87,26 +86,22 @@ def _chosen(comparison: Comparison) -> Table:
     for name, trials in comparison.chosen.items():
         tried = {repr(dict(trial.setting)) for trial in comparison.trials if trial.method == name}
         often = Counter(", ".join(f"{k}={v}" for k, v in trial.setting.items()) or "defaults" for trial in trials)
-        took = "; ".join(
-            f"{setting} (on {n} seeds)" if len(often) > 1 else setting for setting, n in often.most_common()
-        )
+        took = "; ".join(f"{setting} (on {n} of {len(trials)} seeds)" for setting, n in often.most_common())
         rows.append([Cell(name), Cell(len(tried) or None), Cell(took)])
-    seeds = ", ".join(str(trial.seed) for trial in next(iter(comparison.chosen.values())))
     columns = [Column("method"), Column("settings tried", "count"), Column("chosen")]
-    return Table(columns, rows, caption=f"Chosen by validation data on every seed ({seeds})")
+    return Table(columns, rows, caption="Chosen by validation data on every seed")
 
 
 def _bytes_section(comparison: Comparison) -> Iterator[Section]:
     """Yield a section with a bar for every method, where what was sent is known."""
     sent = {name: row["bytes_per_node"] for name, row in comparison.rows().items()}
     rows = [{"method": name, "value": size, "text": byte_size(size)} for name, size in sent.items() if size == size]
-    if not rows:
-        return
-    told = ", ".join(f"{row['method']} {row['text']}" for row in rows)
-    caption = f"What a node sent, mean over nodes and seeds: {told}."
-    cells = [[Cell(row["method"]), Cell(row["value"])] for row in rows]
-    table = Table([Column("method"), Column("sent", "bytes")], cells, caption="Sent per node")
-    yield Section("bytes", "What travelled", charts=[bar_chart(rows, "bytes sent per node", "bytes", caption, table)])
+    if rows:
+        cells = [[Cell(row["method"]), Cell(row["value"])] for row in rows]
+        table = Table([Column("method"), Column("sent", "bytes")], cells, caption="Sent per node")
+        caption = "What a node sent, mean over nodes and seeds."
+        chart = bar_chart(rows, "bytes sent per node", "bytes", caption, table)
+        yield Section("bytes", "What travelled", charts=[chart])
 
 
 def curve_section(comparison: Comparison) -> Iterator[Section]:
@@ -114,12 +109,12 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
     points, over = _points(comparison)
     if not points:
         return
-    (scale, digits, unit), seeds = shown_in(comparison.share, 2), max(map(len, comparison.chosen.values()))
+    scale, digits, unit = shown_in(comparison.share, 2)
     what = f"mean test {comparison.metric}{unit}"
-    band = f" Bands are one standard deviation over {seeds} seeds up and down." * (seeds > 1)
-    caption = f"{what[0].upper()}{what[1:]} over {over}. {_kept(comparison, [*points])}.{band}"
+    stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
+    caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
     rows = [
-        {"method": name, "x": x, **_ends(scale * values)}
+        {"method": name, "x": x, **_ends(mean_cell(scale * values))}
         for name, curve in points.items()
         for x, values in curve.items()
     ]
@@ -129,25 +124,14 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
         for x in every
     ]
     columns = [Column(over, "count"), *(Column(name, "number", digits) for name in points)]
-    chart = curve_chart(rows, over, what, "accuracy", caption, Table(columns, cells, caption=what))
-    title = f"Test {comparison.metric} over {'rounds' if over == 'round' else 'local steps'}"
-    yield Section("curves", title, charts=[chart])
+    chart = curve_chart(rows, over, what, "accuracy", caption.strip(), Table(columns, cells, caption=what))
+    yield Section("curves", f"Test {comparison.metric} over time", charts=[chart])
 
 
-def _ends(values: torch.Tensor) -> dict[str, float]:
-    """Return the mean of values [S], and what is a standard deviation below and above it."""
-    mean, spread = float(values.mean()), float(values.std()) if len(values) > 1 else 0.0
+def _ends(cell: Cell) -> dict[str, float]:
+    """Return a mean, and what is a standard deviation below and above it."""
+    mean, spread = cell.order or 0.0, cell.spread or 0.0
     return {"mean": mean, "low": mean - spread, "high": mean + spread}
-
-
-def _kept(comparison: Comparison, names: Sequence[str]) -> str:
-    """Say what the models reach that are kept, as the table of methods does, and whether these are the last ones."""
-    (scale, digits, _), told = shown_in(comparison.share, 2), []
-    for name in names:
-        values = scale * torch.tensor(comparison.values(name), dtype=torch.float64)
-        told.append(f"{name} {failures(comparison, name) or number(float(values.mean()), digits)}")
-    stopped = any(_stopped(trial) for name in names for trial in comparison.chosen[name] if not trial.failure)
-    return f"The models that are kept, as in the tables: {', '.join(told)}{STOPPED * stopped}"
 
 
 def _stopped(trial: Trial) -> bool:
@@ -156,21 +140,20 @@ def _stopped(trial: Trial) -> bool:
     return all(map(math.isfinite, ends)) and not math.isclose(ends[0], ends[-1])
 
 
-def _points(comparison: Comparison) -> tuple[dict[str, dict[int, torch.Tensor]], str]:
+def _points(comparison: Comparison) -> tuple[dict[str, dict[int, Tensor]], str]:
     """Return by method and evaluation the values of all seeds [S], and what the horizontal axis counts."""
     every = comparison.chosen.items()
-    kept = {name: [t for t in trials if not t.failure and len(t.curve[0])] for name, trials in every}
-    kept = {name: trials for name, trials in kept.items() if trials}
-    steps = len({t.rounds for ts in kept.values() for t in ts}) > 1
-    steps = steps and not any(t.local_steps != t.local_steps for ts in kept.values() for t in ts)
-    points: dict[str, dict[int, torch.Tensor]] = {}
-    for name, trials in kept.items():
-        values = [dict(zip(*trial.curve, strict=True)) for trial in trials]
+    kept = {name: some for name, trials in every if (some := [t for t in trials if not t.failure and t.curve[0]])}
+    trials = [trial for some in kept.values() for trial in some]
+    steps = len({t.rounds for t in trials}) > 1 and all(t.local_steps == t.local_steps for t in trials)
+    points: dict[str, dict[int, Tensor]] = {}
+    for name, some in kept.items():
+        values = [dict(zip(*trial.curve, strict=True)) for trial in some]
         rounds = sorted(set.intersection(*map(set, values)))
         stride = max(1, -(-len(rounds) // MOST_POINTS))
-        each = trials[0].local_steps / trials[0].rounds if steps else 1
+        each = some[0].local_steps / some[0].rounds if steps else 1
         for r in sorted({*rounds[::stride], *rounds[-1:]}):
-            found = torch.tensor([seed[r] for seed in values], dtype=torch.float64)
+            found = column([seed[r] for seed in values])
             if bool(found.isfinite().all()):
                 points.setdefault(name, {})[round(each * r)] = found
     return points, "local steps per node" if steps else "round"

@@ -1,4 +1,4 @@
-"""The sentences on top of a page of a benefit: every headline is followed by the gains that it is of."""
+"""The sentences on top of a page of a benefit: the headline, the gains, and what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
-from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.page.of_benefit import content_of_benefit
 
 SPLITS, SITES = 10, ("Bern", "Genf", "Zug")
@@ -34,33 +33,26 @@ def found(
     return Benefit(SITES, metric, True, scores, NONE, without, outside, constant, flat, held, held, chosen, **more)
 
 
-def top(benefit: Benefit) -> list[list[Finding]]:
-    return [list(some) for some in content_of_benefit(benefit, "").answer]
+def top(benefit: Benefit) -> list[Finding]:
+    return list(content_of_benefit(benefit, "").answer)
 
 
-def of_arm(benefit: Benefit, by: str) -> Finding:
-    """The finding of an arm in the full answer."""
-    return next(one for one in benefit_findings(benefit) if (one.code, one.subject) == ("mean", by))
-
-
-def test_evidence_is_followed_by_its_own_gain() -> None:
+def test_evidence_is_followed_by_gains_and_what_to_do() -> None:
     # by all together 5 points, sure; by l2c 8 points in the mean, +28 and −12 in turn
-    one = found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)})
-    [headline], [number], [to_do] = top(one)
+    headline, together, l2c, *sites, to_do = top(found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)}))
     assert (headline.code, headline.subject, headline.numbers["gains"]) == ("evidence", "accuracy", ["together"])
-    assert number == of_arm(one, "together")
-    assert number.numbers["gain"] == pytest.approx(0.05)
-    assert number.numbers["verdict"] == "gains"
-    assert number.message.startswith("In the mean over sites, by all together: +5.0 (+4.")
+    assert (together.subject, together.numbers["verdict"]) == ("together", "gains")
+    assert together.numbers["gain"] == pytest.approx(0.05)
+    assert together.message.startswith("In the mean over sites, by all together: +5.0 (+4.")
+    assert (l2c.subject, l2c.numbers["verdict"]) == ("l2c", "no evidence")
+    assert {one.code for one in sites} == {"site"}
     assert (to_do.code, to_do.subject, to_do.numbers["by"]) == ("advice", "collaborate", "together")
 
 
 def test_harm_is_followed_by_the_loss() -> None:
-    one = found({"together": (-0.05, 0.001), "l2c": (0.08, 0.2)})
-    [headline], [number], [to_do] = top(one)
+    headline, together, *_, to_do = top(found({"together": (-0.05, 0.001), "l2c": (0.08, 0.2)}))
     assert (headline.numbers["gains"], headline.numbers["loses"]) == ([], ["together"])
-    assert number == of_arm(one, "together")
-    assert number.numbers["gain"] == pytest.approx(-0.05)
+    assert together.numbers["gain"] == pytest.approx(-0.05)
     assert to_do.subject == "alone"
 
 
@@ -70,47 +62,47 @@ def test_evidence_of_a_group_alone_is_followed_by_its_gain() -> None:
     for i in range(3):
         for k in {0, 1, 2} - {i}:
             without[:, i, k] = (0.6 if k == 2 else 0.4) + 0.001 * SWINGS[:, 0]
-    [headline], [number], [to_do] = top(found({"together": (0.02, 0.2), "l2c": (0.03, 0.2)}, without))
+    headline, *_, number, to_do = top(found({"together": (0.02, 0.2), "l2c": (0.03, 0.2)}, without))
     assert headline.numbers["groups"] == ["all but Zug"]
     assert (number.code, number.subject, number.numbers["verdict"]) == ("group", "all but Zug", "gains")
     assert number.numbers["gain"] == pytest.approx(0.1)
     assert (to_do.subject, to_do.numbers["alone"]) == ("leave-out", ["Zug"])
 
 
-@pytest.mark.parametrize(("l2c", "arms"), [(0.08, ["together", "l2c"]), (0.01, ["together"])])
-def test_without_evidence_all_together_come_first(l2c: float, arms: list[str]) -> None:
-    one = found({"together": (0.02, 0.2), "l2c": (l2c, 0.2)})
-    [headline], numbers, [to_do] = top(one)
+def test_without_evidence_it_is_undecided() -> None:
+    headline, *numbers, to_do = top(found({"together": (0.02, 0.2), "l2c": (0.08, 0.2)}))
     assert (headline.numbers["gains"], headline.numbers["loses"]) == ([], [])
-    assert numbers == [of_arm(one, by) for by in arms]
+    assert [(one.code, one.subject) for one in numbers] == [("mean", "together"), ("mean", "l2c")]
     assert to_do.subject == "undecided"
 
 
 def test_every_metric_has_its_number() -> None:
     other = found({"together": (-0.04, 0.001), "l2c": (-0.01, 0.2)}, metric="auc")
-    headlines, first, second, _ = top(found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)}, also={"auc": other}))
+    said = top(found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)}, also={"auc": other}))
+    headlines = [one for one in said if one.code == "evidence"]
     assert [(one.subject, one.numbers["gains"], one.numbers["loses"]) for one in headlines] == [
         ("accuracy", ["together"], []),
         ("auc", [], ["together"]),
     ]
-    for (metric, number), name, gain in ((first, "accuracy", 0.05), (second, "auc", -0.04)):
-        assert (metric.code, metric.subject) == ("metric", name)
-        assert number.numbers["gain"] == pytest.approx(gain)
+    [first] = [one for one in said if (one.code, one.subject) == ("mean", "together")]
+    [second] = [one for one in said if one.code == "metric"]
+    assert first.numbers["gain"] == pytest.approx(0.05)
+    assert (second.subject, second.numbers["together"]) == ("auc", pytest.approx(-0.04))
 
 
 def test_what_is_not_defined_has_no_number() -> None:
-    [headline], *rest = top(found({"together": (math.nan, 0.0)}))
+    headline, *rest = top(found({"together": (math.nan, 0.0)}))
     assert (headline.code, headline.numbers["gains"]) == ("evidence", [])
     assert "not defined" in headline.message
-    assert not any(one.code == "mean" for some in rest for one in some)
+    assert all(math.isnan(one.numbers["gain"]) for one in rest if one.code == "mean")
 
 
 def test_evidence_at_a_single_site_is_told_after_the_mean() -> None:
     one = found({"together": (0.0, 0.2)})
     one.scores["together"][:, 1] = 0.6 + 0.001 * SWINGS[:, 0]
-    [headline], [mean, site], [to_do] = top(one)
+    headline, mean, site, to_do = top(one)
     assert headline.numbers["sites"]["gains"] == ["Genf"]
-    assert mean == of_arm(one, "together")
+    assert mean.subject == "together"
     assert (site.code, site.subject, site.numbers["by"]) == ("site", "Genf", "together")
     assert site.numbers["gain"] == pytest.approx(0.1)
     assert to_do.subject == "starred"
