@@ -47,8 +47,9 @@ def describe(value: object, name: str, tensors: bool = True) -> dict[str, Any]:
 
     That is the type of every object, its settings and other plain attributes, tensors by checksum, functions and
     classes by their qualified names with what a ``functools.partial`` or an attribute sets. What code does is not part
-    of it, nor what a function closes over. Modules with a ``reset()`` are described as that leaves them, so what a
-    metric counts does not matter. Of objects that are neither plain nor have attributes only the type is.
+    of it, nor what a function closes over. Objects with a ``reset()`` are described as that leaves them, so what a
+    metric counts does not matter; what others count does. Of objects that are neither plain nor have attributes only
+    the type is described.
 
     Args:
         value: Any value.
@@ -79,16 +80,27 @@ class _Reader:
     def read(self, value: Any, name: str, inside: tuple[int, ...]) -> None:
         try:
             self.found[name] = _short(_leaf(value))
-            held = [] if id(value) in inside or len(inside) > DEEP else [*self._held(value)]
+            around = (*inside, id(value))
+            held = [] if id(value) in inside or len(inside) > DEEP else [*self._held(value, around)]
         except Exception:  # no object may keep a run from being saved
             self.found[name], held = _named(type(value)), []
         for place, item in held:
-            self.read(item, name + place, (*inside, id(value)))
+            self.read(item, name + place, around)
 
-    def _held(self, value: Any) -> Iterator[tuple[str, Any]]:
+    def _key(self, value: Any, around: tuple[int, ...]) -> str:
+        """Return what names a key of a mapping, or an element of a set, by what it is and holds."""
+        found: dict[str, Any] = {}
+        _Reader(found, self.tensors).read(value, "", around)
+        return repr(found[""]) if len(found) == 1 else f"{found['']!r} {hashed(json.dumps(found, sort_keys=True))}"
+
+    def _held(self, value: Any, around: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
         """Yield what a value holds, and under which name."""
         if isinstance(value, Mapping):
-            yield from ((f"[{_short(_leaf(key))!r}]", item) for key, item in value.items())
+            yield from ((f"[{self._key(key, around)}]", item) for key, item in value.items())
+        elif isinstance(value, set | frozenset) and not _is_plain(value):
+            yield from (("{}", key) for key in [sorted(self._key(item, around) for item in value)])
+        elif isinstance(value, np.ndarray) and value.dtype == np.dtype(object):
+            yield "[:]", value.tolist()
         elif isinstance(value, list | tuple) and not _is_plain(value):
             yield from ((f"[{number}]", item) for number, item in enumerate(value))
         elif isinstance(value, functools.partial):
@@ -100,7 +112,7 @@ class _Reader:
         elif isinstance(value, nn.Module):
             yield from ((f".{key}", item) for key, item in self._of_module(_reset(value) if self.tensors else value))
         elif _is_read(value):
-            yield from ((f".{key}", item) for key, item in _attributes(value).items())
+            yield from ((f".{key}", item) for key, item in _attributes(_reset(value)).items())
 
     def _of_module(self, module: nn.Module) -> Iterator[tuple[str, Any]]:
         held, parameters = vars(module), dict(module.named_parameters(recurse=False))
@@ -124,8 +136,8 @@ def _leaf(value: Any) -> Any:
         return f"{_named(type(value))}.{value.name}"
     if isinstance(value, PLAIN):
         return value if not isinstance(value, float) or math.isfinite(value) else repr(value)
-    if isinstance(value, Tensor | np.ndarray | np.generic) and value.dtype != np.dtype(object):
-        return checksum(value)
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return checksum(value) if value.dtype != np.dtype(object) else f"objects {list(value.shape)}"
     if isinstance(value, VALUES):
         return str(value)
     if isinstance(value, types.ModuleType):
@@ -133,7 +145,7 @@ def _leaf(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [*map(_leaf, value)] if _is_plain(value) else f"{_named(type(value))} of {len(value)}"
     if isinstance(value, set | frozenset):
-        return sorted(json.dumps(_leaf(item)) for item in value)
+        return sorted(map(json.dumps, value)) if _is_plain(value) else f"{_named(type(value))} of {len(value)}"
     if inspect.isroutine(value) or isinstance(value, NAMED):
         return _named(value)
     return _named(type(value))
@@ -190,11 +202,11 @@ def _attributes(value: Any) -> dict[str, Any]:
     return {name: held[name] for name in sorted(held) if name not in left_out}
 
 
-def _reset(module: nn.Module) -> nn.Module:
-    """Return a module, or a copy as its ``reset()`` leaves it: what a metric has counted is no setting."""
+def _reset(value: Any) -> Any:
+    """Return a value, or a copy as its ``reset()`` leaves it: what a metric has counted is no setting."""
     with suppress(Exception):
-        if callable(getattr(module, "reset", None)):
-            copied: Any = copy.deepcopy(module)
+        if callable(getattr(value, "reset", None)):
+            copied = copy.deepcopy(value)
             copied.reset()
             return copied
-    return module
+    return value

@@ -6,12 +6,10 @@ import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, TypeAlias
 
-import networkx
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
@@ -22,7 +20,6 @@ from graphcollab.errors import (
     ConflictError,
     FormatError,
     InvalidValueError,
-    MismatchError,
     MissingError,
     ShapeError,
 )
@@ -39,20 +36,11 @@ from graphcollab.transforms._edges import edge_weights
 __all__ = ["Graph", "Pairs", "begin_weights", "read_graph", "read_pairs"]
 
 GRAPH = (
-    "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K] of NumPy, SciPy or PyTorch, a NetworkX "
-    "graph, a list of pairs (sender, receiver) or of (name, name, weight), a frame with names or with columns "
-    "sender and receiver, the path of such a CSV file, or None"
+    "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K] of NumPy or PyTorch, a list of pairs "
+    "(sender, receiver) or of (sender, receiver, weight), the path of a CSV file with the columns sender and receiver, "
+    "or None"
 )
 _ENDS = ("sender", "receiver")
-
-
-@runtime_checkable
-class Frame(Protocol):
-    """A frame of pandas or polars."""
-
-    columns: Any
-
-    def to_numpy(self) -> np.ndarray: ...
 
 
 Pairs: TypeAlias = Annotated[
@@ -63,31 +51,15 @@ Pairs: TypeAlias = Annotated[
 Tuples, and lists of names, may have a weight behind.
 """
 
-Graph: TypeAlias = Annotated[
-    Data
-    | Tensor
-    | np.ndarray
-    | sparse.sparray
-    | sparse.spmatrix
-    | networkx.Graph
-    | Pairs
-    | Frame
-    | str
-    | os.PathLike[str]
-    | BaseTransform
-    | None,
-    GRAPH,
-]
+Graph: TypeAlias = Annotated[Data | Tensor | np.ndarray | Pairs | str | os.PathLike[str] | BaseTransform | None, GRAPH]
 """Who may hear whom. An edge goes from the sender to the receiver, who hears it.
 
 In a matrix the receiver is the row and the sender the column, as in w_ij: an entry above 0 is an edge, and one below 0
-is refused. A frame of pandas may be one, with the nodes' names in its index and its columns, in any order. A frame or a
-CSV file with columns ``sender`` and ``receiver``, such as `LearnedGraph.to_csv` writes, is a list of pairs. (Whole
-numbers of shape [2, E] are always an ``edge_index``, of positions; where nodes' names are other whole numbers it is
-refused, since there a number is a name, see `Node`: give pairs, or a ``Data``, which always holds positions.) Edges of
-an undirected NetworkX graph go both ways; its nodes are the tasks' names or positions (`Node`), and nodes that it lacks
-have no edges. Weights that are given are those of the run where its method keeps them (`graphcollab.weigh.KeepWeights`
-in the first phase); else they say only where there is an edge, and a warning says so where they differ from each other.
+is refused. A CSV file with columns ``sender`` and ``receiver``, such as `LearnedGraph.to_csv` writes, is a list of
+pairs. (Whole numbers of shape [2, E] are always an ``edge_index``, of positions; where nodes' names are other whole
+numbers it is refused, since there a number is a name, see `Node`: give pairs, or a ``Data``, which always holds
+positions.) Weights that are given are those of the run where its method keeps them (`graphcollab.weigh.KeepWeights` in
+the first phase); else they say only where there is an edge, and a warning says so where they differ from each other.
 """
 
 
@@ -103,19 +75,9 @@ def read_graph(graph: Graph, tasks: Tasks) -> Data:
             place = torch.tensor(find_nodes(graph.name, tasks.names), dtype=torch.int64)
             return Data(num_nodes=count, **{**fields, "edge_index": place[graph.edge_index.cpu()]})
         return Data(num_nodes=graph.num_nodes, **fields).cpu()
-    if isinstance(graph, networkx.Graph):
-        weighs = networkx.is_weighted(graph) and graph.number_of_edges() > 0
-        ends = [(j, i, weight) if weighs else (j, i) for j, i, weight in graph.edges(data="weight")]
-        pairs = ends if graph.is_directed() else [*ends, *((i, j, *weight) for j, i, *weight in ends)]
-        find_nodes(graph, tasks.names)  # those without edges as well, which may be misspelt
-        return _of_pairs(pairs, tasks)
-    if isinstance(graph, str | os.PathLike):
-        graph = _read_csv(graph)
-    elif isinstance(graph, Frame):
-        graph = _of_frame(graph, tasks)
-    if isinstance(graph, Tensor | np.ndarray | sparse.sparray | sparse.spmatrix):
+    if isinstance(graph, Tensor | np.ndarray):
         return _from_numbers(graph, tasks)
-    return _of_pairs(graph, tasks)
+    return _of_pairs(_read_csv(graph) if isinstance(graph, str | os.PathLike) else graph, tasks)
 
 
 def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
@@ -135,14 +97,6 @@ def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
                 public=True,
             )
     return data
-
-
-def _number(text: Any) -> float:
-    """Return a weight in a file, NaN where it is no number; it is refused where weights are read."""
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return float("nan")
 
 
 def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype) -> Tensor:
@@ -178,45 +132,30 @@ def _keeps_none(method: Method) -> bool:
 
 
 def _read_csv(path: str | os.PathLike[str]) -> list[tuple[Any, ...]]:
-    """Return the pairs of a CSV file."""
+    """Return the pairs of a CSV file, with their weights if it has a column of them."""
     if Path(path).suffix.lower() != ".csv":
         raise SettingError("graph", GRAPH, path)
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
         try:
-            weighs = "weight" in (rows.fieldnames or ())
-            pairs = [
-                (*(of_cell(row.get(end) or "") for end in _ENDS), *([_number(row["weight"])] if weighs else []))
-                for row in rows
-            ]
+            columns = rows.fieldnames or ()
+            if not {*_ENDS} <= {*columns}:
+                raise MissingError(
+                    f"file {path}", f"{path} has the columns {few(columns)}, and a graph needs sender and receiver"
+                )
+            pairs = [(of_cell(row["sender"] or ""), of_cell(row["receiver"] or ""), row.get("weight")) for row in rows]
         except (csv.Error, UnicodeDecodeError) as error:
             raise FormatError(
                 f"file {path}", f"{path} cannot be read as a CSV file in UTF-8 ({error}; line {rows.line_num})"
             ) from error
-        if not {*_ENDS} <= {*(rows.fieldnames or ())}:
-            raise MissingError(
-                f"file {path}",
-                f"{path} has the columns {few(rows.fieldnames or ())}, and a graph needs sender and receiver",
-            )
-        return pairs
+    return [(j, i, _weight(weight, path)) for j, i, weight in pairs] if "weight" in columns else [p[:2] for p in pairs]
 
 
-def _of_frame(frame: Any, tasks: Tasks) -> np.ndarray | list[tuple[Any, ...]]:
-    """Return the pairs of a frame, or its matrix in the order of the nodes."""
-    columns, index = [*map(str, frame.columns)], [*map(str, getattr(frame, "index", ()))]
-    if {*_ENDS} <= {*columns}:
-        weights = [[*map(_number, frame["weight"])]] if "weight" in columns else []
-        return [*zip(*(map(str, frame[end]) for end in _ENDS), *weights, strict=True)]
-    if not sorted(columns) == sorted(index) == sorted(tasks.names):
-        raise MismatchError(
-            "graph",
-            "a frame as a graph needs the names of all nodes as its index, for receivers, and as its columns, for "
-            f"senders, or columns sender and receiver; the nodes are {few(tasks.names)}, its index {few(index)} and "
-            f"its columns {few(columns)}",
-            public=True,
-        )
-    rows, places = ([labels.index(name) for name in tasks.names] for labels in (index, columns))
-    return np.asarray(frame.to_numpy(), np.float64)[np.ix_(rows, places)]
+def _weight(cell: str | None, path: object) -> float:
+    try:
+        return float(cell or "")
+    except ValueError as error:
+        raise FormatError(f"file {path}", f"{path} has the weight {cell!r}, expected a number") from error
 
 
 def read_pairs(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers: Sequence[str]) -> Tensor:
@@ -242,18 +181,16 @@ def _is_edge(pair: Sequence[object]) -> bool:
     return len(ends) == 2 and not any(isinstance(end, float) for end in ends)
 
 
-def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix, tasks: Tasks) -> Data:
+def _from_numbers(graph: Tensor | np.ndarray, tasks: Tasks) -> Data:
     """Return the edges of an ``edge_index``, or of a matrix, and its entries as weights."""
     count = tasks.num_nodes
-    if isinstance(graph, sparse.sparray | sparse.spmatrix):
-        _require_size(graph.shape, count)
-        entries = graph.tocoo()
-        return _entries(torch.tensor(np.stack(entries.coords)).long(), torch.tensor(entries.data), tasks)
     try:
         matrix = torch.as_tensor(np.array(graph, order="C") if isinstance(graph, np.ndarray) else graph).detach().cpu()
     except TypeError as error:
         raise SettingError("graph", GRAPH, graph) from error
-    whole = not (matrix.is_floating_point() or matrix.is_complex() or matrix.dtype == torch.bool)
+    if matrix.is_complex():
+        raise SettingError("graph", GRAPH, graph)
+    whole = not (matrix.is_floating_point() or matrix.dtype == torch.bool)
     if matrix.dim() != 2 or len(matrix) != matrix.shape[1] or (whole and len(matrix) == 2):
         if numbered(tasks.names) and list(tasks.names) != [*map(str, range(count))]:
             raise AmbiguousError(
@@ -264,39 +201,22 @@ def _from_numbers(graph: Tensor | np.ndarray | sparse.sparray | sparse.spmatrix,
                 public=True,
             )
         return Data(num_nodes=count, edge_index=matrix)  # or what is refused as one
-    _require_size(matrix.shape, count)
-    if matrix.layout == torch.strided:
-        found = matrix.nonzero().T
-        return _entries(found, matrix[found[0], found[1]], tasks)
-    matrix = matrix.to_sparse_coo().coalesce()
-    return _entries(matrix.indices(), matrix.values(), tasks)
-
-
-def _entries(places: Tensor, values: Tensor, tasks: Tasks) -> Data:
-    """Return the edges of entries of a matrix, at [receivers, senders], that are above 0; others must be 0."""
-    real = values.real if values.is_complex() else values
-    bad = values.isnan() if values.dtype == torch.bool else values.isnan() | (real < 0)
-    if bool(bad.any()):
-        one, two = (tasks.names[k] for k in places[:, bad][:, 0].tolist())
+    if len(matrix) != count:
+        raise ShapeError(
+            "graph",
+            f"the graph is a matrix {list(matrix.shape)}, and the tasks have {count} nodes: give [{count}, {count}], a "
+            "row for every receiver and a column for every sender",
+            public=True,
+        )
+    matrix = matrix.double().to_sparse_coo().coalesce()
+    (receiver, sender), weight = matrix.indices(), matrix.values()
+    if bool((bad := weight.isnan() | (weight < 0)).any()):
+        one, two = (tasks.names[int(ends[bad][0])] for ends in (receiver, sender))
         raise InvalidValueError(
             "graph",
-            f"the graph's matrix has {_said(values[bad][0])} where {one!r} may hear {two!r}: give 0 "
+            f"the graph's matrix has {float(weight[bad][0]):g} where {one!r} may hear {two!r}: give 0 "
             "where there is no edge, and a number above 0 where there is one",
             public=True,
         )
-    there = values != 0
-    return Data(num_nodes=tasks.num_nodes, edge_index=places.flip(0)[:, there], edge_weight=real[there])
-
-
-def _said(value: Tensor) -> str:
-    return "NaN" if bool(value.isnan()) else f"{value.item():g}"
-
-
-def _require_size(shape: Sequence[int], count: int) -> None:
-    if tuple(shape) != (count, count):
-        raise ShapeError(
-            "graph",
-            f"the graph is a matrix {list(shape)}, and the tasks have {count} nodes: give [{count}, {count}], a row "
-            "for every receiver and a column for every sender",
-            public=True,
-        )
+    there = weight != 0  # a sparse matrix may store zeros
+    return Data(num_nodes=count, edge_index=torch.stack([sender, receiver])[:, there], edge_weight=weight[there])

@@ -114,9 +114,9 @@ def run(
         model: A module, or a function that makes one (initialised from the seed), or one per architecture; a function
             may make several, such as one that calls `graphcollab.models.split_models`. One that takes an argument is
             given the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
-        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, a NetworkX graph, a list of pairs
-            (sender, receiver), or a matrix [K, K] whose rows are receivers, NumPy's, SciPy's or PyTorch's. Nodes are
-            given by name or position. None: all pairs (no edges where the method sends nothing along edges, such as
+        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, a list of pairs (sender,
+            receiver), a matrix [K, K] whose rows are receivers, or the path of a CSV file (`Graph`). Nodes are given
+            by name or position. None: all pairs (no edges where the method sends nothing along edges, such as
             ``local`` and ``fedavg``; all pairs, without listing them, where nodes look for their peers, such as
             ``dac``). Nobody hears along another edge, whatever route models take: servers average inside connected
             components, whose nodes must all be allowed to hear each other (``fedavg(incomplete="average")`` takes

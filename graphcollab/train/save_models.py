@@ -23,7 +23,7 @@ from graphcollab.train.answers import Answers
 from graphcollab.train.folder import write_folder
 from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.saved_models import KIND, VERSION, rebuilt, tensors_of
+from graphcollab.train.saved_models import KIND, VERSION, rebuilt, tensors_of, tree_of
 
 __all__ = ["about_run", "save_models"]
 
@@ -61,8 +61,8 @@ def save_models(
         settings = getattr(module, SETTINGS, None)
         if settings is not None and not _comes_back(own, settings, inputs, outputs):
             settings = None
-        kind = type(module)
-        architectures.append({"class": f"{kind.__module__}.{kind.__qualname__}", "model": settings, "types": types})
+        name = f"{type(module).__module__}.{type(module).__qualname__}"
+        architectures.append({"class": name, "tree": tree_of(module), "model": settings, "types": types})
     tensors |= {"graph/edge_index": graph.edge_index, "graph/edge_weight": graph.edge_weight}
     tensors |= {"graph/node_id": graph.node_id}
     assert answers is not None  # there is at least one node

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -17,6 +19,7 @@ from graphcollab.errors import (
     DamagedError,
     DuplicateError,
     FormatError,
+    InvalidTypeError,
     MismatchError,
     MissingError,
     RangeError,
@@ -31,9 +34,9 @@ from graphcollab.train.folder import damage_of, read_folder
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.predicts import Predicts, Reading
 
-__all__ = ["KIND", "VERSION", "Models", "load", "rebuilt", "tensors_of"]
+__all__ = ["KIND", "VERSION", "Models", "load", "rebuilt", "tensors_of", "tree_of"]
 
-KIND, VERSION = "graphcollab-models", 3
+KIND, VERSION = "graphcollab-models", 4
 _LARGEST = 2**28  # numbers of a sample at most
 FACTORY = "a function from a node's name to its module"
 Factory: TypeAlias = Annotated[Callable[[str], nn.Module], FACTORY]
@@ -110,8 +113,13 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
     Raises:
         FileNotFoundError: If there is no such folder, or nothing is saved in it.
         ValueError: If it holds something else, or another version of the format; if a file in it is damaged; or if a
-            model is needed and not given, or does not fit.
+            model is needed and not given, or is another one than was saved.
+        TypeError: If the model is a module and no function that makes one.
     """
+    if isinstance(model, nn.Module):
+        raise InvalidTypeError(
+            "model", f"model must be {FACTORY}, got a {type(model).__name__}: give model=lambda name: module"
+        )
     folder = Path(folder)
     content, tensors = read_folder(folder, KIND, VERSION)
     with damage_of(folder):
@@ -125,6 +133,7 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
         else:
             module = _made(model, found.names[content["members"][a][0]])
             _require_shapes(module, {name: [*values.shape] for name, values in state.items()})
+            _require_tree(module, saved["tree"], folder)
             held = tensors_of(module)
             for name, values in common.items():  # put in their place, since the caller has the same frozen weights
                 held[name].data = values.to(held[name].dtype)
@@ -144,7 +153,7 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
     if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _LARGEST:
         raise RangeError("inputs", f"expected the shape of a sample of at most {_LARGEST} numbers, got {list(shape)}")
     for architecture in content["architectures"]:
-        if not {"class", "types", "model"} <= architecture.keys():
+        if not {"class", "types", "model"} <= architecture.keys() or not isinstance(architecture["tree"], str):
             raise MissingError("architectures", "an architecture is incomplete")
     for members, values in zip(content["members"], rows, strict=True):
         if not members or any(len(one) != len(members) for one in values.values()):
@@ -176,6 +185,11 @@ def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Return all parameters and buffers by the first name that each has."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def tree_of(module: nn.Module) -> str:
+    """Return the classes of a module and of its children, with the settings that they show."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(module))
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -237,4 +251,16 @@ def _require_shapes(module: nn.Module, stored: Mapping[str, Sequence[int]]) -> N
                 f"parameter {name!r}",
                 f"a {type(module).__name__} is not the model that was saved: for {name!r} it has {has}, and saved was "
                 f"{wants}",
+            )
+
+
+def _require_tree(module: nn.Module, saved: str, folder: Path) -> None:
+    """Check that a module consists of the layers that were saved."""
+    lines = zip_longest(saved.splitlines(), tree_of(module).splitlines(), fillvalue="nothing")
+    for there, here in lines:
+        if there != here:
+            raise MismatchError(
+                "model",
+                f"the function makes another {type(module).__name__} than the model in {folder}: it has "
+                f"{here.strip()}, and saved was {there.strip()}. Give the function that made the saved model",
             )

@@ -151,6 +151,10 @@ def of_many_classes(value):
         ["long"] * 10000 + [value],
         {value, "a"},
         {(1, value): 2},
+        {Slotted(value), Slotted(0)},
+        {(1, Slotted(value)): 2, (1, Slotted(0)): 2},
+        np.array([None, Held(value)]),
+        frozenset({(Held(value), "a"), (Held(7), "b")}),
     ]
 
 
@@ -164,6 +168,24 @@ def test_what_objects_of_any_class_hold_counts():
             module.value = value
             made.append(settings(module))
         assert made[0] != made[1], one
+
+
+class Counting:
+    """A loss that counts its calls."""
+
+    def __init__(self, scale):
+        self.scale = scale
+        self.reset()
+
+    def reset(self):
+        self.calls = 0
+
+
+def test_what_a_reset_forgets_is_no_setting():
+    used = Counting(1)
+    used.calls = 5
+    assert fingerprint(used) == fingerprint(Counting(1)) != fingerprint(Counting(2))
+    assert used.calls == 5
 
 
 def test_what_is_computed_once_is_no_setting():
