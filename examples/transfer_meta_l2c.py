@@ -107,7 +107,7 @@ def main() -> None:
                 **settings,
             )
         )
-    comparison = Comparison.pool(parts)
+    comparison = Comparison.join(parts)
     gains = {name: comparison.paired(name, "local").mean for name in ("transferred", "scratch")}
     kept = gains["transferred"] / gains["scratch"] if gains["scratch"] > 0 else None
     print("\n" + report.results_table(comparison), report.paired_table(comparison, over="seeds"), sep="\n\n")

@@ -50,7 +50,6 @@ def compare(
     graphs: Annotated[tuple[str, ...], Parameter(group=METHODS)] = (),
     rounds: Rounds = 100,
     budget: Budget = "steps",
-    select: Annotated[Literal["pooled", "each"], Parameter(group=TRAINING)] = "pooled",
     lrs: StepSizes = (),
     patience: Annotated[int | None, Parameter(group=TRAINING)] = None,
     seeds: Annotated[tuple[int, ...], SEVERAL, Parameter(group=EVALUATION)] = (0, 1, 2, 3, 4),
@@ -69,7 +68,6 @@ def compare(
         graphs: Graph of a method, cobo=roads.csv, with the columns sender and receiver. Default: the complete graph.
         rounds: Rounds of the method with the most local steps in a round; the others take as many local steps.
         budget: All methods take the local steps of the costliest (steps), play --rounds (rounds), or take this many.
-        select: Select settings by their mean validation metric over all seeds, or on each seed.
         lrs: Step sizes to choose from. Default: each method's own.
         patience: Stop after this many evaluations without improvement of the validation metric; keep the best state.
         seeds: Seeds of partition and training; a single number says how many, 5 for 0 to 4.

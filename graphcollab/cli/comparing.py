@@ -38,7 +38,6 @@ OF_COMPARE = (
     "seeds",
     "rounds",
     "budget",
-    "select",
     "patience",
     "jobs",
     *(field.name for kind in (Training, Computing) for field in fields(kind)),

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.gains.evidence import Gain, Judged, Verdict, judge
+from graphcollab.gains.evidence import Gain, Verdict, judge
 from graphcollab.gains.held import LEAST
 from graphcollab.metrics import weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences
@@ -25,6 +25,20 @@ from graphcollab.train.trial import SHARES
 __all__ = ["Benefit"]
 
 LEVELS = {"overall": 0.35, "groups": 0.15, "sites": 0.3, "pairs": 0.2}  # each family's part of the level
+MODELS = {"groups": "without", "pairs": "pairs"}  # whose models a family's are, if not called as what sites gain by
+Scores = Mapping[str, Tensor]
+
+
+class Compared(NamedTuple):
+    """What is compared in a family of gains: scores [..., by, k], and training alone and constants, [..., k].
+
+    ``axis`` says where "by" stands in the scores, which is last for pairs.
+    """
+
+    score: Tensor
+    alone: Tensor
+    constant: Tensor
+    axis: int = -2
 
 
 @dataclass(frozen=True)
@@ -125,43 +139,60 @@ class Benefit:
             share = weight.expand_as(scores).masked_fill(scores.isnan(), 0)
             return (share * scores.nan_to_num()).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
 
-        ratio = self.test.sum() / self.train.sum()
-        found, beyond = (self._differences(ratio, mean, than) for than in ("alone", "constant"))
-        scores = torch.stack([mean(self.scores[arm]) for arm in self.arms], 1)
-        base = mean(self.scores["alone"]), mean(self.constant)
-        judged = judge(found, beyond, LEVELS["overall"] * self.level)
-        return self._gains(found, judged, list(self.arms), scores, ["all sites"], base)
+        def of(given: Scores) -> Compared:
+            by_arm = torch.stack([mean(given[arm]) for arm in self.arms], -2)
+            return Compared(by_arm, mean(given["alone"]), mean(given["constant"]))
+
+        return self._gains("overall", of, self.test.sum() / self.train.sum(), self.arms, ["all sites"])
 
     @cached_property
+    def gains(self) -> list[Gain]:
+        """Gains of every site by all together and by every method."""
+        return self._gains("sites", self._by_arm, self.test / self.train, self.arms, self.names, self.one_sided)
+
+    def _by_arm(self, given: Scores) -> Compared:
+        return Compared(torch.stack([given[arm] for arm in self.arms], -2), given["alone"], given["constant"])
+
+    @property
     def by_arm(self) -> Differences:
         """Gains by all together and by methods, [arms, K]; of errors, logarithms."""
-        return self._differences(self.test / self.train, lambda scores: scores, "alone")
-
-    def _differences(self, ratio: Tensor, of: Callable[[Tensor], Tensor], than: str) -> Differences:
-        """Return gains by arms of what is made of scores [R, K], or of halves [R, 2, K], over one or ``"constant"``."""
-
-        def gains(scores: Mapping[str, Tensor]) -> Tensor:
-            return torch.stack([self._better(of(scores[arm]), of(scores[than])) for arm in self.arms], -2)
-
-        halves = gains(self.halves) if self.halves else None
-        return corrected_differences(gains({**self.scores, "constant": self.constant}), ratio, halves=halves)
+        return self._differences(self._by_arm, self.test / self.train, "alone")
 
     @cached_property
-    def by_site(self) -> Differences:
-        """Gains of site i by site j alone, [K, K]; of errors, logarithms."""
-        return self._pair_differences("alone")
+    def pair_gains(self) -> list[Gain]:
+        """Gains of every site by every other that was tried."""
+        ratio, unknown = (self.test / self.train)[:, None], self.one_sided[:, None]
+        return self._gains("pairs", self._by_site, ratio, self.names, self.names, unknown)
 
-    def _pair_differences(self, than: str) -> Differences:
-        """Return gains of site i by site j alone, [K, K], over training alone or over ``"constant"``."""
-        base = self.constant if than == "constant" else self.scores[than]
-        values = self._better(self.pairs, base[..., None])
-        halves = self._better(self.halves["pairs"], self.halves[than][..., None]) if self.halves else None
-        return corrected_differences(values, (self.test / self.train)[:, None], halves=halves)
+    @staticmethod
+    def _by_site(given: Scores) -> Compared:
+        return Compared(given["pairs"], given["alone"], given["constant"], axis=-1)
+
+    @cached_property
+    def group_gains(self) -> list[Gain]:
+        """Gains of all but one site together, in the mean over them, for every site that was left out of three or more.
+
+        So it is found out whether a site spoils the group of all; `worth` says for whom.
+        """
+
+        def of(given: Scores) -> Compared:
+            without = given["without"]
+            alone, constant = (  # means over the members of every group
+                given[name][..., None].expand_as(without).masked_fill(without.isnan(), torch.nan).nanmean(-2)
+                for name in ("alone", "constant")
+            )
+            return Compared(without.nanmean(-2)[..., None, :], alone, constant)
+
+        others = 1 - torch.eye(len(self.names), dtype=torch.float64)
+        ratio = (others @ self.test.double()) / (others @ self.train.double())
+        sites = [f"all but {name}" for name in self.names] * (len(self.names) > 2)
+        gains = self._gains("groups", of, ratio, ["together"], sites)
+        return [gain for gain in gains if not math.isnan(gain.gain)]
 
     @property
     def matrix(self) -> Tensor:
         """Mean gains of site i by site j alone, [K, K]; NaN where that was not tried."""
-        return self._shown(self.by_site.mean)
+        return self._shown(self._differences(self._by_site, (self.test / self.train)[:, None], "alone").mean)
 
     @cached_property
     def worth(self) -> Tensor:
@@ -175,57 +206,6 @@ class Benefit:
         NaN where that was not tried. It is what a newcomer without samples to learn from would get.
         """
         return self._shown(self._better(self.outside, self.scores["alone"]).nanmean(0))
-
-    @cached_property
-    def gains(self) -> list[Gain]:
-        """Gains of every site by all together and by every method."""
-        beyond = self._differences(self.test / self.train, lambda scores: scores, "constant")
-        scores = torch.stack([self.scores[arm] for arm in self.arms], 1)
-        base = self.scores["alone"], self.constant
-        judged = judge(self.by_arm, beyond, LEVELS["sites"] * self.level, self.one_sided)
-        return self._gains(self.by_arm, judged, list(self.arms), scores, self.names, base)
-
-    @cached_property
-    def pair_gains(self) -> list[Gain]:
-        """Gains of every site by every other that was tried."""
-        found, beyond = (  # [j, i], as by_arm is
-            Differences(*(value.T for value in asdict(some).values()))
-            for some in (self.by_site, self._pair_differences("constant"))
-        )
-        base, scores = (self.scores["alone"], self.constant), self.pairs.transpose(1, 2)
-        judged = judge(found, beyond, LEVELS["pairs"] * self.level, self.one_sided)
-        return self._gains(found, judged, list(self.names), scores, self.names, base, "pairs")
-
-    @cached_property
-    def group_gains(self) -> list[Gain]:
-        """Gains of all but one site together, in the mean over them, for every site that was left out of three or more.
-
-        So it is found out whether a site spoils the group of all; `worth` says for whom.
-        """
-        found, beyond = (self._group_differences(than) for than in ("alone", "constant"))
-        judged = judge(found, beyond, LEVELS["groups"] * self.level)
-        alone, constant = (self._of_members(one, self.without) for one in (self.scores["alone"], self.constant))
-        sites = [f"all but {name}" for name in self.names] * (len(self.names) > 2)
-        score = self.without.nanmean(1)[:, None]
-        gains = self._gains(found, judged, ["together"], score, sites, (alone, constant), "without")
-        return [gain for gain in gains if not math.isnan(gain.gain)]
-
-    def _group_differences(self, than: str) -> Differences:
-        """Return gains of all but site k, in the mean over them, [1, K], over training alone or over ``"constant"``."""
-        base = self.constant if than == "constant" else self.scores[than]
-        others = 1 - torch.eye(len(self.names), dtype=torch.float64)
-        ratio = (others @ self.test.double()) / (others @ self.train.double())
-
-        def gains(without: Tensor, own: Tensor) -> Tensor:
-            return self._better(without.nanmean(-2), self._of_members(own, without))[..., None, :]
-
-        halves = gains(self.halves["without"], self.halves[than]) if self.halves else None
-        return corrected_differences(gains(self.without, base), ratio, halves=halves)
-
-    @staticmethod
-    def _of_members(own: Tensor, without: Tensor) -> Tensor:
-        """Return means of what sites have by themselves, [..., K], over the members of every group of all but one."""
-        return own[..., None].expand_as(without).masked_fill(without.isnan(), torch.nan).nanmean(-2)
 
     def of(self, site: Node) -> dict[str, Gain]:
         """Return all gains of a site, by name or position (`Node`): by arm, and by the names of others."""
@@ -270,7 +250,10 @@ class Benefit:
     @cached_property
     def relative(self) -> bool:
         """Whether gains are shares of an error: the metric is positive, and better the smaller it is."""
-        return not self.higher_is_better and all(bool((s > 0).logical_or(s.isnan()).all()) for s in self._all())
+        return not self.higher_is_better and all(
+            bool((s > 0).logical_or(s.isnan()).all())
+            for s in (*self.scores.values(), self.pairs, self.without, self.outside)
+        )
 
     def by_constants(self, by: str) -> bool:
         """Tell whether constants stood for models on half of the splits: then no model has a part in a gain.
@@ -288,8 +271,10 @@ class Benefit:
         """
         return self.by_constants(by) and self.by_constants("alone")
 
-    def _all(self) -> list[Tensor]:
-        return [*self.scores.values(), self.pairs, self.without, self.outside]
+    @property
+    def _whole(self) -> Scores:
+        """Scores by all that was trained, [R, K], of groups [R, K, K]."""
+        return {**self.scores, "pairs": self.pairs, "without": self.without, "constant": self.constant}
 
     def _better(self, score: Tensor, than: Tensor) -> Tensor:
         """Return by how much scores are better: differences, or of errors logarithms of ratios."""
@@ -297,44 +282,55 @@ class Benefit:
             return (than / score).log()
         return score - than if self.higher_is_better else than - score
 
+    def _mean_over_splits(self, scores: Tensor) -> Tensor:
+        """Return means over splits [...] of scores [R, ...]; of errors geometric ones."""
+        return scores.log().nanmean(0).exp() if self.relative else scores.nanmean(0)
+
     def _shown(self, gain: Tensor) -> Tensor:
         """Return gains as they are shown: of logarithms, shares by which an error falls."""
         return -torch.expm1(-gain) if self.relative else gain
 
+    def _differences(self, of: Callable[[Scores], Compared], ratio: Tensor, than: str) -> Differences:
+        """Return gains of a family, [by, k], over training ``"alone"`` or over ``"constant"``."""
+
+        def gains(given: Scores) -> Tensor:
+            compared = of(given)
+            return self._better(compared.score, getattr(compared, than).unsqueeze(compared.axis))
+
+        return corrected_differences(gains(self._whole), ratio, halves=gains(self.halves) if self.halves else None)
+
     def _gains(
         self,
-        found: Differences,
-        judged: Judged,
-        by: list[str],
-        scores: Tensor,
+        family: str,
+        of: Callable[[Scores], Compared],
+        ratio: Tensor,
+        by: Sequence[str],
         sites: Sequence[str],
-        base: tuple[Tensor, Tensor],
-        of: str = "",
+        unknown: Tensor | None = None,
     ) -> list[Gain]:
-        """Return gains of some sites, [by, k], over training alone and over constants.
-
-        They are given with what there is evidence of (`judge`), the scores [R, by, k], and those of training alone and
-        of constants, [R, k] each; ``of`` are the groups whose models these are, if not called as what sites gain by.
-        """
-        alone, constant, means = (
-            one.log().nanmean(0).exp() if self.relative else one.nanmean(0) for one in (*base, scores)
-        )
-        gains, lows, highs, bars = map(self._shown, (found.mean, found.low, found.high, judged.bar))
+        """Return a family of gains, [by, k], over training alone and over constants, with what there is evidence of."""
+        found, beyond = (self._differences(of, ratio, than) for than in ("alone", "constant"))
+        judged = judge(found, beyond, LEVELS[family] * self.level, unknown)
+        score, *base, axis = of(self._whole)
+        scores, alone, constant = map(self._mean_over_splits, (score.movedim(axis, 1), *base))
+        tables = (found.mean, found.low, found.high, judged.bar, judged.p_value)
+        *shown, p_values = (one.movedim(axis, 0) for one in tables)
+        gains, lows, highs, bars = map(self._shown, shown)
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
         told, nan = [], math.nan
         for k, site in enumerate(sites):
             mean, flat = float(alone[k]), float(constant[k])
             for a, name in enumerate(by):
-                if math.isnan(float(means[a, k])):
+                if math.isnan(float(scores[a, k])):
                     if name in self.arms:
                         told.append(Gain(site, name, mean, nan, flat, nan, nan, nan, nan, nan, "not defined"))
                     continue
-                p, gain = float(judged.p_value[a, k]), float(gains[a, k])
+                p, gain, models = float(p_values[a, k]), float(gains[a, k]), MODELS.get(family, name)
                 claimed: Verdict = "gains" if gain > 0 else "loses"
-                none = self.untold(of or name) or (gain > 0 and self.by_constants(of or name))
+                none = self.untold(models) or (gain > 0 and self.by_constants(models))
                 verdict: Verdict = claimed if p <= judged.level and not none else "no evidence"
-                ends, score = (float(lows[a, k]), float(highs[a, k])), float(means[a, k])
+                ends, score = (float(lows[a, k]), float(highs[a, k])), float(scores[a, k])
                 told.append(Gain(site, name, mean, score, flat, gain, *ends, p, float(bars[a, k]), verdict))
         return told
 

@@ -6,7 +6,6 @@ from graphcollab.metrics.classification import accuracy, auc
 from graphcollab.metrics.errors import mae, mse, r2, rmse
 from graphcollab.metrics.inference import Differences, corrected_differences, holm
 from graphcollab.metrics.metric import Metric
-from graphcollab.metrics.mixture_bound import label_distance, mixture_bound
 from graphcollab.metrics.node_latents import node_latents
 from graphcollab.metrics.probabilities import brier, ece, log_loss
 from graphcollab.metrics.recovery import (
@@ -49,10 +48,8 @@ __all__ = [
     "ece",
     "holm",
     "in_cluster_share",
-    "label_distance",
     "log_loss",
     "mae",
-    "mixture_bound",
     "mse",
     "never_sampled",
     "node_latents",

@@ -11,7 +11,7 @@ from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.logs import HistoryLog, JsonLinesLog, TensorBoardLog
+from graphcollab.train.logs import HistoryLog
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saved_models import Models, load
@@ -31,7 +31,6 @@ __all__ = [
     "HistoryLog",
     "Isolate",
     "Joined",
-    "JsonLinesLog",
     "LearnedGraph",
     "Model",
     "Models",
@@ -39,7 +38,6 @@ __all__ = [
     "Progress",
     "RecordGraph",
     "Result",
-    "TensorBoardLog",
     "Trial",
     "WatchMerging",
     "WatchMetrics",

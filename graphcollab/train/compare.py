@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from graphcollab.checks import issue, own_filter
 from graphcollab.distributed import agreed
@@ -28,7 +28,7 @@ from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.start import Model, require_alike, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
-from graphcollab.train.trials import Contestant, Trials
+from graphcollab.train.trials import Contestant, Outcome, Trials
 from graphcollab.train.undefined import Undefined, told_by_table
 
 __all__ = ["compare"]
@@ -61,7 +61,6 @@ def compare(
     budget: Budget = "steps",
     evaluate_every: Count = 1,
     graphs: Mapping[str, Graph] | None = None,
-    select: Literal["pooled", "each"] = "pooled",
     jobs: Count = 1,
     on_trial: Callable[[Trial, Result | None, int, int], None] | None = None,
     **settings: Any,
@@ -71,7 +70,7 @@ def compare(
     All do the same work: a round of one method is a single local step, of another it is five passes over the data, so
     rounds are counted such that nodes take equally many local steps (``budget``). Test data play no part in the choice;
     of equally good settings the first in the grid is taken. On every seed all methods see the same tasks and initial
-    models, so differences are paired.
+    models, so differences are paired. The setting of a method is that with the best mean validation metric over seeds.
 
     A trial that fails (a node's loss or prediction is not finite, or anything else goes wrong) counts as the worst: a
     setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
@@ -97,8 +96,6 @@ def compare(
         evaluate_every: Rounds between evaluations, of the method that takes the most local steps in one; the others are
             evaluated as often, after the same work. With rounds as budget, those of every method.
         graphs: Allowed edges per method. Default: all pairs.
-        select: ``"pooled"``: the setting with the best mean validation metric over all seeds; ``"each"``: the best on
-            each seed by itself.
         jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
             process, bit for bit where the number of threads is the same (models without convolutions and of ordinary
             size take one; ``threads`` gives a number to each process). What is given, and what comes of it, is copied
@@ -134,59 +131,69 @@ def compare(
         for name, make in methods.items()
         for p, point in enumerate(points[name])
     ]
-    drawn = Trials(every, tasks, model, settings, folder).draw(seeds[0])
+    game = Trials(every, tasks, model, settings, folder)
+    drawn = game.draw(seeds[0])
     if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
         with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
             others = {f"seed {seed}": tasks_of(tasks, seed) for seed in seeds[1:]}
         require_alike(model, {f"seed {seeds[0]}": drawn, **others})
     spent = spend([(one.name, one.make(**one.point)) for one in every], drawn, budget, rounds, evaluate_every)
-    every = [replace(one, spending=own) for one, own in zip(every, spent, strict=True)]
-    game, total = Trials(every, tasks, model, settings, folder), len(seeds) * len(every)
+    game = replace(game, contestants=[replace(one, spending=own) for one, own in zip(every, spent, strict=True)])
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
     undefined = Undefined()
-    first: Exception | None = None
-    failed: set[type[Exception]] = set()
-    playing = game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)
-    with closing(playing):
-        for seed, one, outcome in playing:
-            result, error, where = outcome.result, outcome.error, f"trial {len(trials) + 1} of {total}"
-            if error is not None:
-                error.add_note(f"in {where}: method {one.name!r} with {dict(one.point)} on seed {seed}")
+    failures: dict[type[Exception], Exception] = {}
+    total = len(seeds) * len(every)
+    with closing(game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)) as playing:
+        for outcome in playing:
+            one, where = outcome.contestant, f"trial {len(trials) + 1} of {total}"
+            if (error := outcome.error) is not None:
+                error.add_note(f"in {where}: method {one.name!r} with {dict(one.point)} on seed {outcome.seed}")
                 if not kept and not isinstance(error, ArithmeticError):
                     raise error
-                first = first or error
-                text = f"{type(error).__name__}: {error}"
-                given = f" with {', '.join(f'{key}={value}' for key, value in one.point.items())}" * bool(one.point)
-                if type(error) not in failed:  # the next ones of its kind are shown in tables
-                    issue(
-                        error.code if isinstance(error, GraphcollabError) else "error",
-                        f"method {one.name!r}",
-                        f"{one.name}{given} failed on seed {seed} and counts as the worst setting: {text}",
-                    )
-                failed.add(type(error))
-                lost = dict.fromkeys(COLUMNS, math.nan)
-                trial = Trial(one.name, seed, one.point, math.nan, lost, failure=text, tasks=outcome.tasks)
-            elif result is None or result.interrupted:
-                raise KeyboardInterrupt(f"stopped in {where}")
-            else:
+                if type(error) not in failures:  # the next ones of its kind are shown in tables
+                    _warn_of_failure(outcome, error)
+                failures.setdefault(type(error), error)
+            elif (result := outcome.result) is not None:
+                if result.interrupted:
+                    raise KeyboardInterrupt(f"stopped in {where}")
                 kept[one.name, one.number] = result
                 undefined.add(result.history)
-                trial = Trial.from_result(one.name, seed, one.point, result, outcome.tasks, outcome.samples)
-            trials.append(trial)
+            trials.append(_trial(outcome))
             if on_trial is not None:
                 with agreed():
-                    on_trial(trial, result, len(trials), total)
-    if not kept and first is not None:
-        raise first
+                    on_trial(trials[-1], outcome.result, len(trials), total)
+    if not kept:
+        raise next(iter(failures.values()))
     history = next(iter(kept.values())).history
     undefined.warn(as_metric(drawn.metric), len(history.names), told_by_table(drawn))
     warn_once(trials)
     higher, metric = history.higher_is_better, history.metric
-    chosen = {name: _choose([t for t in trials if t.method == name], points[name], select, higher) for name in methods}
+    chosen = {name: _choose([t for t in trials if t.method == name], points[name], higher) for name in methods}
     last = {name: points[name].index(dict(chosen[name][-1].setting)) for name in methods}
     results = {name: kept[name, p] for name, p in last.items() if (name, p) in kept}
     return Comparison(trials, chosen, higher, results, metric)
+
+
+def _trial(outcome: Outcome) -> Trial:
+    """Return what is kept of a trial; the numbers of one that failed are NaN."""
+    one, result = outcome.contestant, outcome.result
+    if result is not None:
+        return Trial.from_result(one.name, outcome.seed, one.point, result, outcome.tasks, outcome.samples)
+    lost = dict.fromkeys(COLUMNS, math.nan)
+    failure = f"{type(outcome.error).__name__}: {outcome.error}"
+    return Trial(one.name, outcome.seed, one.point, math.nan, lost, failure=failure, tasks=outcome.tasks)
+
+
+def _warn_of_failure(outcome: Outcome, error: Exception) -> None:
+    one = outcome.contestant
+    given = f" with {', '.join(f'{key}={value}' for key, value in one.point.items())}" * bool(one.point)
+    issue(
+        error.code if isinstance(error, GraphcollabError) else "error",
+        f"method {one.name!r}",
+        f"{one.name}{given} failed on seed {outcome.seed} and counts as the worst setting: "
+        f"{type(error).__name__}: {error}",
+    )
 
 
 def _check(
@@ -234,21 +241,16 @@ def _check(
     return points
 
 
-def _choose(trials: list[Trial], points: list[dict[str, Any]], select: str, higher: bool) -> list[Trial]:
-    """Return one trial per seed: the setting that is best on validation data."""
+def _choose(trials: list[Trial], points: list[dict[str, Any]], higher: bool) -> list[Trial]:
+    """Return the trials, one per seed, with the setting that is best on validation data."""
     sign = 1 if higher else -1
 
-    def score(point: Mapping[str, Any], seeds: set[int]) -> tuple[int, int, float]:
+    def score(point: Mapping[str, Any]) -> tuple[int, int, float]:
         """Return how good a setting is: few failures come first, then few nodes that were left behind."""
-        judged = [t for t in trials if t.setting == point and t.seed in seeds]
+        judged = [t for t in trials if t.setting == point]
         known = [sign * t.validation for t in judged if not math.isnan(t.validation)]
         mean = sum(known) / len(known) if known else -math.inf
         return len(known) - len(judged), -sum(t.isolated for t in judged), mean
 
-    every = dict.fromkeys(t.seed for t in trials)  # in the order given
-    out = []
-    for seed in every:
-        judged = set(every) if select == "pooled" else {seed}
-        best = max(points, key=lambda point: score(point, judged))
-        out.append(next(t for t in trials if t.seed == seed and t.setting == best))
-    return out
+    best = max(points, key=score)
+    return list({t.seed: t for t in trials if t.setting == best}.values())

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphcollab.errors import DuplicateError, MismatchError, MissingError, RangeError, UnknownError
+from graphcollab.errors import DuplicateError, EmptyError, MismatchError, MissingError, RangeError, UnknownError
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
 from graphcollab.naming import ByName, few
 from graphcollab.train.collapse import EVEN_KINDS
@@ -47,41 +47,23 @@ class Comparison:
 
     @classmethod
     def join(cls, parts: Sequence[Comparison]) -> Comparison:
-        """Put comparisons, at least one, of different methods on the same seeds and tasks side by side.
+        """Put comparisons side by side: of different methods on the same seeds, or of the same ones on different seeds.
 
-        A ValueError says so where methods have the same name, or where seeds, tasks or metrics differ. Each was given
-        the budget, the model and the grids of its own call: a line below tables says so where these were not alike, and
-        a ``budget`` that is a number of local steps is the same in all calls. `pool` is for the same methods on
-        different seeds.
+        Metrics and, on a seed, tasks must be the same. Each was given the budget, the model and the grids of its own
+        call: a line below tables says so where these were not alike, and a ``budget`` that is a number of local steps
+        is the same in all calls.
         """
-        names = [name for part in parts for name in part.chosen]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise DuplicateError(
-                "comparisons",
-                f"comparisons to join must be of different methods, but several have {twice}: rename them",
-            )
         metrics = sorted({part.metric for part in parts})
         if len(metrics) != 1:
             raise MismatchError("comparisons", f"comparisons to join must have one metric, got {metrics}")
-        chosen = {name: trials for part in parts for name, trials in part.chosen.items()}
+        chosen: dict[str, list[Trial]] = {}
+        for part in parts:
+            for name, trials in part.chosen.items():
+                chosen.setdefault(name, []).extend(trials)
         _require_same_tasks(chosen)
-        trials = [trial for part in parts for trial in part.trials]
+        every = [trial for part in parts for trial in part.trials]
         results = {name: result for part in parts for name, result in part.results.items()}
-        return cls(trials, chosen, parts[0].higher_is_better, results, parts[0].metric)
-
-    @classmethod
-    def pool(cls, parts: Sequence[Comparison]) -> Comparison:
-        """Join comparisons, at least one, of the same methods on different seeds: a setting may depend on the seed."""
-        if not parts or len({tuple(part.chosen) for part in parts}) > 1:
-            raise MismatchError(
-                "parts", f"comparisons to pool must have the same methods, got {[list(p.chosen) for p in parts]}"
-            )
-        chosen = {name: [trial for part in parts for trial in part.chosen[name]] for name in parts[0].chosen}
-        seeds = [trial.seed for trial in next(iter(chosen.values()))]
-        if len(set(seeds)) < len(seeds):
-            raise DuplicateError("parts", f"comparisons to pool must be on different seeds, got {seeds}")
-        trials = [trial for part in parts for trial in part.trials]
-        return cls(trials, chosen, parts[0].higher_is_better, parts[-1].results, parts[0].metric)
+        return cls(every, chosen, parts[0].higher_is_better, results, metrics[0])
 
     @classmethod
     def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
@@ -89,12 +71,8 @@ class Comparison:
 
         All methods must have been run on the same seeds, at least one, in the same order, and on the same tasks.
         """
-        seeds = [[result.env.seed for result in many] for many in results.values()]
-        if not seeds or not seeds[0] or any(other != seeds[0] for other in seeds):
-            named = dict(zip(results, seeds, strict=True))
-            raise MismatchError(
-                "results", f"runs to compare must be on the same seeds, at least one, in the same order, got {named}"
-            )
+        if not results or not all(results.values()):
+            raise EmptyError("results", "results must be one run or more of every method, got none")
         chosen = {
             name: [Trial.from_result(name, result.env.seed, {}, result) for result in many]
             for name, many in results.items()
@@ -266,6 +244,9 @@ def _require_same_tasks(chosen: Mapping[str, Sequence[Trial]]) -> None:
     """Check that all methods were run on the same seeds in one order, and met the same tasks where these are known."""
     seeds = {name: [trial.seed for trial in trials] for name, trials in chosen.items()}
     first, *others = seeds
+    for name, own in seeds.items():
+        if len(set(own)) < len(own):
+            raise DuplicateError("comparisons", f"{name!r} was run more than once on a seed, got {own}: rename methods")
     for name in others:
         if seeds[name] != seeds[first]:
             raise MismatchError(

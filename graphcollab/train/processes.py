@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-import sys
 import tempfile
 import threading
 import warnings
@@ -28,39 +27,42 @@ from graphcollab.errors import ConflictError
 from graphcollab.threads import threads_here
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
-from graphcollab.train.trials import Contestant, Outcome, Trials
+from graphcollab.train.trials import Outcome, Trials
 
 __all__ = ["map_in_processes", "play_in_processes"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-DONE = "done"  # a file with a byte for every trial that is over
-SECONDS = 0.5  # between two looks at it
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of libraries, as they load
 
 
-def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[tuple[int, Contestant, Outcome]]:
+def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[Outcome]:
     """Yield what comes of all contestants, seed by seed in the order given; each seed is played in one process.
 
     What a trial computes follows from its seed and the number of threads (`map_in_processes`). At Ctrl-C every process
     finishes and saves its round; pressed again, they are ended at once.
     """
-    settings = dict(trials.settings)
-    shown, each = settings.pop("progress", False), len(trials.contestants)
-    with tempfile.TemporaryDirectory() as folder, _progress(Path(folder) / DONE, each * len(seeds), shown):
+    settings, each = dict(trials.settings), len(trials.contestants)
+    shown = settings.pop("progress", False)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        bar(each * len(seeds), unit="trial", disable=not shown) as progress,
+    ):
         stop = Path(folder) / "stop"
         settings["callbacks"] = [*settings.get("callbacks", ()), _Until(stop)]
-        told = map_in_processes(partial(_play, replace(trials, settings=settings), stop), seeds, jobs)
+        played = map_in_processes(partial(_play, replace(trials, settings=settings), stop), seeds, jobs)
         with _ask_on_interrupt(stop):
             try:
-                for seed, outcomes in zip(seeds, told, strict=True):
-                    for number, one in enumerate(trials.contestants):
-                        yield seed, one, outcomes[number] if number < len(outcomes) else Outcome()
+                for outcomes in played:
+                    progress.update(len(outcomes))
+                    yield from outcomes
+                    if len(outcomes) < each:
+                        raise KeyboardInterrupt("stopped before all seeds were played")
             finally:
                 if stop.exists():  # the others shall finish their rounds, too
-                    deque(told, maxlen=0)
-                told.close()
+                    deque(played, maxlen=0)
+                played.close()
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Generator[R]:
@@ -128,8 +130,6 @@ def _play(trials: Trials, stop: Path, seed: int) -> list[Outcome]:
             if result is not None and stop.exists():
                 result = replace(result, interrupted=True)
             outcomes.append(replace(outcome, result=result, error=None if error is None else _sendable(error)))
-            with stop.with_name(DONE).open("ab") as done:
-                done.write(b".")
             if result is not None and result.interrupted:
                 break
     return outcomes
@@ -144,34 +144,6 @@ def _sendable(error: Exception) -> Exception:
         pass
     base: Any = ArithmeticError if isinstance(error, ArithmeticError) else RuntimeError
     return type(type(error).__name__, (base,), {})(str(error))
-
-
-@contextmanager
-def _progress(done: Path, total: int, shown: bool) -> Iterator[None]:
-    """Show how many trials are over while processes play them, each of which is a byte in a file."""
-    if not shown:
-        yield
-        return
-    over = threading.Event()
-    with bar(total, unit="trial") as trials:
-
-        def look() -> None:
-            trials.update((done.stat().st_size if done.exists() else 0) - trials.n)
-
-        def watch() -> None:
-            while not over.wait(SECONDS):
-                look()
-                if sys.stderr.isatty():
-                    trials.refresh()  # the time goes on
-
-        watching = threading.Thread(target=watch, daemon=True)
-        watching.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watching.join()
-            look()
 
 
 @contextmanager

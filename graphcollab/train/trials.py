@@ -43,15 +43,17 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial: a result, what went wrong, or nothing where it was stopped before it began.
+    """What came of a trial: a result or an error.
 
     ``tasks`` is the fingerprint of the tasks, empty if there are none, and ``samples`` says what they are made of.
     """
 
+    seed: int
+    contestant: Contestant
+    tasks: str
+    samples: Samples | None
     result: Result | None = None
     error: Exception | None = None
-    tasks: str = ""
-    samples: Samples | None = None
 
 
 @dataclass(frozen=True)
@@ -83,41 +85,48 @@ class Trials:
             one.make(**one.point).check(drawn)
         return drawn
 
-    def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[tuple[int, Contestant, Outcome]]:
+    def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[Outcome]:
         """Run all contestants on all seeds, one after the other; the first seed's tasks are drawn already."""
         for number, seed in enumerate(seeds):
-            for one, outcome in zip(self.contestants, self.play(seed, None if number else drawn), strict=True):
-                yield seed, one, outcome
+            yield from self.play(seed, None if number else drawn)
 
     def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Outcome]:
         """Run all contestants on a seed, one after the other, on tasks that may be drawn already."""
-        broken = None
-        if drawn is None:
-            try:
-                with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
-                    drawn = self.draw(seed)
-            except Exception as error:
-                broken = error
-        same = "" if drawn is None else identify_tasks(drawn, plane_of(drawn))
-        samples = None if drawn is None else identify_samples(drawn)
+        given: Tasks | Exception
+        tasks, samples = "", None
+        try:
+            with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
+                given = self.draw(seed) if drawn is None else drawn
+            tasks, samples = identify_tasks(given, plane_of(given)), identify_samples(given)
+        except Exception as error:
+            given = error
         for one in self.contestants:
-            place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
-            spent = one.spending
-            settings = {**self.settings, **({} if spent is None else vars(spent)), "checkpoint": place}
             try:
-                if broken is not None or drawn is None:
-                    raise broken or ValueError(f"there are no tasks of seed {seed}")
-                with _findings_ignored():  # `compare` warns once for all trials
-                    result = run(one.make(**one.point), drawn, self.model, one.graph, seed=seed, **settings)
+                if isinstance(given, Exception):
+                    raise given
+                result = self._run(one, seed, given)
             except (InUseError, OtherRunError, ProcessLostError):
                 raise  # these say nothing of the trial, and what is finished is in the folders
             except Exception as error:
                 if _of_machine(error):  # nor does a full disk
                     error.add_note(f"in the trial of method {one.name!r} with {dict(one.point)} on seed {seed}")
                     raise
-                yield Outcome(None, error, same, samples)
+                yield Outcome(seed, one, tasks, samples, error=error)
             else:
-                yield Outcome(result, None, same, samples)
+                yield Outcome(seed, one, tasks, samples, result)
+
+    def _run(self, one: Contestant, seed: int, drawn: Tasks) -> Result:
+        place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
+        spent = {} if one.spending is None else vars(one.spending)
+        with _findings_ignored():  # `compare` warns once for all trials
+            return run(
+                one.make(**one.point),
+                drawn,
+                self.model,
+                one.graph,
+                seed=seed,
+                **{**self.settings, **spent, "checkpoint": place},
+            )
 
 
 @contextmanager

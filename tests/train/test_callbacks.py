@@ -14,7 +14,7 @@ from graphcollab.models import MLP
 from graphcollab.relation import Relation
 from graphcollab.settings import SettingError
 from graphcollab.testing import Scene
-from graphcollab.train import Callback, History, HistoryLog, Progress, RecordGraph, TensorBoardLog
+from graphcollab.train import Callback, History, HistoryLog, Progress, RecordGraph
 from tests.raising import raises
 
 METHOD = l2c(epochs=1, lr=0.1, batch_size=4, drop_round=2, drop_fraction=0.5)
@@ -67,7 +67,7 @@ def test_values_that_are_not_finite_are_null_in_json(tmp_path):
 def test_logs_of_a_resumed_run_equal_those_of_an_uninterrupted_one(tmp_path):
     def logs(name):
         folder = tmp_path / name
-        return [HistoryLog(folder / "log.csv"), HistoryLog(folder / "log.json"), TensorBoardLog(folder / "board")]
+        return [HistoryLog(folder / "log.csv"), HistoryLog(folder / "log.json")]
 
     play(5, logs("straight"))
     for rounds in (2, 5):
@@ -75,39 +75,6 @@ def test_logs_of_a_resumed_run_equal_those_of_an_uninterrupted_one(tmp_path):
     straight, resumed = tmp_path / "straight", tmp_path / "resumed"
     assert (straight / "log.csv").read_bytes() == (resumed / "log.csv").read_bytes()
     assert without_seconds(straight / "log.json") == without_seconds(resumed / "log.json")
-    assert scalars(straight / "board") == scalars(resumed / "board")
-
-
-def scalars(folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    board = EventAccumulator(str(folder))
-    board.Reload()
-    return {tag: [(e.step, e.value) for e in board.Scalars(tag)] for tag in board.Tags()["scalars"]}
-
-
-def test_tensorboard(tmp_path):
-    history = play(3, [TensorBoardLog(tmp_path)], evaluate_every=2).history
-    told = scalars(tmp_path)
-    assert set(told) == {f"{name}/{kind}" for name in history.values for kind in ("mean", "worst10", "std")}
-    assert [step for step, _ in told["val_loss/mean"]] == [2, 3]
-    assert [value for _, value in told["val_loss/mean"]] == pytest.approx(history.mean("val_loss"))
-    assert told["val_metric/worst10"][-1][1] == pytest.approx(float(history.last("val_metric").min()))
-    assert told["val_loss/worst10"][-1][1] == pytest.approx(float(history.last("val_loss").max()))
-
-
-def test_tensorboard_shows_no_round_twice(tmp_path):
-    """A run that was killed after it had logged more rounds than its checkpoint holds plays them again."""
-
-    class Stop(Callback):
-        def on_round(self, data, history):
-            if data.round == 5:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        play(6, [TensorBoardLog(tmp_path / "board"), Stop()], tmp_path / "run", checkpoint_every=3)
-    play(6, [TensorBoardLog(tmp_path / "board")], tmp_path / "run", checkpoint_every=3)
-    assert [step for step, _ in scalars(tmp_path / "board")["val_loss/mean"]] == [1, 2, 3, 4, 5, 6]
 
 
 def test_recorded_graphs():

@@ -78,7 +78,7 @@ def trial(seed, setting, validation, mean=0.0):
     return Trial("m", seed, {"lr": setting}, validation, {"mean": mean})
 
 
-def test_pooled_and_each_by_hand():
+def test_the_choice_is_pooled_over_seeds():
     #            seed 7   seed 3   pooled
     # lr 1         .9       .1       .5
     # lr 2         .7       .5       .6
@@ -86,19 +86,15 @@ def test_pooled_and_each_by_hand():
     table = {1: (0.9, 0.1), 2: (0.7, 0.5), 3: (0.1, 0.6)}
     trials = [trial(seed, lr, table[lr][k], mean=-table[lr][k]) for k, seed in enumerate((7, 3)) for lr in table]
     points = [{"lr": lr} for lr in table]
-    pooled = _choose(trials, points, "pooled", True)
-    each = _choose(trials, points, "each", True)
-    assert [(t.seed, t.setting["lr"]) for t in pooled] == [(7, 2), (3, 2)]
-    assert [(t.seed, t.setting["lr"]) for t in each] == [(7, 1), (3, 3)]
-    assert [t.setting["lr"] for t in _choose(trials, points, "pooled", False)] == [3, 3]
-    assert [t.setting["lr"] for t in _choose(trials, points, "each", False)] == [3, 1]
+    assert [(t.seed, t.setting["lr"]) for t in _choose(trials, points, True)] == [(7, 2), (3, 2)]
+    assert [t.setting["lr"] for t in _choose(trials, points, False)] == [3, 3]
 
 
 def test_a_setting_without_a_value_is_the_worst_and_ties_go_to_the_first():
     trials = [trial(0, 1, math.nan), trial(0, 2, 0.2), trial(0, 3, 0.2)]
     points = [{"lr": lr} for lr in (1, 2, 3)]
-    assert _choose(trials, points, "pooled", True)[0].setting["lr"] == 2
-    assert _choose(trials, points, "pooled", False)[0].setting["lr"] == 2
+    assert _choose(trials, points, True)[0].setting["lr"] == 2
+    assert _choose(trials, points, False)[0].setting["lr"] == 2
 
 
 def test_paired_statistics_by_hand():
@@ -142,17 +138,16 @@ def test_what_cannot_be_joined_is_refused(comparison):
     assert list(Comparison.join([comparison, one]).chosen) == ["local", "fedavg", "quick"]
 
 
-def test_comparisons_on_different_seeds_can_be_pooled(comparison):
+def test_comparisons_on_different_seeds_can_be_joined(comparison):
     grids = {"*": {"lr": [0.3]}}
     parts = [go(seeds=(seed,), grids=grids) for seed in (0, 1)]
-    joined = Comparison.pool(parts)
+    joined = Comparison.join(parts)
     assert joined.values("local") == comparison.values("local")
     assert joined.results["local"] is parts[1].results["local"]
-    with raises("duplicate", "parts"):
-        Comparison.pool([parts[0], parts[0]])
-    for wrong in ([], [parts[0], go(seeds=(1,), methods={"local": METHODS["local"]})]):
-        with raises("mismatch", "parts"):
-            Comparison.pool(wrong)
+    with raises("duplicate", "comparisons", "'local'"):
+        Comparison.join([parts[0], parts[0]])
+    with raises("mismatch", "seeds"):
+        Comparison.join([parts[0], go(seeds=(1,), methods={"local": METHODS["local"]})])
 
 
 def test_rows(comparison):
@@ -267,8 +262,8 @@ def test_few_failures_come_before_good_values():
         for s, v in enumerate(many)
     ]
     points = [{"lr": lr} for lr in (1, 2, 3)]
-    assert _choose(trials, points, "pooled", True)[0].setting["lr"] == 3
-    assert _choose([t for t in trials if t.setting["lr"] < 3], points[:2], "pooled", True)[0].setting["lr"] == 2
+    assert _choose(trials, points, True)[0].setting["lr"] == 3
+    assert _choose([t for t in trials if t.setting["lr"] < 3], points[:2], True)[0].setting["lr"] == 2
 
 
 def test_a_method_all_of_whose_settings_fail_is_kept_as_failed():
@@ -353,7 +348,6 @@ BAD = {
     "an argument that is not passed on": ({"seed": 3}, TypeError, ("type", "seed", "'seeds'")),
     "budget": ({"budget": "step"}, ValueError, ("value", "budget", "'steps'", "'step'")),
     "graph of an unknown method": ({"graphs": {"lokal": None}}, ValueError, ("unknown", "graphs", "'lokal'")),
-    "select": ({"select": "best"}, ValueError, ("value", "select", "'pooled'", "'each'", "'best'")),
     "no seeds": ({"seeds": ()}, ValueError, ("value", "seeds")),
     "double seeds": ({"seeds": (1, 1)}, ValueError, ("value", "seeds")),
     "no methods": ({"methods": {}}, ValueError, ("empty", "methods")),
@@ -421,8 +415,8 @@ def test_settings_with_which_nodes_are_left_behind_come_last():
 
     trials = [trial(0.1, 0.6, 0), trial(0.5, 0.9, 1), trial(0.2, 0.7, 0)]
     points = [dict(t.setting) for t in trials]
-    assert _choose(trials, points, "pooled", True)[0].setting == {"lr": 0.2}
-    assert _choose(trials[1:2], points[1:2], "pooled", True)[0].setting == {"lr": 0.5}
+    assert _choose(trials, points, True)[0].setting == {"lr": 0.2}
+    assert _choose(trials[1:2], points[1:2], True)[0].setting == {"lr": 0.5}
 
 
 def patients(seed):

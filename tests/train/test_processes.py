@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import threading
 import time
@@ -137,14 +136,6 @@ class Slow(Count):
     def on_round(self, data, history) -> None:
         super().on_round(data, history)
         time.sleep(0.05)
-
-
-def test_progress_goes_on_while_a_seed_is_played(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("graphcollab.train.processes.SECONDS", 0.02)
-    go(seeds=(4,), jobs=2, progress=True, callbacks=[Slow(tmp_path / "rounds")])
-    assert {f" {n}/4 " for n in range(1, 5)} <= {f" {found} " for found in re.findall(r"\d/4", capsys.readouterr().err)}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")

@@ -132,7 +132,7 @@ def test_runs_side_by_side() -> None:
     assert found.results["dpsgd"] is results["dpsgd"][1]
     assert (found.metric, found.higher_is_better) == ("accuracy", True)
     results["local"] = results["local"][::-1]
-    with raises("mismatch", "results", "'local'", "2", "4", "'dpsgd'"):
+    with raises("mismatch", "seeds", "'local'", "2", "4", "'dpsgd'"):
         Comparison.from_results(results)
-    with raises("mismatch", "results"):
+    with raises("empty", "results"):
         Comparison.from_results({})
