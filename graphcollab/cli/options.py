@@ -140,8 +140,6 @@ class Training:
     """Where a site's training diverges: stop, or isolate that site and go on with the others."""
     evaluate_every: Annotated[int, Parameter(group=EVALUATION)] = 1
     """Rounds between evaluations; with --budget steps, of the method with the most local steps in a round."""
-    tuned: Annotated[bool, Parameter(group=COMPUTING)] = False
-    """Time backends and chunks before the first round, and take the fastest."""
     checkpoint_every: Annotated[int | None, Parameter(group=OUTPUT)] = None
     """Rounds between checkpoints. Default: as often as takes at most a tenth of the time."""
 

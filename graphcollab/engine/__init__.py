@@ -13,7 +13,6 @@ from graphcollab.engine.optimizer import SGD, Adam, AdamW, LocalSteps, RowOptimi
 from graphcollab.engine.plan import Plan, make_plan
 from graphcollab.engine.rows import Fitted, NonFiniteLossError, Outputs, Rows
 from graphcollab.engine.samples import Feed
-from graphcollab.engine.tune import tune
 from graphcollab.engine.views import AddNoise, Augment, ImageAugment, Views
 from graphcollab.engine.vmap_backend import VmapBackend
 
@@ -52,5 +51,4 @@ __all__ = [
     "keyed_checkpoint",
     "make_plan",
     "require_latents",
-    "tune",
 ]

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchNorm and of the lazy variants
 
 from graphcollab.errors import ShapeError, UnsupportedError
-from graphcollab.models._pooling import lies_channels_last, pool_channels_last
 from graphcollab.settings import Count, checked
 
 __all__ = ["replace_batch_norm"]
@@ -48,9 +47,8 @@ class MaxPool2(nn.Module):
     """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``.
 
     On a CPU, PyTorch's kernel for any window visits pixels one by one and takes as long as the convolution before it;
-    maxima of strided slices are vectorised, several times faster. Where channels lie side by side (channels_last) a
-    kernel of our own is taken, or PyTorch's other one, which is vectorised in part. A last odd row or column is left
-    out, as there.
+    maxima of strided slices are vectorised, several times faster. Where channels lie side by side (channels_last)
+    PyTorch has another kernel, which is vectorised. A last odd row or column is left out, as there.
     (Where a window has NaN, PyTorch's gradient goes to it, and that of the slices is 0.) Models pool before ReLU: the
     same values and gradients as after it, on a quarter of the numbers.
 
@@ -65,13 +63,16 @@ class MaxPool2(nn.Module):
             raise ShapeError(
                 "inputs", f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}"
             )
-        if inputs.device.type != "cpu":
+        if inputs.device.type != "cpu" or _is_channels_last(inputs):
             return nn.functional.max_pool2d(inputs, 2)
-        if lies_channels_last(inputs):
-            return pool_channels_last(inputs)
         height, width = inputs.shape[-2] // 2 * 2, inputs.shape[-1] // 2 * 2
         out: Tensor = _MaxPool2.apply(inputs[..., :height, :width])
         return out
+
+
+def _is_channels_last(images: Tensor) -> bool:
+    """Tell whether the channels of a pixel lie side by side; vmap knows strides only."""
+    return images.dim() == 4 and images.shape[1] > 1 and images.stride(1) == 1
 
 
 class Residual(nn.Sequential):

@@ -15,7 +15,7 @@ from graphcollab.checks import issue, own_filter
 from graphcollab.control.shares import keep_own
 from graphcollab.control.state import LOOP, to_device
 from graphcollab.distributed import meet
-from graphcollab.engine import Engine, Plan, tune
+from graphcollab.engine import Engine, Plan
 from graphcollab.env import Attendance, Env, Isolate
 from graphcollab.errors import ConflictError, MismatchError, OtherRunError, StateError, UnsupportedError
 from graphcollab.memory import let_go
@@ -65,7 +65,7 @@ BETWEEN_PARTIES = {
 }
 """Settings that cannot be given where nodes are of parties that keep their data, and why."""
 
-OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "microbatch", "threads", "tuned"}
+OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "microbatch", "threads"}
 ENDING = 60.0  # seconds in which a site's last job, which was aborted, may let its folder go
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
@@ -100,7 +100,6 @@ def run(
     threads: Count | None = None,
     autocast: bool = False,
     compile: bool = False,
-    tuned: bool = False,
     owner: Owner = None,
 ) -> Result:
     """Train personalised models and the graph between them.
@@ -159,8 +158,6 @@ def run(
         owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
             Default: that which has a node's samples, where each has those of some (`Tasks.share`); else contiguous
             shares, balanced by local steps of a round (by samples where those are not known).
-        tuned: Time backends and chunks before the first round and take the fastest, instead of the fixed rule. A
-            resumed run repeats the stored choice.
 
     Raises:
         ValueError: If the input is not usable; nothing has been trained then.
@@ -179,8 +176,6 @@ def run(
     callbacks = tuple(callbacks)
     if torch.is_inference_mode_enabled():
         raise StateError("run", "nothing can be trained inside torch.inference_mode(): call it outside", public=True)
-    if tuned and (backend != "auto" or chunk is not None or microbatch is not None):
-        raise ConflictError("tuned", "tuned=True chooses backend, chunk and microbatch: leave them out", public=True)
     if patience is not None:
         tasks.require("val", "early stopping needs")
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
@@ -192,7 +187,7 @@ def run(
         held.callback(let_go)
         if not plane.alone:
             told: dict[str, Any] = {"rounds": rounds, "evaluate_every": evaluate_every, "patience": patience}
-            told |= {"tuned": tuned, "on_nonfinite": on_nonfinite}
+            told["on_nonfinite"] = on_nonfinite
             if not plane.private:  # each site saves, and computes, as it likes
                 told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
                 told |= {"backend": backend, "chunk": chunk, "microbatch": microbatch, "threads": threads}
@@ -232,9 +227,6 @@ def run(
         if plans is not None:  # those of checkpoints from before a plan said all that it says now
             before = {**before, "plans": [plan.as_dict() for plan in plans]}
         specs = [ParamSpec.from_module(module) for module in modules]
-        if tuned and plans is None:
-            found = [plan.as_dict() for plan in tune(tasks, modules, specs, data.x, autocast=autocast)]
-            plans = [Plan(**one) for one in plane.everyone(found)[0]]
         how: dict[str, Any] = {"backend": backend, "chunk": chunk, "microbatch": microbatch, "plans": plans}
         engine = Engine(tasks, modules, specs, autocast=autocast, compile=compile, **how)
         callbacks = tuple(one for one in callbacks if one.everywhere or plane.speaks)

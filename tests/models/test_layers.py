@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.func import vmap
+from torch.func import grad, vmap
 
 from graphcollab.models import build_model
 from graphcollab.models.layers import MaxPool2
@@ -33,6 +33,17 @@ def test_under_vmap_with_gradients():
     assert torch.equal(y, known)
     (one,), (two,) = torch.autograd.grad(y.square().sum(), x), torch.autograd.grad(known.square().sum(), x)
     assert torch.equal(one, two)
+
+
+def test_channels_last_under_transforms_and_where_pixels_are_not_side_by_side():
+    x = torch.randn(2, 16, 9, 9, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
+    many = torch.stack([x, 2 * x, -x])
+    assert torch.equal(vmap(MaxPool2())(many), torch.stack([nn.functional.max_pool2d(one, 2) for one in many]))
+    pools = MaxPool2(), nn.MaxPool2d(2)
+    one, two = (grad(lambda values, pool=pool: pool(values).square().sum())(x) for pool in pools)
+    assert torch.equal(one, two)
+    for part in (x[:, ::2, 1:, :], x[:, :8]):
+        assert torch.equal(MaxPool2()(part), nn.functional.max_pool2d(part, 2))
 
 
 @pytest.mark.parametrize("name", ["fedavg_cnn", "maml_cnn", "small_cnn", "resnet9"])

@@ -48,7 +48,6 @@ CASES: dict[str, dict[str, Any]] = {
     "patience": {"patience": 1 + RANK},
     "chunk": {"chunk": 1 + RANK},
     "backend": {"backend": ("vmap", "loop")[RANK]},
-    "tuned": {"tuned": bool(RANK)},
     "isolate": {"on_nonfinite": ("stop", "isolate")[RANK]},
     "checkpoint": {"checkpoint": tempfile.mkdtemp() if RANK else None},
     "callbacks": {"callbacks": [WatchMetrics(["brier"])] * RANK},

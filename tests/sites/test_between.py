@@ -119,7 +119,7 @@ SETTINGS = {
         "microbatch": 4,
         "threads": 1,
     },
-    "tuned": {"autocast": True, "tuned": True},
+    "autocast": {"autocast": True},
     "compile": {"compile": True},
 }
 
