@@ -20,8 +20,8 @@ import joblib
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from torch_geometric.data import Data
+from tqdm import tqdm
 
-from graphcollab.bars import bar
 from graphcollab.checks import issue, issue_again, own_filter
 from graphcollab.distributed import ProcessLostError, launched
 from graphcollab.errors import ConflictError
@@ -153,7 +153,7 @@ def _progress(done: Path, total: int, shown: bool) -> Iterator[None]:
         yield
         return
     over = threading.Event()
-    with bar(total, unit="trial") as trials:
+    with tqdm(total=total, unit="trial") as trials:
 
         def look() -> None:
             trials.update((done.stat().st_size if done.exists() else 0) - trials.n)
