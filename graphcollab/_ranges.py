@@ -33,16 +33,9 @@ class Real:
     infinite: bool = False
 
     def __str__(self) -> str:
-        finite = "number, or infinity," if self.infinite else "finite number"
-        bounded = self.most < math.inf or self.below < math.inf
-        if self.above == 0 and not bounded:
-            return f"a positive {finite.rstrip(',')}"
-        low = f"above {self.above:g}" if self.above > -math.inf else f"of at least {self.least:g}"
-        high = f"at most {self.most:g}" if self.most < math.inf else f"below {self.below:g}"
-        lower = self.above > -math.inf or self.least > -math.inf
-        if bounded:
-            return f"a number {low} and {high}" if lower else f"a {finite} {high}"
-        return f"a {finite} {low}" if lower else f"a {finite.rstrip(',')}"
+        limits = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
+        said = " and ".join(f"{words} {limit:g}" for words, limit in limits.items() if math.isfinite(limit))
+        return f"a {'number, or infinity,' if self.infinite else 'finite number'} {said}".rstrip(", ")
 
 
 @dataclass(frozen=True, eq=False)

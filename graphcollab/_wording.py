@@ -1,4 +1,4 @@
-"""What annotations of settings allow, in words, and texts without control characters."""
+"""What annotations of settings allow, as text, and texts without control characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import collections.abc
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 from graphcollab._ranges import MOST, bounds_of, literals_of
@@ -28,7 +27,12 @@ def printable(text: str) -> str:
 
 
 def describe(annotation: Any) -> str:
-    """Say in words what an annotation allows."""
+    """Return what an annotation allows: its range, the values that it lists, its own words, or its type.
+
+    Example:
+        >>> describe(int | None), describe(tuple[float, ...])
+        ('a whole number or None', 'tuple[a finite number, ...]')
+    """
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     bounds = bounds_of(annotation)
     if isinstance(bounds, range):
@@ -37,32 +41,13 @@ def describe(annotation: Any) -> str:
     if bounds is not None:
         return str(bounds)
     if literals := literals_of(annotation):
-        return _either(map(repr, literals))
+        return "one of " * (len(literals) > 1) + ", ".join(map(repr, literals))
     if origin is Annotated:
         return next((one for one in args[1:] if isinstance(one, str)), None) or describe(args[0])
     if origin in (typing.Union, types.UnionType):
-        literals = [repr(one) for kind in args for one in literals_of(kind)]
-        return _either(dict.fromkeys([*literals, *(describe(one) for one in args if not literals_of(one))]))
-    if origin is collections.abc.Callable or annotation is Callable:
+        return " or ".join(map(describe, args))
+    if collections.abc.Callable in (origin, annotation):
         return "a function"
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
-        return f"a mapping of {_many(args[0])} to {_many(args[1])}"
-    if origin is tuple and args[1:] != (...,):
-        return f"a tuple of {' and '.join(map(describe, args))}"
-    if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
-        return f"a {'tuple' if origin is tuple else 'sequence'} of {_many(args[0])}"
-    if origin is type:
-        return f"a subclass of {args[0].__name__}"
-    words = {Any: "anything", bool: "True or False", str: "a string", type(None): "None"}
-    name = getattr(annotation, "__name__", str(annotation))
-    return words.get(annotation, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")
-
-
-def _many(annotation: Any) -> str:
-    """Say what a collection holds: the noun, which is the first word after the adjectives, in the plural."""
-    return re.sub(r"^an? ((?:finite |positive |whole )*\w+)", r"\1s", describe(annotation))
-
-
-def _either(listed: Iterable[str]) -> str:
-    *first, last = list(listed)
-    return f"{', '.join(first)} or {last}" if first else last
+    if args:
+        return f"{getattr(origin, '__name__', origin)}[{', '.join(map(describe, args))}]"
+    return {type(None): "None", ...: "..."}.get(annotation) or getattr(annotation, "__name__", str(annotation))

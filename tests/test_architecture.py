@@ -22,7 +22,6 @@ TIERS: tuple[tuple[str, ...], ...] = (
     (
         "typing",
         "settings",
-        "bars",
         "checks",
         "device",
         "extras",

@@ -12,7 +12,6 @@ import threading
 
 import pytest
 
-from graphcollab.bars import bar
 from graphcollab.cli import call
 
 
@@ -50,21 +49,10 @@ def terminal(monkeypatch):
         os.close(own)
 
 
-@pytest.mark.parametrize(("rows", "columns", "width"), [(0, 0, 79), (0, 60, 59), (30, 0, 79), (30, 60, 59)])
-def test_is_drawn_on_terminals_of_any_size(terminal, rows, columns, width):
-    told = terminal(rows, columns)
-    with bar(2, unit="step") as steps:
-        steps.update(1)
-        steps.update(1)
-    drawn = [one for one in told().replace("\n", "\r").split("\r") if one]
-    assert "2/2" in drawn[-1]
-    assert len(drawn[-1]) == width
-
-
-@pytest.mark.parametrize(("rows", "jobs"), [(0, 1), (30, 1), pytest.param(0, 2, marks=pytest.mark.slow)])
-def test_a_comparison_shows_how_far_it_is(terminal, monkeypatch, tmp_path, rows, jobs):
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_comparison_shows_how_far_it_is(terminal, monkeypatch, tmp_path, jobs):
     monkeypatch.chdir(tmp_path)
-    told = terminal(rows, 120)
+    told = terminal(30, 120)
     line = ["compare", "heart_disease", "--methods", "local", "fedavg", "--seeds", "2", "--rounds", "3"]
     call([*line, "--jobs", str(jobs)])
     shown = told()
@@ -74,7 +62,7 @@ def test_a_comparison_shows_how_far_it_is(terminal, monkeypatch, tmp_path, rows,
 
 
 def test_quiet_shows_none(terminal):
-    told = terminal(0, 120)
+    told = terminal(30, 120)
     line = ["compare", "heart_disease", "--methods", "local", "--seeds", "1", "--rounds", "1", "--quiet"]
     call(line)
     assert told() == ""

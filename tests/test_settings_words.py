@@ -18,13 +18,13 @@ PAIRS = Annotated[Sequence[Any], "pairs, such as [(0, 1)]"]
 @pytest.mark.parametrize(
     ("annotation", "words"),
     [
-        (Mapping[str, Mapping[str, Any]], "a mapping of strings to mappings of strings to anything"),
-        (Sequence[tuple[Count, float]], "a sequence of tuples of a whole number of at least 1 and a finite number"),
-        (Sequence[Sequence[Positive]], "a sequence of sequences of positive finite numbers"),
-        (Sequence[Tensor] | None, "a sequence of Tensors or None"),
-        (type[ValueError], "a subclass of ValueError"),
+        (Mapping[str, Mapping[str, Any]], "Mapping[str, Mapping[str, Any]]"),
+        (Sequence[tuple[Count, float]], "Sequence[tuple[a whole number of at least 1, a finite number]]"),
+        (Sequence[Sequence[Positive]], "Sequence[Sequence[a finite number above 0]]"),
+        (Sequence[Tensor] | None, "Sequence[Tensor] or None"),
+        (type[ValueError], "type[ValueError]"),
         (PAIRS, "pairs, such as [(0, 1)]"),
-        (Literal["a", "b"] | bool, "'a', 'b' or True or False"),
+        (Literal["a", "b"] | bool, "one of 'a', 'b' or bool"),
         (Callable[[int], int], "a function"),
     ],
 )

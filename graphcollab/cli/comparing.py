@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
+from tqdm import tqdm
 
 from graphcollab import report
-from graphcollab.bars import bar
 from graphcollab.checks import issue
 from graphcollab.cli.data import model_for, require_data, tasks_for
 from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, settings_kept, write_page
@@ -102,7 +102,7 @@ def _compare(
     """Compare, with a progress bar of trials; one process also shows that of rounds."""
     shown = not asked["quiet"] and sys.stderr.isatty()
     tries = [math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
-    with bar(len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
+    with tqdm(total=len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
 
         def on_trial(trial: Any, *_: Any) -> None:
             trials.set_postfix_str(f"{trial.method} on seed {trial.seed}")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import math
 import os
-import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -34,10 +30,6 @@ __all__ = ["from_arrays", "from_npz"]
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGB with alpha
-_FLOAT = 4  # bytes
-_HEADER = 1 << 14  # bytes in which the header of an array ends
-
-T = TypeVar("T")
 
 
 @checked
@@ -119,74 +111,23 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
                 f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
                 f"found {', '.join(stored.files) or 'none'}",
             )
-        needed = sum(_read(path, stored, key, _needed) for key in _KEYS)
-        if needed > _memory():
-            raise TooManyError(
-                f"file {path}",
-                f"{path} needs {needed} bytes, each array as it is, copied and as float32, which do not fit into the "
-                f"memory of this machine, {_memory()} bytes",
-            )
-        train, labels, test, test_labels = (_read(path, stored, key, _array) for key in _KEYS)
+        train, labels, test, test_labels = (_read(path, stored, key) for key in _KEYS)
     return from_arrays(train, labels, test, test_labels, name=path.stem, class_names=class_names)
 
 
-def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str, what: Callable[[np.lib.npyio.NpzFile, str], T]) -> T:
-    """Return what is asked of one array of a file; an error says why it cannot be read."""
+def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
+    """Return one array of a file; an error says why it cannot be read."""
     kind: type[GraphcollabError]
     try:
-        return what(stored, key)
-    except GraphcollabError as error:
-        kind, reason = type(error), str(error)
-    except (zlib.error, EOFError, zipfile.BadZipFile, OSError) as error:
-        kind, reason = DamagedError, f"it is damaged ({error}); write the file anew with numpy.savez"
-    except NotImplementedError as error:
-        kind, reason = FormatError, f"{error}; write the file with numpy.savez"
-    except RuntimeError:  # what zipfile raises where a password is asked for
-        text = "it is encrypted, and passwords are not asked for; write the file with numpy.savez"
-        kind, reason = FormatError, text
-    except MemoryError:
-        kind, reason = TooManyError, "it does not fit into memory"
-    except ValueError as error:
-        kind, reason = UntrustedError, f"{error}; arrays of Python objects are not read, as that could run code"
-    raise kind(f"file {path}", f"{path}: cannot read {key}: {reason}")
-
-
-def _array(stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
-    values: np.ndarray = stored[key]
-    return values
-
-
-def _needed(stored: np.lib.npyio.NpzFile, key: str) -> int:
-    """Return how many bytes an array takes as it is, copied and as float32, if it is as large as its header claims."""
-    archive = cast(zipfile.ZipFile, stored.zip)
-    name = f"{key}.npy" if f"{key}.npy" in archive.namelist() else key
-    size = archive.getinfo(name).file_size
-    if size > _memory():
-        raise TooManyError(key, f"its {size} bytes do not fit into the memory of this machine, {_memory()} bytes")
-    with archive.open(name) as member:
-        start = io.BytesIO(member.read(_HEADER))
-    try:
-        major, _ = np.lib.format.read_magic(start)
-        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, kind = read(start)
-    except ValueError as error:
-        raise DamagedError(key, f"its header cannot be read ({error}); write the file anew with numpy.savez") from error
-    held = size - start.tell()
-    claimed = math.prod(shape) * kind.itemsize
-    if not kind.hasobject and (claimed != held or min(shape, default=0) < 0):
-        raise DamagedError(
-            key,
-            f"its header claims {claimed} bytes, and it holds {held}; write the file anew with numpy.savez",
-        )
-    return math.prod(shape) * (2 * kind.itemsize + _FLOAT)
-
-
-def _memory() -> int:
-    """Return how many bytes of memory this machine has, or a number that is large enough where it does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return sys.maxsize
+        values: np.ndarray = stored[key]
+        return values
+    except (ValueError, zlib.error, EOFError, zipfile.BadZipFile, OSError) as error:
+        kind, reason = UntrustedError if "allow_pickle" in str(error) else DamagedError, str(error)
+    except RuntimeError as error:  # zipfile's, of passwords and of methods of compression
+        kind, reason = FormatError, str(error)
+    except MemoryError as error:
+        kind, reason = TooManyError, str(error)
+    raise kind(f"file {path}", f"{path}: cannot read {key}: {reason}; write the file with numpy.savez")
 
 
 def _to_tensor(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:

@@ -11,12 +11,10 @@ from torch import Tensor
 from graphcollab.errors import (
     EmptyError,
     InvalidTypeError,
-    InvalidValueError,
     MismatchError,
     NotFiniteError,
     RangeError,
     ShapeError,
-    UnknownError,
 )
 from graphcollab.settings import checked
 from graphcollab.tasks._deal import label_starts
@@ -55,8 +53,6 @@ class LabelledArrays:
         >>> data = LabelledArrays("toy", torch.zeros(3, 2), labels, torch.ones(1, 2), labels[:1], ("cat", "dog"))
         >>> data.num_classes, data.input_shape
         (2, (2,))
-        >>> data.select_classes([1]).train_targets
-        tensor([1])
     """
 
     name: str
@@ -90,40 +86,6 @@ class LabelledArrays:
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one sample, such as (1, 28, 28)."""
         return tuple(self.train_inputs.shape[1:])
-
-    def select_classes(self, classes: Sequence[int], relabel: bool = False) -> LabelledArrays:
-        """Return the dataset with the samples of some classes only, in their original order.
-
-        Args:
-            classes: The labels to keep, each at most once.
-            relabel: If True, ``classes[0]`` becomes label 0, ``classes[1]`` label 1 and so on, and ``class_names``
-                shrinks accordingly. If False, labels and ``class_names`` stay, so models keep their output size.
-
-        Raises:
-            ValueError: No class is given, one is given twice, is unknown, or none has a training sample.
-        """
-        chosen = [int(label) for label in classes]
-        if not chosen or len(set(chosen)) < len(chosen):
-            raise InvalidValueError(
-                "classes", f"{self.name}: classes must be one or more different labels, got {chosen}"
-            )
-        unknown = [label for label in chosen if not 0 <= label < self.num_classes]
-        if unknown:
-            raise UnknownError(
-                "classes", f"{self.name}: there is no class {unknown[0]}; labels are 0 .. {self.num_classes - 1}"
-            )
-        # new_label[old label] is the label to write, or -1 for a class that is dropped
-        new_label = torch.full((self.num_classes,), -1, dtype=torch.int64)
-        new_label[chosen] = torch.arange(len(chosen)) if relabel else torch.tensor(chosen)
-        train, test = new_label[self.train_targets], new_label[self.test_targets]
-        return replace(
-            self,
-            train_inputs=self.train_inputs[train >= 0],
-            train_targets=train[train >= 0],
-            test_inputs=self.test_inputs[test >= 0],
-            test_targets=test[test >= 0],
-            class_names=tuple(self.class_names[label] for label in chosen) if relabel else self.class_names,
-        )
 
     def greyscale(self, side: int) -> LabelledArrays:
         """Return the images with their channels averaged and the centre cut out, standardised anew as one channel.

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from graphcollab.bars import bar
 from graphcollab.checks import issue
 from graphcollab.distributed import agreed, speaks
 from graphcollab.errors import ConflictError, EmptyError, InvalidTypeError, MismatchError, TooFewError, UnknownError
@@ -149,7 +149,7 @@ def benefit(
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
     experiment = Experiment(layout, model, methods, work, lrs, measured, settings)
     each = len(lrs) * (1 + len(methods))
-    with bar(repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as shown:
+    with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as shown:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from tqdm import tqdm
 
-from graphcollab.bars import bar
 from graphcollab.engine import Rows
 from graphcollab.env import Env
 from graphcollab.errors import RangeError
@@ -102,7 +102,7 @@ class Progress(Callback):
         self.bar: Any = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        self.bar = bar(rounds, initial=data.round, desc=self.label, unit="round", leave=False)
+        self.bar = tqdm(total=rounds, initial=data.round, desc=self.label, unit="round", leave=False)
 
     def on_round(self, data: Data, history: History) -> None:
         self.bar.update(1)

@@ -19,8 +19,8 @@ import joblib
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from torch_geometric.data import Data
+from tqdm import tqdm
 
-from graphcollab.bars import bar
 from graphcollab.checks import issue, issue_again, own_filter
 from graphcollab.distributed import ProcessLostError, launched
 from graphcollab.errors import ConflictError
@@ -47,7 +47,7 @@ def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Genera
     shown = settings.pop("progress", False)
     with (
         tempfile.TemporaryDirectory() as folder,
-        bar(each * len(seeds), unit="trial", disable=not shown) as progress,
+        tqdm(total=each * len(seeds), unit="trial", disable=not shown) as progress,
     ):
         stop = Path(folder) / "stop"
         settings["callbacks"] = [*settings.get("callbacks", ()), _Until(stop)]

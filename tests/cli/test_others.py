@@ -74,7 +74,7 @@ def test_lists(call):
     listed = call("datasets").stdout
     assert all(f"\n{name} " in listed for name in (*TABLES, *DATASETS))
     shown = call("show", "cobo").stdout
-    assert "rho = 0.05    (a positive finite number)" in shown
+    assert "rho = 0.05    (a finite number above 0)" in shown
     assert "the patients of four hospitals" in call("show", "heart_disease").stdout
 
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from graphcollab.datasets import LabelledArrays
 from tests.raising import raises
@@ -30,52 +28,6 @@ def test_properties() -> None:
     assert repr(data) == "LabelledArrays('toy', train=4, test=2, input_shape=(2,), num_classes=3)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         data.name = "other"  # type: ignore[misc]
-
-
-def test_select_classes_keeps_labels() -> None:
-    kept = make().select_classes([2, 1])
-    assert kept.train_inputs.tolist() == [[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]]
-    assert kept.train_targets.tolist() == [1, 2, 1]
-    assert kept.test_targets.tolist() == [1]
-    assert kept.class_names == ("a", "b", "c")
-
-
-def test_select_classes_relabels_in_the_order_given() -> None:
-    kept = make().select_classes([2, 1], relabel=True)
-    assert kept.train_targets.tolist() == [1, 0, 1]
-    assert kept.test_targets.tolist() == [1]
-    assert kept.class_names == ("c", "b")
-
-
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.sets(st.integers(0, 4), min_size=1))
-def test_select_classes_loses_and_invents_nothing(labels: list[int], classes: set[int]) -> None:
-    labels = [*labels, *classes]  # every chosen class has a sample
-    data = LabelledArrays(
-        "any",
-        torch.arange(float(len(labels)))[:, None],
-        torch.tensor(labels),
-        torch.zeros(0, 1),
-        torch.zeros(0, dtype=torch.int64),
-        tuple("abcde"),
-    )
-    chosen = sorted(classes)
-    kept = data.select_classes(chosen, relabel=True)
-    expected = [(float(i), chosen.index(label)) for i, label in enumerate(labels) if label in classes]
-    assert list(zip(kept.train_inputs[:, 0].tolist(), kept.train_targets.tolist(), strict=True)) == expected
-
-
-@pytest.mark.parametrize(
-    ("classes", "wanted"),
-    [([], ("value", "classes")), ([1, 1], ("value", "classes")), ([0, 3], ("unknown", "classes"))],
-)
-def test_select_classes_refuses(classes: list[int], wanted: tuple[str, ...]) -> None:
-    with raises(*wanted):
-        make().select_classes(classes)
-
-
-def test_select_classes_refuses_a_class_without_training_samples() -> None:
-    with raises("empty", "train_inputs"):
-        make(train_targets=torch.tensor([0, 1, 0, 1])).select_classes([2])
 
 
 @pytest.mark.parametrize(

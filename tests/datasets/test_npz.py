@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from graphcollab.datasets import arrays, from_arrays, from_npz
+from graphcollab.datasets import from_arrays, from_npz
 from graphcollab.errors import GraphcollabError
 from tests.raising import raises
 
@@ -198,31 +198,14 @@ def header(shape: str) -> bytes:
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
-@pytest.mark.parametrize("shape", ["(1000000000000,)", "(100000000, 100000000)", "(-5,)"])
-def test_npz_that_claims_to_hold_more_than_it_does(tmp_path: Path, shape: str) -> None:
+@pytest.mark.parametrize(
+    ("shape", "code"), [("(100,)", "damaged"), ("(-5,)", "damaged"), ("(100000000, 100000000)", "too-many")]
+)
+def test_npz_that_claims_to_hold_more_than_it_does(tmp_path: Path, shape: str, code: str) -> None:
     np.savez(tmp_path / "a.npz", y_train=LABELS, x_test=LABELS[:, None], y_test=LABELS)
     with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
         archive.writestr("x_train.npy", header(shape) + b"1234")
-    with raises("damaged", f"file {tmp_path / 'a.npz'}", "x_train"):
-        from_npz(tmp_path / "a.npz")
-
-
-def test_npz_that_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "_memory", lambda: 1_000_000)
-    inputs = np.zeros((300, 5000))  # 12 MB, compressed to some thousand bytes
-    labels = np.zeros(300, dtype=np.int64)
-    np.savez_compressed(tmp_path / "a.npz", x_train=inputs, y_train=labels, x_test=inputs, y_test=labels)
-    with raises("too-many", f"file {tmp_path / 'a.npz'}", "x_train", "12000128"):
-        from_npz(tmp_path / "a.npz")
-
-
-def test_npz_whose_arrays_together_would_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 3 MB fits into 10 MB, and both, copied and as float32, do not: nothing of them is read."""
-    monkeypatch.setattr(arrays, "_memory", lambda: 10_000_000)
-    monkeypatch.setattr(arrays, "_array", lambda *_: pytest.fail("it is read"))
-    pixels, labels = np.zeros((300, 10_000), np.uint8), np.zeros(300, np.int64)
-    np.savez_compressed(tmp_path / "a.npz", x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
-    with raises("too-many", f"file {tmp_path / 'a.npz'}", "36012000"):
+    with raises(code, f"file {tmp_path / 'a.npz'}", "x_train"):
         from_npz(tmp_path / "a.npz")
 
 

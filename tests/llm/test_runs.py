@@ -165,13 +165,16 @@ def test_methods_are_compared_over_the_same_models():
     assert "not the same models" not in results_table(found, reference="local")
 
 
-@pytest.mark.parametrize(("share", "padding"), [("A", 0), ("both", 1)])
-def test_another_module_over_the_same_weights_is_refused(share, padding, tmp_path):
+CONFIG = "models[0].model.base_model_prepare_inputs_for_generation.self.config.graphcollab_padding"
+
+
+@pytest.mark.parametrize(("share", "padding", "subject"), [("A", 0, "models[0].parts['lora']"), ("both", 1, CONFIG)])
+def test_another_module_over_the_same_weights_is_refused(share, padding, subject, tmp_path):
     """The model itself holds what is shared, and transformers' module inside, which is called model too."""
     method, base, other = fedavg(part="lora", epochs=1), gpt(), gpt()
     other.config.graphcollab_padding = padding
     run(method, TASKS, model(base), rounds=1, checkpoint=tmp_path)
-    with raises("other-run", None, "models[0]"):
+    with raises("other-run", subject):
         run(method, TASKS, model(other, share=share), rounds=2, checkpoint=tmp_path)
 
 
