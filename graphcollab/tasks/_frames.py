@@ -73,6 +73,7 @@ def tasks_of_table(
             return told, prepared
 
         counts, how = statistics.pool(seen.count(), fitted)
+        found += seen.spellings(how)
     if different:
         found += of_many_classes(rows.target, max(different, len(how.target.categories or ())))
     place = how.places(sites.names)[sites.owner.numpy()]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
 from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, numbers_of
 from graphcollab.tasks.quality_of_values import of_new_numbers, of_new_words, of_no_values, warn_of
-from graphcollab.tasks.table import Table, no_column, open_table
+from graphcollab.tasks.table import Table, open_table
 
 __all__ = ["Column", "Preparation", "encoded"]
 
@@ -170,7 +171,6 @@ class Preparation:
     sites: tuple[str, ...] = ()
     floats_per_site: int = 0
     group: str | None = None
-    _place: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -181,7 +181,10 @@ class Preparation:
                     f"column {column.name!r}",
                     f"column {column.name!r} needs {count} means and deviations, got {len(column.mean)}",
                 )
-        object.__setattr__(self, "_place", {name: k for k, name in enumerate(self.sites)})
+
+    @cached_property
+    def _place(self) -> Mapping[str, int]:
+        return {name: k for k, name in enumerate(self.sites)}
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -214,13 +217,6 @@ class Preparation:
                 the table has rows of another one.
         """
         table = self._open(frame, site)
-        lacking = [column.name for column in self.columns if column.name not in table.names]
-        if lacking:
-            needed = ", ".join(repr(one.name) for one in self.columns)
-            raise UnknownError(
-                f"column {lacking[0]!r}",
-                f"{no_column(lacking[0], table.given)}; {needed} are needed, and only values may be missing",
-            )
         rows = self._sites_of(table, site)
         read = [(column, column.readable(table.column(column.name))) for column in self.columns]
         warn_of(one for column, values in read for one in column.findings(values, rows))
@@ -248,8 +244,7 @@ class Preparation:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain lists, text and numbers, from which `from_json` makes it anew."""
-        about = {name: one for name, one in dataclasses.asdict(self).items() if not name.startswith("_")}
-        plain: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **about}))
+        plain: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **dataclasses.asdict(self)}))
         return plain
 
     @classmethod
