@@ -92,9 +92,8 @@ def read_rows(frame: Any, roles: Roles, declared: Collection[str], draw: Draw, k
     taken = [one for one in (node, target, draw.words, roles.weight, roles.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
-    group, together = roles.group, None
-    if isinstance(group, str):
-        group, together = table.column(group, f"group={group!r}"), group
+    together = roles.group if isinstance(roles.group, str) else None
+    group = roles.group if together is None else table.column(together, f"group={together!r}")
     sites = _sites_of(table, node, f"node={node!r}" if known is None else _TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
     named = {*roles.categorical, *declared} - {target}
