@@ -92,8 +92,9 @@ def _table(data: str, settings: Mapping[str, Any]) -> Iterable[str]:
     prepared = tasks.preparation
     if prepared is None:
         return
-    rows = sum(tasks.sizes(split) for split in tasks.splits)
-    yield f"sites: {few([f'{site} ({many} rows)' for site, many in zip(tasks.names, rows.tolist(), strict=True)])}"
+    rows = zip(*(tasks.sizes(split).tolist() for split in tasks.splits), strict=True)
+    sites = [f"{site} ({sum(many)} rows)" for site, many in zip(tasks.names, rows, strict=True)]
+    yield f"sites: {few(sites)}"
     yield f"target: {prepared.target.name}, {few([*map(str, prepared.classes)]) or 'amounts'}"
     yield f"features: {', '.join(prepared.features)}"
     yield from ("findings:", *(f"  {one}" for one in tasks.findings)) if tasks.findings else ("findings: none",)

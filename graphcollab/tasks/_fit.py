@@ -12,11 +12,11 @@ import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
+from graphcollab.findings import Finding
 from graphcollab.tasks._rows import Rows, if_categories
-from graphcollab.tasks._sites import Sites
 from graphcollab.tasks._values import DROP, factorised, numbers_of, refuse_no_categories, sorted_names, without
 from graphcollab.tasks.preparation import Column, Preparation
-from graphcollab.tasks.quality_of_values import of_spellings, warn_of
+from graphcollab.tasks.quality_of_values import of_spellings
 from graphcollab.tasks.samples import Split
 from graphcollab.tasks.statistics import Counts
 from graphcollab.tasks.table import open_table
@@ -48,56 +48,22 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """The values of a column in the rows that it is fitted to, where they are known.
-
-    Args:
-        values: They themselves, [n].
-        owner: The site of each, [n].
-        known: How many of them every site has, [k].
-    """
-
-    values: np.ndarray
-    owner: np.ndarray
-    known: np.ndarray
-
-    def sums(self) -> np.ndarray:
-        """Add up the values of every site, [k]: around its first, so that no digits are lost where all are alike."""
-        first = np.zeros(len(self.known))
-        first[self.owner[::-1]] = self.values[::-1]
-        return self.known * first + self._by_site(self.values - first[self.owner])
-
-    def squares(self, mean: Sequence[float]) -> np.ndarray:
-        """Add up squared deviations from the mean, or from those of sites, [k]."""
-        around = np.array(mean)
-        return self._by_site((self.values - (around[self.owner] if len(mean) > 1 else around)) ** 2)
-
-    def _by_site(self, values: np.ndarray) -> np.ndarray:
-        return np.bincount(self.owner, values, len(self.known)).astype(np.float64, copy=False)  # int64 of no values
-
-
-@dataclass(frozen=True)
 class Draft:
     """A column before it is fitted, with what the k sites that are here say of it.
 
     Args:
         column: What is known of it already.
         known: How many of these rows have a value, [k], where that matters.
-        numbers: Their values, if they are to be standardised.
+        numbers: Numbers in these rows where they are known and the site of each, [n], if they are to be standardised.
         names: Different values that every site has in these rows, [k], if they become categories.
         every: Different values in all rows, if so.
     """
 
     column: Column
     known: np.ndarray | None = None
-    numbers: Numbers | None = None
+    numbers: tuple[np.ndarray, np.ndarray] | None = None
     names: tuple[tuple[str, ...], ...] | None = None
     every: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Name of the column."""
-        return self.column.name
 
 
 @dataclass(frozen=True)
@@ -118,34 +84,30 @@ class Seen:
     fit: Fit
     real: bool
 
-    @property
-    def sites(self) -> Sites:
-        """Whose rows are here."""
-        return self.table.sites
-
     @cached_property
-    def drafts(self) -> list[Draft]:
+    def drafts(self) -> dict[str, Draft]:
         """Columns of inputs, and last the target."""
         table = self.table
-        inputs = [self._draft(name, values, name in table.categorical) for name, values in table.read.items()]
-        return [*inputs, self._draft_target(table.target, table.values, self.real)]
+        inputs = {name: self._input(name, values, name in table.categorical) for name, values in table.read.items()}
+        return {**inputs, table.target: self._target(table.target, table.values)}
 
-    def _draft(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
+    def _input(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
         """Look at a column of inputs: of numbers, unless it holds text or is to be categorical, or as it was before."""
         before = () if self.fit.like is None else self.fit.like.columns
         like = next((one for one in before if one.name == name), self.fit.declared.get(name))
         if like is not None and like.categories is not None:
             return Draft(like, self._total(like.codes(values) >= 0) if name in self.fit.declared else None)
+        at = self.table.sites.at
         if like is not None or (values.dtype.kind != "O" and not categorical):
-            return self._of_numbers(like or Column(name), numbers_of(name, values, self.sites.at))
+            return self._of_numbers(like or Column(name), numbers_of(name, values, at))
         if not categorical:
-            refuse_no_categories(name, values, self.sites.at, if_categories(name))
+            refuse_no_categories(name, values, at, if_categories(name))
         return self._of_names(Column(name, categories=(), numbers=values.dtype.kind != "O"), values)
 
-    def _draft_target(self, name: str, values: np.ndarray, real: bool) -> Draft:
+    def _target(self, name: str, values: np.ndarray) -> Draft:
         """Look at the targets."""
-        if real:
-            numbers = numbers_of(name, values, self.sites.at, DROP)
+        if self.real:
+            numbers = numbers_of(name, values, self.table.sites.at, DROP)
             return self._of_numbers(Column(name), numbers) if self.fit.standardise_target else Draft(Column(name))
         if self.fit.like is not None or name in self.fit.declared:
             return Draft(self.fit.declared[name] if self.fit.like is None else self.fit.like.target)
@@ -153,85 +115,86 @@ class Seen:
         column = Column(name, categories=(), numbers=kind != "O", truths=kind == "b")
         return replace(self._of_names(column, values), known=None)
 
+    def _of_numbers(self, column: Column, values: np.ndarray) -> Draft:
+        index = self.rows.index.numpy()
+        index = index[~np.isnan(values[index])]
+        return Draft(column, self._total(~np.isnan(values)), (values[index], self.table.sites.owner.numpy()[index]))
+
+    def _of_names(self, column: Column, values: np.ndarray) -> Draft:
+        every, codes = factorised(values)
+        index, owner = self.rows.index.numpy(), self.table.sites.owner.numpy()
+        _few_enough(column.name, np.unique(codes[index][codes[index] >= 0]))
+        names: list[list[str]] = [[] for _ in self.table.sites.names]
+        for key in np.unique(owner[index] * (1 + len(every)) + codes[index] + 1).tolist():
+            site, code = divmod(key, 1 + len(every))
+            if code:
+                names[site].append(every[code - 1])
+        return Draft(column, self._total(codes >= 0), names=tuple(map(tuple, names)), every=every)
+
+    def _total(self, mask: np.ndarray) -> np.ndarray:
+        """Return for how many of these rows of every site that is here a mask [N] holds, [k]."""
+        index = self.rows.index.numpy()
+        return np.bincount(self.table.sites.owner.numpy()[index[mask[index]]], minlength=len(self.table.sites.names))
+
     def count(self) -> Counts:
         """Count rows and known values, add these up, and name the values of categories, site by site.
 
         Where every site has means of its own nothing is added up.
         """
-        drafts = self.drafts
-        known = {one.name: one.known for one in drafts if one.known is not None}
-        numbers = {one.name: one.numbers for one in drafts if one.numbers is not None and not self.fit.per_site}
-        sums = {name: one.sums() for name, one in numbers.items()}
-        squares = {name: one.squares(sums[name] / np.maximum(one.known, 1)) for name, one in numbers.items()}
-        names = {one.name: one.names for one in drafts if one.names is not None}
+        drafts = self.drafts.items()
+        known = {name: one.known for name, one in drafts if one.known is not None}
+        numbers = {name: one.numbers for name, one in drafts if one.numbers is not None and not self.fit.per_site}
+        sums = {name: _sums(*one, known[name]) for name, one in numbers.items()}
+        squares = {name: _squares(*one, sums[name] / np.maximum(known[name], 1)) for name, one in numbers.items()}
+        names = {name: one.names for name, one in drafts if one.names is not None}
         return Counts(self.rows.sizes.numpy(), known, sums, squares, names, known)
 
     def preparation(self, told: Counts) -> Preparation:
         """Return the preparation, given the counts of all sites."""
-        *inputs, aim = (self._spread(one, self._centred(one, told), told) for one in self.drafts)
-        sites = self.sites.names if self.fit.per_site else ()
+        *inputs, aim = (self._fitted(name, one, told) for name, one in self.drafts.items())
+        sites = self.table.sites.names if self.fit.per_site else ()
         return Preparation(tuple(inputs), aim, self.table.node, sites, self._floats(inputs, aim))
 
-    def _of_numbers(self, column: Column, values: np.ndarray) -> Draft:
-        index = self.rows.index.numpy()
-        index = index[~np.isnan(values[index])]
-        numbers = Numbers(values[index], self.sites.owner.numpy()[index], self._total(~np.isnan(values)))
-        return Draft(column, numbers.known, numbers)
+    def spellings(self, how: Preparation) -> list[Finding]:
+        """Return which categories and classes differ by their spelling alone."""
+        found = []
+        for column in (*how.columns, how.target):
+            draft = self.drafts[column.name]
+            what = f"the target {column.name!r}" if column is how.target else f"column {column.name!r}"
+            names = () if draft.names is None else {*(column.categories or ()), *draft.every}
+            found += of_spellings(what, sorted_names(names))
+        return found
 
-    def _of_names(self, column: Column, values: np.ndarray) -> Draft:
-        every, codes = factorised(values)
-        index = self.rows.index.numpy()
-        _few_enough(column.name, np.unique(codes[index][codes[index] >= 0]))
-        names: list[list[str]] = [[] for _ in self.sites.names]
-        for key in np.unique(self.sites.owner.numpy()[index] * (1 + len(every)) + codes[index] + 1).tolist():
-            site, code = divmod(key, 1 + len(every))
-            if code:
-                names[site].append(every[code - 1])
-        return Draft(column, self._total(codes >= 0), None, tuple(map(tuple, names)), every)
-
-    def _total(self, mask: np.ndarray) -> np.ndarray:
-        """Return for how many of these rows of every site that is here a mask [N] holds, [k]."""
-        index = self.rows.index.numpy()
-        return np.bincount(self.sites.owner.numpy()[index[mask[index]]], minlength=len(self.sites.names))
-
-    def _centred(self, draft: Draft, told: Counts) -> Column:
-        name, column = draft.name, draft.column
-        means = (0.0,) * (len(self.sites.names) if self.fit.per_site else 1)
-        if draft.numbers is not None:
-            total = draft.numbers.sums() if self.fit.per_site else np.array([math.fsum(told.sums[name])])
-            means = tuple((total / self._counted(draft, told)).tolist())
-        column = replace(column, mean=means, deviation=(1.0,) * len(means))
+    def _fitted(self, name: str, draft: Draft, told: Counts) -> Column:
+        column, like = self._standardised(name, draft, told), self.fit.like
         if draft.names is not None:
             names = tuple(sorted_names({word for words in told.names[name] for word in words}))
-            what = f"column {name!r}" if draft.known is not None else f"the target {name!r}"
-            warn_of(of_spellings(what, sorted_names({*names, *draft.every})))
             _few_enough(name, names)
             column = replace(column, categories=names)
-        if draft.known is None or self.fit.like is not None:
+        if draft.known is None or like is not None:
             return column
         rows, known = int(told.rows.sum()), int(told.known[name].sum())
         if draft.numbers is not None and not known:
             issue("quality", f"column {name!r}", f"column {name!r} has no value in any training row: {without(name)}")
         return replace(column, indicator=(rows - known) / rows > self.fit.indicator_above)
 
-    def _spread(self, draft: Draft, column: Column, told: Counts) -> Column:
-        if draft.numbers is None:
-            return column
-        total = draft.numbers.squares(column.mean)
-        if draft.name in told.squares:  # those around the common mean from those around the means of sites
-            counted, sums = told.counted[draft.name], told.sums[draft.name]
-            apart = np.where(counted > 0, sums / np.maximum(counted, 1) - column.mean, 0.0)
-            total = told.squares[draft.name] + counted * apart**2
-        total = total if self.fit.per_site else total.sum(keepdims=True)
-        deviation = np.sqrt(total / self._counted(draft, told))
-        constant = deviation <= _ROUNDING * np.abs(column.mean)
-        return replace(column, deviation=tuple(np.where(constant, 0.0, deviation).tolist()))
-
-    def _counted(self, draft: Draft, told: Counts) -> np.ndarray:
-        """Return by how many values to divide: of every site that is here, [k], or of all together, [1]."""
-        if self.fit.per_site and draft.numbers is not None:
-            return np.maximum(draft.numbers.known, 1)
-        return np.maximum(told.counted[draft.name].sum(keepdims=True), 1)
+    def _standardised(self, name: str, draft: Draft, told: Counts) -> Column:
+        """Return a column with mean and deviation, of every site that is here, [k], or of all together, [1]."""
+        per_site = self.fit.per_site
+        if draft.numbers is None or draft.known is None:
+            many = len(self.table.sites.names) if per_site else 1
+            return replace(draft.column, mean=(0.0,) * many, deviation=(1.0,) * many)
+        known = draft.known if per_site else told.counted[name].sum(keepdims=True)
+        counted = np.maximum(known, 1)
+        mean = (_sums(*draft.numbers, draft.known) if per_site else np.array([math.fsum(told.sums[name])])) / counted
+        total = _squares(*draft.numbers, np.resize(mean, len(draft.known)))
+        if name in told.squares:  # those around the common mean from those around the means of sites
+            sizes, sums = told.counted[name], told.sums[name]
+            apart = np.where(sizes > 0, sums / np.maximum(sizes, 1) - mean, 0.0)
+            total = told.squares[name] + sizes * apart**2
+        deviation = np.sqrt((total if per_site else total.sum(keepdims=True)) / counted)
+        deviation = np.where(deviation <= _ROUNDING * np.abs(mean), 0.0, deviation)  # it does not vary
+        return replace(draft.column, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
     def _floats(self, columns: Sequence[Column], target: Column) -> int:
         """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
@@ -243,6 +206,18 @@ class Seen:
         numbers = sum(one.categories is None for one in columns)
         aim = 2 * (target.categories is None and self.fit.standardise_target)
         return 1 + len(columns) + 2 * numbers + aim + names
+
+
+def _sums(values: np.ndarray, owner: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Add up the values [n] of every site, [k]: around its first, so that no digits are lost where all are alike."""
+    first = np.zeros(len(known))
+    first[owner[::-1]] = values[::-1]
+    return known * first + np.bincount(owner, values - first[owner], len(known))
+
+
+def _squares(values: np.ndarray, owner: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Add up squared deviations of values [n] from the means of sites, [k]."""
+    return np.bincount(owner, (values - mean[owner]) ** 2, len(mean)).astype(np.float64, copy=False)  # of none, int64
 
 
 def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Column]:

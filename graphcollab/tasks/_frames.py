@@ -16,7 +16,7 @@ from graphcollab.tasks._rows import Roles, Rows, as_agreed, facts_of, read_rows,
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks._values import factorised
 from graphcollab.tasks.metric_fit import refuse_misfit
-from graphcollab.tasks.preparation import Column, Preparation, encoded
+from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.quality import of_columns
 from graphcollab.tasks.quality_of_samples import of_one_class, of_repeats
 from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, warn_of
@@ -73,21 +73,20 @@ def tasks_of_table(
             return told, prepared
 
         counts, how = statistics.pool(seen.count(), fitted)
+        found += seen.spellings(how)
     if different:
         found += of_many_classes(rows.target, max(different, len(how.target.categories or ())))
     place = how.places(sites.names)[sites.owner.numpy()]
-    read_as = [(one, one.readable(rows.read[one.name], sites.at)) for one in how.columns]
     targets = how.target.targets(values, place, sites.at)
     if loss == "bce":
         targets = targets.float()
-    inputs = encoded(read_as, place)
-    pool = Pool(torch.from_numpy(inputs), targets, rows.weights, rows.groups)
+    pool = Pool(how.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups)
     more = {"preparation": replace(how, group=rows.together), "split_given": rows.draw.words is not None}
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
-    for one, column in read_as:
+    for one in how.columns:
         if known is not None or one.name in declared:
-            found += one.findings(column, place)
+            found += one.findings(rows.read[one.name], place)
     found += of_repeats({SAMPLES: pool}, splits, sites.names, "site")
     if len(how.classes) == 1:
         if statistics.complete:

@@ -92,9 +92,8 @@ def read_rows(frame: Any, roles: Roles, declared: Collection[str], draw: Draw, k
     taken = [one for one in (node, target, draw.words, roles.weight, roles.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
-    group, together = roles.group, None
-    if isinstance(group, str):
-        group, together = table.column(group, f"group={group!r}"), group
+    together = roles.group if isinstance(roles.group, str) else None
+    group = roles.group if together is None else table.column(together, f"group={together!r}")
     sites = _sites_of(table, node, f"node={node!r}" if known is None else _TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
     named = {*roles.categorical, *declared} - {target}
@@ -203,13 +202,13 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
 
 def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]:
     """Return what may be told of rows before anything is compared: nothing of single ones."""
-    columns = {name: _kind(column, name in rows.categorical) for name, column in rows.read.items()}
+    columns = {name: kind_of(column, name in rows.categorical) for name, column in rows.read.items()}
     every = {**rows.read, rows.target: rows.values}
     classes = rows.classes and loss is None
     amounts, different = known is not None and not known.classes, 0
     if known is None:
         amounts, different = _are_amounts(rows, "cross_entropy" if classes else loss)
-    kind = "true and false" if rows.values.dtype.kind == "b" else _kind(rows.values, classes)
+    kind = "true and false" if rows.values.dtype.kind == "b" else kind_of(rows.values, classes)
     return {
         "rows": len(rows.values),
         "columns": columns if known is None else dict.fromkeys(columns, "what was known"),
@@ -219,11 +218,6 @@ def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]
         "different": different,
         "splits": rows.draw.said,
     }
-
-
-def _kind(column: np.ndarray, categorical: bool) -> str:
-    """Return what a column holds, or is declared to hold."""
-    return "categories" if categorical else kind_of(column)
 
 
 def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:

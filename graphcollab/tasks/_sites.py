@@ -26,7 +26,7 @@ from graphcollab.errors import (
     TooFewError,
 )
 from graphcollab.naming import few as few_names
-from graphcollab.tasks._values import factorised
+from graphcollab.tasks._values import factorised, objects
 from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
 
 __all__ = ["SAMPLES", "WORDS", "Draw", "Sites", "find_sites", "in_order", "name_ids", "to_groups"]
@@ -189,18 +189,18 @@ class Draw:
 
 
 def _column(node: Any, where: str) -> np.ndarray:
-    """Return names as an array of text or whole numbers."""
+    """Return names as an array of text or whole numbers; an error names the first row that has none."""
     given = node.cpu().numpy() if isinstance(node, Tensor) else node
-    if not hasattr(given, "dtype"):
-        given = list(given)
-        given = np.fromiter(given, object, len(given))  # as they are: NumPy would make text of numbers among text
-    column = np.asarray(given)
+    column = given if isinstance(given, np.ndarray) else objects(given)
     if column.ndim != 1:
         raise ShapeError(
             "node", f"node must be a column with a name for each row, [N], got an array {list(column.shape)}"
         )
     if column.dtype.kind == "O":
         column = _unwrapped(column, where)
+    lacks = np.isnan(column) if column.dtype.kind == "f" else column == "" if column.dtype.kind in "UT" else np.False_
+    if lacks.any():
+        raise MissingError("node", _nameless(int(lacks.argmax()), where))
     if column.dtype.kind == "f" and bool((column == np.round(column)).all()):
         if bool((np.abs(column) > _EXACT).any()):
             row = int((np.abs(column) > _EXACT).argmax())
@@ -210,17 +210,9 @@ def _column(node: Any, where: str) -> np.ndarray:
                 "apart: give names as text",
             )
         return column.astype(np.int64)
-    if column.dtype.kind == "f" and bool(np.isnan(column).any()):
-        raise MissingError(
-            "node", f"row {int(np.isnan(column).argmax())} has no name of its site{where}: name it or drop the row"
-        )
     if column.dtype.kind not in "iuUT":
         raise InvalidValueError(
             "node", f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}"
-        )
-    if column.dtype.kind in "UT" and bool((column == "").any()):
-        raise MissingError(
-            "node", f"row {int((column == '').argmax())} has an empty name of its site{where}: name it or drop the row"
         )
     return column
 
@@ -233,19 +225,21 @@ def _unwrapped(column: np.ndarray, where: str) -> np.ndarray:
         return np.array(listed, np.dtypes.StringDType()) if listed else np.empty(0, "U1")
     if all(_is_whole(kind) for kind in kinds):
         return np.array(listed, np.int64)
-    text = issubclass(type(next((one for one in listed if isinstance(one, str)), 0)), str)
-    fits = (lambda one: isinstance(one, str)) if text else (lambda one: _is_whole(type(one)))
-    row = next(k for k, one in enumerate(listed) if not fits(one))
-    if listed[row] is None:
-        raise MissingError(
-            "node",
-            f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, is "
-            "found: name it or drop the row",
-        )
+    if None in listed:
+        raise MissingError("node", _nameless(listed.index(None), where))
+    text = any(issubclass(kind, str) for kind in kinds)
+    row = next(k for k, one in enumerate(listed) if not (isinstance(one, str) if text else _is_whole(type(one))))
     raise InvalidValueError(
         "node",
         f"row {row} has {listed[row]!r} as the name of its site{where}, and names must all be strings or all "
         "be whole numbers: name it or drop the row",
+    )
+
+
+def _nameless(row: int, where: str) -> str:
+    return (
+        f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, is "
+        "found: name it or drop the row"
     )
 
 
@@ -307,20 +301,14 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     few = (sizes < 1 + len(drawn)).nonzero().flatten()
     if not len(few):
         return
-    uses = {"val": "validation", "test": "testing"}
     who = few_names([f"{sites.names[k]!r} has {int(sizes[k])}" for k in few.tolist()])
-    least = 1 + len(drawn)
-    each = f"a {what} to train on"
-    if drawn:
-        each = f"{least} {what}s, one to train on{', one for testing' * (least > 2)} and one for {uses[drawn[-1]]}"
-    rows = "len(rows)" if group is None else "rows[group].nunique()"
-    pandas = f", in pandas by frame.groupby(node).filter(lambda rows: {rows} >= {least})" if "test" in drawn else ""
-    cure = f"leave such sites out{pandas}, or merge them with others"
-    if "test" not in drawn and int(sizes.min()) == 0:  # by the words of a split
-        cure += ", or give them some for 'train'"
-    elif drawn:
-        off, lost = (
-            " and ".join(one) for one in ([f"{name}_fraction=0" for name in drawn], [*map(uses.__getitem__, drawn)])
-        )
-        cure += f" ({off} would do away with {lost} at all sites, which benefit needs)"
+    uses = [{"val": "validation", "test": "testing"}[name] for name in drawn]
+    each = f"{1 + len(drawn)} {what}s, one to train on, {' and '.join(f'one for {use}' for use in uses)}"
+    cure = "leave such sites out, merge them with others, or "
+    if drawn and int(sizes.min()):
+        off = " and ".join(f"{name}_fraction=0" for name in drawn)
+        cure += f"give {off}, which would do away with {' and '.join(uses)}"
+    else:  # by the words of a split
+        cure += "give them some for 'train'"
+    each = each if drawn else f"a {what} to train on"
     raise TooFewError(f"node {sites.names[int(few[0])]!r}", f"every site needs {each}, and {who}: {cure}", public=True)

@@ -90,8 +90,10 @@ def dates(what: str, lengths: bool = False) -> str:
     return f"holds {kind} ({what}): make them numbers, such as days{since}"
 
 
-def kind_of(values: np.ndarray) -> str:
-    """Return the kind of a column's values, as sites compare it."""
+def kind_of(values: np.ndarray, categorical: bool = False) -> str:
+    """Return the kind of a column's values, as sites compare it, or that they are declared to be categories."""
+    if categorical:
+        return "categories"
     if values.dtype.kind == "O":
         return NOTHING if all(one is None for one in values.tolist()) else "text"
     return NOTHING if bool(np.isnan(values).all()) else "numbers"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,9 @@ from graphcollab.naming import close, few
 from graphcollab.settings import SettingError, check_settings
 from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, numbers_of
 from graphcollab.tasks.quality_of_values import of_new_numbers, of_new_words, of_no_values, warn_of
-from graphcollab.tasks.table import Table, no_column, open_table
+from graphcollab.tasks.table import Table, open_table
 
-__all__ = ["Column", "Preparation", "encoded"]
+__all__ = ["Column", "Preparation"]
 
 _VERSION = 1
 
@@ -72,10 +73,6 @@ class Column:
         values = (self.name,) if self.categories is None else tuple(f"{self.name} = {one}" for one in self.categories)
         return (*values, f"{self.name} missing") if self.indicator else values
 
-    def readable(self, values: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
-        """Return a column of a table as `encode` takes it; an error says by ``at`` which row is no number."""
-        return values if self.categories is not None else numbers_of(self.name, values, at)
-
     def standardised(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
         """Return numbers [n] standardised by what is known of every row's site [n], NaN where they are missing."""
         mean, deviation = (np.array(one)[site] for one in (self.mean, self.deviation))
@@ -109,21 +106,23 @@ class Column:
             )
         return torch.from_numpy(out)
 
-    def encode(self, values: np.ndarray, site: np.ndarray, out: np.ndarray) -> None:
-        """Write the numbers that a column of values becomes into ``out``, zeros [n, features]."""
+    def encode(self, values: np.ndarray, site: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
+        """Return the numbers that values [n] become, float32 [n, features]; an error says by ``at`` which is none."""
         if self.categories is None:
+            values = numbers_of(self.name, values, at)
             known = ~np.isnan(values)
-            out[:, 0] = np.nan_to_num(self.standardised(values, site))
+            out = np.nan_to_num(self.standardised(values, site))[:, None]
         else:
             codes = self.codes(values)
             known = codes >= 0
+            out = np.zeros((len(values), len(self.categories)))
             out[known.nonzero()[0], codes[known]] = 1
-        if self.indicator:
-            out[:, -1] = ~known
+        return (np.column_stack([out, ~known]) if self.indicator else out).astype(np.float32)
 
     def findings(self, values: np.ndarray, site: np.ndarray) -> list[Finding]:
         """Return findings about values [n] of rows of sites [n] to which the column was not fitted."""
         if self.categories is None:
+            values = numbers_of(self.name, values)
             if len(values) and np.isnan(values).all():
                 return [] if self.indicator else of_no_values(self.name, "as its mean in training")
             return of_new_numbers(self.name, values, np.abs(self.standardised(values, site)), np.array(self.mean)[site])
@@ -170,7 +169,6 @@ class Preparation:
     sites: tuple[str, ...] = ()
     floats_per_site: int = 0
     group: str | None = None
-    _place: Mapping[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -181,7 +179,10 @@ class Preparation:
                     f"column {column.name!r}",
                     f"column {column.name!r} needs {count} means and deviations, got {len(column.mean)}",
                 )
-        object.__setattr__(self, "_place", {name: k for k, name in enumerate(self.sites)})
+
+    @cached_property
+    def _place(self) -> Mapping[str, int]:
+        return {name: k for k, name in enumerate(self.sites)}
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -214,17 +215,17 @@ class Preparation:
                 the table has rows of another one.
         """
         table = self._open(frame, site)
-        lacking = [column.name for column in self.columns if column.name not in table.names]
-        if lacking:
-            needed = ", ".join(repr(one.name) for one in self.columns)
-            raise UnknownError(
-                f"column {lacking[0]!r}",
-                f"{no_column(lacking[0], table.given)}; {needed} are needed, and only values may be missing",
-            )
-        rows = self._sites_of(table, site)
-        read = [(column, column.readable(table.column(column.name))) for column in self.columns]
-        warn_of(one for column, values in read for one in column.findings(values, rows))
-        return torch.from_numpy(encoded(read, rows))
+        rows, read = self._sites_of(table, site), {one.name: table.column(one.name) for one in self.columns}
+        inputs = self.encode(read, rows)
+        warn_of(finding for one in self.columns for finding in one.findings(read[one.name], rows))
+        return inputs
+
+    def encode(
+        self, read: Mapping[str, np.ndarray], site: np.ndarray, at: Callable[[int], str] = "row {}".format
+    ) -> Tensor:
+        """Return the inputs that columns [n] become, float32 [n, D], given the place of every row's site [n]."""
+        parts = [one.encode(read[one.name], site, at) for one in self.columns]
+        return torch.from_numpy(np.concatenate([np.zeros((len(site), 0), np.float32), *parts], 1))
 
     def targets(self, frame: Any, site: str | None = None) -> Tensor:
         """Return the targets of a table's rows [n]: class labels, int64, or real values, float32.
@@ -248,8 +249,7 @@ class Preparation:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain lists, text and numbers, from which `from_json` makes it anew."""
-        about = {name: one for name, one in dataclasses.asdict(self).items() if not name.startswith("_")}
-        plain: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **about}))
+        plain: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **dataclasses.asdict(self)}))
         return plain
 
     @classmethod
@@ -323,12 +323,3 @@ def _column(stored: Mapping[str, Any]) -> Column:
         raise SettingError("a column", "a dict", stored)
     about: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in stored.items()}
     return Column(**about)
-
-
-def encoded(read: Sequence[tuple[Column, np.ndarray]], site: np.ndarray) -> np.ndarray:
-    """Return the numbers that columns and their values become, float32 [n, D], given every row's site [n]."""
-    ends = np.cumsum([0, *(len(column.features) for column, _ in read)]).tolist()
-    out = np.zeros((len(site), ends[-1]), np.float32)
-    for (column, values), start, end in zip(read, ends[:-1], ends[1:], strict=True):
-        column.encode(values, site, out[:, start:end])
-    return out
