@@ -11,11 +11,10 @@ from graphcollab.report.page._libraries import altair
 from graphcollab.report.page.content import Chart
 from graphcollab.report.values import Table
 
-__all__ = ["bar_chart", "calibration_chart", "curve_chart", "finished", "legend", "matrix_chart"]
+__all__ = ["calibration_chart", "curve_chart", "finished", "legend", "matrix_chart"]
 
 Rows = Sequence[Mapping[str, Any]]
 
-BAR = 30  # pixels
 WRITTEN = 12  # sites up to which gains are written into the cells of a matrix
 USUAL = 0.95  # share of the gains that colors distinguish: a single large one would leave all others pale
 DOTTED = 60  # points of a line, up to which each has a dot
@@ -84,21 +83,6 @@ def _by_method(rows: Rows) -> tuple[Any, Any, list[str]]:
     color = alt.Color("method:N", sort=methods, scale=scheme, legend=legend())
     base = alt.Chart(alt.InlineData(list(rows))).encode(color=color)
     return base.add_params(pick) if len(methods) > 1 else base.add_params(alt.selection_point()), pick, methods
-
-
-def bar_chart(rows: Rows, what: str, name: str, caption: str, table: Table) -> Chart:
-    """Draw a bar for every method."""
-    alt = altair()
-    base = (
-        alt.Chart(alt.InlineData(list(rows)))
-        .mark_bar()
-        .encode(
-            x=alt.X("value:Q", title=what, axis=alt.Axis(format="~s", tickCount=6)),
-            y=alt.Y("method:N", sort=None, title=None, axis=alt.Axis(labelLimit=130)),
-            tooltip=["method:N", alt.Tooltip("text:N", title=what)],
-        )
-    )
-    return finished(base.properties(width="container", height=BAR * len(rows)), name, caption, table)
 
 
 def matrix_chart(rows: Rows, what: str, name: str, caption: str, names: Sequence[str], table: Table) -> Chart:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,9 +12,9 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import byte_size, column, shown_in
+from graphcollab.report._text import column, shown_in
 from graphcollab.report.page.calibration import calibration_section
-from graphcollab.report.page.charts import bar_chart, curve_chart
+from graphcollab.report.page.charts import curve_chart
 from graphcollab.report.page.comparison_answer import answer
 from graphcollab.report.page.content import Content, Section
 from graphcollab.report.page.graph import graph_section
@@ -50,11 +49,9 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
         *graph_section(last),
         *curve_section(comparison),
         *calibration_section(last),
-        *_bytes_section(comparison),
         Section(
             "settings",
             "Settings",
-            tables=[_chosen(comparison)],
             folded="\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items()),
         ),
     ]
@@ -78,30 +75,6 @@ def _last(comparison: Comparison) -> dict[str, Result]:
     kept = {name: result for name, result in comparison.results.items() if result.env.seed == last}
     tested = all("test" in one.tasks.splits and int(one.tasks.sizes("test").sum()) for one in kept.values())
     return kept if tested else {}
-
-
-def _chosen(comparison: Comparison) -> Table:
-    """Return which settings were chosen, a row for every method."""
-    rows = []
-    for name, trials in comparison.chosen.items():
-        tried = {repr(dict(trial.setting)) for trial in comparison.trials if trial.method == name}
-        often = Counter(", ".join(f"{k}={v}" for k, v in trial.setting.items()) or "defaults" for trial in trials)
-        took = "; ".join(f"{setting} (on {n} of {len(trials)} seeds)" for setting, n in often.most_common())
-        rows.append([Cell(name), Cell(len(tried) or None), Cell(took)])
-    columns = [Column("method"), Column("settings tried", "count"), Column("chosen")]
-    return Table(columns, rows, caption="Chosen by validation data on every seed")
-
-
-def _bytes_section(comparison: Comparison) -> Iterator[Section]:
-    """Yield a section with a bar for every method, where what was sent is known."""
-    sent = {name: row["bytes_per_node"] for name, row in comparison.rows().items()}
-    rows = [{"method": name, "value": size, "text": byte_size(size)} for name, size in sent.items() if size == size]
-    if rows:
-        cells = [[Cell(row["method"]), Cell(row["value"])] for row in rows]
-        table = Table([Column("method"), Column("sent", "bytes")], cells, caption="Sent per node")
-        caption = "What a node sent, mean over nodes and seeds."
-        chart = bar_chart(rows, "bytes sent per node", "bytes", caption, table)
-        yield Section("bytes", "What travelled", charts=[chart])
 
 
 def curve_section(comparison: Comparison) -> Iterator[Section]:
