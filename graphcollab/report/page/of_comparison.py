@@ -87,24 +87,12 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
     stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
     caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
     rows = [
-        {"method": name, "x": x, **_ends(mean_cell(scale * values))}
+        [Cell(name), Cell(x), mean_cell(scale * values)]
         for name, curve in points.items()
         for x, values in curve.items()
     ]
-    every = sorted({x for curve in points.values() for x in curve})
-    cells = [
-        [Cell(x), *(mean_cell(scale * curve[x]) if x in curve else Cell("") for curve in points.values())]
-        for x in every
-    ]
-    columns = [Column(over, "count"), *(Column(name, "number", digits) for name in points)]
-    chart = curve_chart(rows, over, what, "accuracy", caption.strip(), Table(columns, cells, caption=what))
-    yield Section("curves", f"Test {comparison.metric} over time", charts=[chart])
-
-
-def _ends(cell: Cell) -> dict[str, float]:
-    """Return a mean, and what is a standard deviation below and above it."""
-    mean, spread = cell.order or 0.0, cell.spread or 0.0
-    return {"mean": mean, "low": mean - spread, "high": mean + spread}
+    table = Table([Column("method"), Column(over, "count"), Column(what, "number", digits)], rows, caption=what)
+    yield Section("curves", f"Test {comparison.metric} over time", charts=[curve_chart("accuracy", caption, table)])
 
 
 def _stopped(trial: Trial) -> bool:

@@ -87,11 +87,8 @@ def _written(content: Content, commands: Sequence[str]) -> str:
     """Return the page's text; everything that others have named is escaped."""
     from jinja2 import Environment
 
-    none = ["The page was made from Python, and no commands were given to it: page(..., commands=[...])."]
-    sections = [
-        *content.sections,
-        Section("repeat", "To repeat it", none * (not commands), code="\n".join(commands)),
-    ]
+    repeat = Section("repeat", "To repeat it", code="\n".join(commands))
+    sections = [*content.sections, *[repeat] * bool(commands)]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_finalized)
     environment.filters |= {"text": cell_text, "fitted": fitted}
     specs = {chart.name: in_print(chart.spec) for section in sections for chart in section.charts}

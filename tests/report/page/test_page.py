@@ -115,11 +115,11 @@ def _texts(spec: object) -> list[str]:
 def test_behind_every_chart_is_a_table_of_its_numbers(read: Read, comparison: Comparison) -> None:
     told = {tuple(table[0]): table[1:] for table in read.tables}
     ends = in_text(results_values(comparison))[1:]
-    curve = told["round", "local", "fedavg", "l2c"]
-    assert [row[0] for row in curve] == ["2", "4", "6"]
-    assert curve[-1][1:] == [row[1] for row in ends]  # the last evaluation is of the models that are kept
+    curve = told["method", "round", "mean test accuracy (%)"]
+    assert [row[1] for row in curve] == 3 * ["2", "4", "6"]
+    assert [row[::2] for row in curve[2::3]] == [row[:2] for row in ends]  # the last is of the models that are kept
     sizes = dict.fromkeys(comparison.chosen, 0.0)
-    for method, samples, *_ in told["method", "samples", "predicted (%)", "right (%)"]:
+    for method, samples, *_ in told["method", "samples", "predicted probability (%)", "share that was right (%)"]:
         sizes[method] += float(samples)
     assert {*sizes.values()} == {60.0}  # test samples of five nodes
     edges, weights = comparison.results["l2c"].history.graphs[6]
