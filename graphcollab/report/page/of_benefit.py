@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 from graphcollab.gains import Benefit
 from graphcollab.report._gains import gain_cell, of_metric, scale_of
@@ -26,14 +25,10 @@ def content_of_benefit(benefit: Benefit, title: str) -> Content:
     found = benefit_findings(benefit)
     who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
     every = [benefit, *benefit.also.values()]
-    tables = [
-        replace(table, caption=f"Every site, {of_metric(one)}")
-        for one, table in zip(every, benefit_values(benefit).values(), strict=True)
-    ]
     charts = [chart for k, one in enumerate(every) for chart in _matrix(one, k)]
     sections = [
         Section("answer", "How to read it", [one for one in found if one.code not in ANSWER]),
-        Section("sites", "Site by site", tables=tables),
+        Section("sites", "Site by site", tables=[*benefit_values(benefit).values()]),
         *([Section("pairs", "Who gains by whom", charts=charts)] if charts else []),
         Section("settings", "Settings", folded=_settings(benefit)),
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -37,10 +36,9 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
     if last:
         with own_filter("ignore", code="quality", subject="metric"):  # notes below the table say so
             sites = site_table(comparison, metrics, reference if reference in last else None)
-    tables = [replace(results_values(comparison), caption="Every method, in the mean over nodes")]
+    tables = [results_values(comparison)]
     if reference is not None and len(comparison.chosen) > 1:
-        paired = paired_values(comparison, reference)
-        tables.append(replace(paired, caption=f"Differences to {reference}, paired over seeds"))
+        tables.append(paired_values(comparison, reference))
     doubts = {str(finding): finding for result in last.values() for finding in result.tasks.findings}
     sections = [
         Section("methods", "Methods", tables=tables),
