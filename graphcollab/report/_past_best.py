@@ -22,10 +22,12 @@ class Stopped(NamedTuple):
 
     Args:
         rounds: Rounds up to that with the best mean over seeds.
+        then: That mean.
         values: Of every seed, the mean test metric at the evaluation that is best in the mean over the other seeds.
     """
 
     rounds: int
+    then: float
     values: list[float]
 
 
@@ -35,14 +37,16 @@ def past_best(comparison: Comparison) -> list[Finding]:
     It must be better with evidence (p below 0.01 to that side, as the choice of the evaluation still flatters it: of
     curves of mere noise some in a hundred are found), and by more than one standard deviation over seeds.
     """
-    found = {
-        name: stopped
-        for name in comparison.chosen
-        if (stopped := stopped_in_time(comparison, name)) and _was_better(stopped, comparison, name)
-    }
-    which = few([_in_words(name, stopped, comparison) for name, stopped in found.items()])
-    said = f"trained past the best: {which}; gains over that may be nothing else: stop in time, by patience=20"
-    rounds = {name: stopped.rounds for name, stopped in found.items()}
+    stopped = {name: stopped_in_time(comparison, name) for name in comparison.chosen}
+    found = {name: one for name, one in stopped.items() if one is not None and _was_better(one, comparison, name)}
+    scale, digits, unit = shown_in(comparison.share, 2)
+    which = [
+        f"{name} ({comparison.metric}{unit} {number(scale * one.then, digits)} after {one.rounds} rounds, "
+        f"{number(scale * mean(comparison.values(name)), digits)} at the end)"
+        for name, one in found.items()
+    ]
+    said = f"trained past the best: {few(which)}; gains over that may be nothing else: stop in time, by patience=20"
+    rounds = {name: one.rounds for name, one in found.items()}
     return noted("past-best", "patience", said * bool(found), rounds=rounds)
 
 
@@ -58,9 +62,8 @@ def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
     if len({len(curve) for curve in curves}) > 1 or (best := _best(curves)) == len(curves[0]) - 1:
         return None
     others = [[one for j, one in enumerate(curves) if j != k] for k in range(len(curves))]
-    return Stopped(
-        trials[0].curve[0][best], [sign * curve[_best(rest)] for curve, rest in zip(curves, others, strict=True)]
-    )
+    values = [sign * curve[_best(rest)] for curve, rest in zip(curves, others, strict=True)]
+    return Stopped(trials[0].curve[0][best], mean(trial.curve[1][best] for trial in trials), values)
 
 
 def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over = None) -> float:
@@ -131,12 +134,3 @@ def _best(curves: Sequence[Sequence[float]]) -> int:
     """Return the evaluation at which the mean over seeds is largest, the last of several."""
     means = [mean(values) for values in zip(*curves, strict=True)]
     return max(range(len(means)), key=lambda t: (means[t], t))
-
-
-def _in_words(name: str, stopped: Stopped, comparison: Comparison) -> str:
-    trials = comparison.chosen[name]
-    rounds = trials[0].curve[0]
-    then, now = (mean(trial.curve[1][t] for trial in trials) for t in ([*rounds].index(stopped.rounds), -1))
-    scale, digits, unit = shown_in(comparison.share, 2)
-    what = [number(scale * value, digits) for value in (then, now)]
-    return f"{name} ({comparison.metric}{unit} {what[0]} after {stopped.rounds} rounds, {what[1]} after {rounds[-1]})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
 from statistics import mean
@@ -13,7 +14,7 @@ from graphcollab.report._past_best import past_best
 from graphcollab.report._text import noted, number
 from graphcollab.train import Comparison, Trial
 
-__all__ = ["steps_taken", "unequal_terms"]
+__all__ = ["unequal_terms"]
 
 EXACT = 1 + 1e-9  # means over nodes are rounded
 
@@ -36,7 +37,7 @@ def _work(comparison: Comparison) -> list[Finding]:
     pairs = [pair for pair in combinations(first, 2) if _did_other_work(first[pair[0]], first[pair[1]])]
     if not pairs:
         return []
-    steps = {name: steps_taken(trials) for name, trials in comparison.chosen.items()}
+    steps = {name: _steps_taken(trials) for name, trials in comparison.chosen.items()}
     one, other = max(pairs, key=lambda pair: abs(steps[pair[0]] - steps[pair[1]]))
     done = [number(steps[name], 0 if steps[name].is_integer() else 1) for name in (one, other)]
     early = any(len({trial.rounds for trial in comparison.chosen[name] if not trial.failure}) > 1 for name in first)
@@ -45,7 +46,7 @@ def _work(comparison: Comparison) -> list[Finding]:
     return noted("unequal-work", "budget", said, early=early, steps={one: steps[one], other: steps[other]})
 
 
-def steps_taken(trials: Sequence[Trial]) -> float:
+def _steps_taken(trials: Sequence[Trial]) -> float:
     """Return how many local steps a node took, in the mean over the seeds of which that is known; else NaN."""
     known = [trial.local_steps for trial in trials if not math.isnan(trial.local_steps)]
     return mean(known) if known else math.nan
@@ -59,29 +60,21 @@ def _did_other_work(one: Trial, other: Trial) -> bool:
 
 def _models(comparison: Comparison) -> list[Finding]:
     """Say which methods had models of one kind, where there are several."""
-    groups: list[list[str]] = []
-    for name in comparison.chosen:
-        like = (group for group in groups if all(_same_models(comparison, name, other) for other in group))
-        if (group := next(like, None)) is None:
-            groups.append([name])
-        else:
-            group.append(name)
-    said = f"not the same models: {'; '.join(f'those of {few(some)}' for some in groups)}"
-    return noted("unequal-models", "model", said * (len(groups) > 1), groups=groups)
-
-
-def _same_models(comparison: Comparison, one: str, other: str) -> bool:
-    pairs = zip(comparison.chosen[one], comparison.chosen[other], strict=True)
-    known = [(a.architectures, b.architectures) for a, b in pairs if a.architectures and b.architectures]
-    return all(a == b for a, b in known)
+    known = {n: trials for n, trials in comparison.chosen.items() if any(trial.architectures for trial in trials)}
+    seeds = [of_seed for of_seed in zip(*known.values(), strict=True) if all(t.architectures for t in of_seed)]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, *kinds in zip(known, *([t.architectures for t in of_seed] for of_seed in seeds), strict=True):
+        groups.setdefault(tuple(kinds), []).append(name)
+    said = f"not the same models: {'; '.join(f'those of {few(some)}' for some in groups.values())}"
+    return noted("unequal-models", "model", said * (len(groups) > 1), groups=[*groups.values()])
 
 
 def _settings(comparison: Comparison) -> list[Finding]:
     """Say how many settings every method could choose from on a seed, where these are not equally many."""
-    tried: dict[tuple[str, int], int] = {}
-    for trial in comparison.trials:
-        tried[trial.method, trial.seed] = tried.get((trial.method, trial.seed), 0) + 1
-    most = {name: max((n for (of, _), n in tried.items() if of == name), default=0) for name in comparison.chosen}
-    many = {n: [name for name in most if most[name] == n] for n in most.values() if n}
+    tried = Counter((trial.method, trial.seed) for trial in comparison.trials)
+    many: dict[int, list[str]] = {}
+    for name in comparison.chosen:
+        if most := max((n for (of, _), n in tried.items() if of == name), default=0):
+            many.setdefault(most, []).append(name)
     said = f"settings tried: {'; '.join(f'{n} by {few(names)}' for n, names in many.items())}"
     return noted("unequal-settings", "grids", said * (len(many) > 1), tried=many)

@@ -86,7 +86,7 @@ def _table(benefit: Benefit) -> Table:
     totals = [Cell(float(some.sum())) for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
         rows.append([Cell(label), *totals, *_cells(benefit, gained), *[Cell("")] * 3])
-    return Table(columns, rows, foot=2)
+    return Table(columns, rows, foot=2, caption=f"Every site, {of_metric(benefit)}")
 
 
 def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:

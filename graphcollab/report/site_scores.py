@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,15 +22,6 @@ from graphcollab.train.trial import SHARES
 __all__ = ["SiteScores"]
 
 SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
-
-
-class _Added(NamedTuple):
-    """A column of nodes, its means over them, equal and by samples, and which nodes have a value."""
-
-    column: Column
-    cells: Sequence[Cell]
-    means: Sequence[Cell]
-    known: Tensor
 
 
 @dataclass(frozen=True)
@@ -117,62 +108,55 @@ class SiteScores:
 
     def _table(self, m: int) -> Table:
         """Return the table of a metric: values, differences, and two rows of means at the end."""
-        first, added = self._first, [*self._columns(m)]
-        rows = [
-            [Cell(name), Cell(size), *(one.cells[k] for one in added)]
-            for k, (name, size) in enumerate(zip(first.names, first.sizes.tolist(), strict=True))
-        ]
-        counted = torch.stack([one.known for one in added]).any(0)
-        for label, samples, n in (("mean", "", 0), ("mean, by samples", int(first.sizes[counted].sum()), 1)):
-            rows.append([Cell(label), Cell(samples), *(one.means[n] for one in added)])
-        columns = [Column("node"), Column("samples", "number", 0), *(one.column for one in added)]
-        return Table(columns, rows, foot=2, caption=f"Every node, {first.metrics[m].name}")
+        first, metric = self._first, self._first.metrics[m].name
+        rows = [[Cell(name), Cell(size)] for name, size in zip(first.names, first.sizes.tolist(), strict=True)]
+        plain, weighted, counted = [Cell("mean"), Cell("")], [], torch.zeros(len(rows), dtype=torch.bool)
+        columns = [Column("node"), Column("samples", "number", 0)]
+        for column, values, by in self._columns(m):
+            known = torch.stack([scores.counted(metric) for scores in by]).all(0)
+            lost = any(bool((scores.loss.isinf() & scores.members).any()) for scores in by)
+            plain.append(_mean(values[:, 0], torch.ones(len(rows)), known, lost))
+            weighted.append(_mean(values[:, 0], first.sizes, known, lost))
+            counted |= known
+            columns.append(column)
+            for row, value in zip(rows, values.tolist(), strict=True):
+                row.append(_cell(value))
+        by_samples = [Cell("mean, by samples"), Cell(int(first.sizes[counted].sum())), *weighted]
+        return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every node, {metric}")
 
-    def _columns(self, m: int) -> Iterator[_Added]:
-        """Yield columns of a metric: values of all methods, and differences."""
+    def _columns(self, m: int) -> Iterator[tuple[Column, Tensor, list[Scores]]]:
+        """Yield values and the ends of their intervals, [K, 3], of all methods, and differences; and whose they are."""
         metric = self._first.metrics[m]
         share = metric.name in SHARES
         scale, digits, unit = shown_in(share, 1)
         for method, scores in self.scores.items():
             values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
             title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
-            yield self._added(Column(title, "number", digits), scale * values, metric.name, [method])
+            yield Column(title, "number", digits), scale * values, [scores]
         for method, values in self.differences.items():
             title = f"{method} − {self.reference}, {'points' if share else metric.name}"
-            both = [method, str(self.reference)]
-            yield self._added(Column(title, "signed", digits), scale * values[m], metric.name, both)
-
-    def _added(self, column: Column, values: Tensor, metric: str, by: Sequence[str]) -> _Added:
-        """Return a column of values and the ends of their intervals, [K, 3], ``by`` some methods, and their means."""
-        known = torch.stack([self.scores[method].counted(metric) for method in by]).all(0)
-        lost = any(bool((self.scores[method].loss.isinf() & self.scores[method].members).any()) for method in by)
-        note = f"{int(known.sum())} of {len(known)} nodes" * (not bool(known.all()))
-        means = []
-        for weight in (torch.ones(len(known)), self._first.sizes):
-            weight = weight.double()[known]
-            mean = None if lost else float((weight * values[known, 0]).sum() / weight.sum())
-            means.append(Cell(mean, note=note))
-        return _Added(column, [*map(_cell, values.tolist())], means, known)
+            both = [self.scores[method], self.scores[str(self.reference)]]
+            yield Column(title, "signed", digits), scale * values[m], both
 
     def _limits(self) -> Iterator[Finding]:
         """Yield which intervals are too narrow, and why others are missing."""
-        first = self._first
-        small = {name: n for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL}
-        away = {first.names[k] for one in self.scores.values() for k in (~one.members & ~one.loss.isnan()).nonzero()}
-        ends = torch.cat([*self.intervals.values()])  # [.., K, 2]
-        why = {
-            f"{first.names[k]} ({_missing(scores, metric, k)})": first.names[k]
-            for method, scores in self.scores.items()
-            for m, metric in enumerate(scores.metrics)
-            for k in self.intervals[method][m, :, 0].isnan().nonzero().flatten().tolist()
-        }
+        first, every = self._first, self.scores.items()
+        away = {first.names[k] for _, one in every for k in (~one.members & ~one.loss.isnan()).nonzero()}
         left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
         yield from noted("left", "nodes", left * bool(away), nodes=sorted(away))
+        small = {name: n for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL}
         narrow = few([f"{name} ({n})" for name, n in small.items()])
         said = f"with fewer than {SMALL} samples intervals are too narrow: {narrow}" * bool(small)
         yield from noted("few-samples", "nodes", said, samples=small)
+        ends = torch.cat([*self.intervals.values()])  # [.., K, 2]
         flat = "an interval of no width says that all resamples gave the same, not that the value is certain"
         yield from noted("no-width", "intervals", flat * bool((ends[..., 0] == ends[..., 1]).any()))
+        why = {
+            f"{first.names[k]} ({_missing(scores, metric, k)})": first.names[k]
+            for method, scores in every
+            for m, metric in enumerate(scores.metrics)
+            for k in self.intervals[method][m, :, 0].isnan().nonzero().flatten().tolist()
+        }
         said = f"no interval: {few([*why])}" * bool(why)
         yield from noted("no-interval", "nodes", said, nodes=[*dict.fromkeys(why.values())])
 
@@ -191,6 +175,13 @@ def _missing(scores: Scores, metric: Metric, k: int) -> str:
     if bool(scores[metric.name][k].isnan()):
         return f"{metric.name} is not defined"
     return f"{metric.name} is not defined in most resamples"
+
+
+def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
+    """Return the weighted mean of known values [K], none where a model has diverged."""
+    weight = weight.double()[known]
+    note = f"{int(known.sum())} of {len(known)} nodes" * (not bool(known.all()))
+    return Cell(None if lost else float((weight * values[known]).sum() / weight.sum()), note=note)
 
 
 def _cell(value: Sequence[float]) -> Cell:

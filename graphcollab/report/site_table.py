@@ -15,6 +15,7 @@ from graphcollab.gains.held import rarer_held
 from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
 from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
+from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
 from graphcollab.report._text import noted, shown, weighted, with_few
 from graphcollab.report.site_scores import SiteScores
@@ -63,44 +64,43 @@ def site_table(
     Returns:
         A `SiteScores`: ``print`` it, or take its ``rows``, ``text()`` or ``to_csv(path)``.
     """
-    many, note = _by_name(results)
+    many, about = _by_name(results)
     if not many:
-        raise EmptyError("results", f"there are no results to show{note}")
+        raise EmptyError("results", f"there are no results to show; {about}")
     if reference is not None and reference not in many:
-        raise UnknownError(
-            "reference", f"there is no method {reference!r} to compare with; there are {sorted(many)}{note}"
-        )
+        there = f"there are {sorted(many)}; {about}"
+        raise UnknownError("reference", f"there is no method {reference!r} to compare with; {there}")
     first = next(iter(many.values()))
     for name, result in many.items():
         _require_same_samples(next(iter(many)), first, name, result, split)
     judged = as_metrics(metrics, first.tasks.metric)
     with own_filter("ignore", code="quality", subject="metric"):  # it is said below, once for all methods
         scores = {name: result.scores(judged, split) for name, result in many.items()}
+    _warn_of_undefined(scores, split)
     drawn = {name: _resampled(result, split, judged, resamples, seed, scores[name]) for name, result in many.items()}
-    differences = {}
 
-    def published(ends: Tensor) -> Tensor:  # which says less than what metrics are of every resample
+    def interval(values: Tensor) -> Tensor:  # published are its ends, which say less than every resample
+        ends = percentile_interval(values, confidence)
         return first.env.plane.publish(ends.transpose(0, 1).contiguous()).transpose(0, 1)
 
+    differences = {}
     for name in many:
         if reference is not None and name != reference:
             value = _stacked(scores[name]) - _stacked(scores[reference])
-            ends = published(percentile_interval(drawn[name] - drawn[reference], confidence))
-            differences[name] = torch.cat([value[..., None], ends], 2)
-    intervals = {name: published(percentile_interval(values, confidence)) for name, values in drawn.items()}
-    _warn_of_undefined(scores, split)
+            differences[name] = torch.cat([value[..., None], interval(drawn[name] - drawn[reference])], 2)
+    intervals = {name: interval(values) for name, values in drawn.items()}
     said = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
-        f"samples; {_which(results, first.env.seed)}{note}"
+        f"samples; {about}"
     )
-    about = [
+    notes = [
         Finding("intervals", "nodes", said, {"confidence": confidence, "resamples": resamples, "seed": first.env.seed}),
         *(unequal_terms(results) if isinstance(results, Comparison) else ()),
         *weighted(first.tasks),
         *noted("units", "metrics", in_deviations(first.tasks, [metric.name for metric in judged])),
         *_rare(first.tasks, split),
     ]
-    return SiteScores(scores, intervals, differences, reference, about)
+    return SiteScores(scores, intervals, differences, reference, notes)
 
 
 def _rare(tasks: Tasks, split: str) -> list[Finding]:
@@ -113,24 +113,16 @@ def _rare(tasks: Tasks, split: str) -> list[Finding]:
     return noted("rare-class", "nodes", f"few samples of the rarer class, be wary: {said}" * bool(said), samples=held)
 
 
-def _by_name(results: Result | Mapping[str, Result] | Comparison) -> tuple[dict[str, Result], str]:
-    """Return results of one seed by name, and what is to be said of those that are left out."""
-    if isinstance(results, Result):
-        return {results.method.name: results}, ""
+def _by_name(results: Results) -> tuple[dict[str, Result], str]:
+    """Return results of one seed by name, and which seed that is, of how many, and without which methods."""
     if not isinstance(results, Comparison):
-        return dict(results), ""
-    last = [trials[-1].seed for trials in results.chosen.values()]
-    kept = {name: r for name, r in results.results.items() if r.env.seed == last[0]}
+        many = {results.method.name: results} if isinstance(results, Result) else dict(results)
+        return many, f"seed {next(iter(many.values())).env.seed} of the run" if many else "none was given"
+    seeds = [trial.seed for trial in next(iter(results.chosen.values()))]
+    kept = {name: result for name, result in results.results.items() if result.env.seed == seeds[-1]}
     lost = [name for name in results.chosen if name not in kept]
-    return kept, f"; without {', '.join(lost)}, of which there is no result on that seed" if lost else ""
-
-
-def _which(results: Results, seed: int) -> str:
-    """Say of which seed numbers are, and that there are others where that is so."""
-    seeds = [trial.seed for trial in next(iter(results.chosen.values()))] if isinstance(results, Comparison) else []
-    if len(seeds) < 2:
-        return f"seed {seed} of the run"
-    return f"seed {seed} alone, the last of {len(seeds)}: differences paired over seeds are of all of them"
+    of_all = f" alone, the last of {len(seeds)}: differences paired over seeds are of all of them" * (len(seeds) > 1)
+    return kept, f"seed {seeds[-1]}{of_all}{f'; no result of {few(lost)}' * bool(lost)}"
 
 
 def _require_same_samples(name: str, one: Result, other_name: str, other: Result, split: str) -> None:

@@ -39,6 +39,7 @@ from graphcollab.train.trial import METRIC_COLUMNS
 
 __all__ = ["FEW_SEEDS", "paired_table", "paired_values", "results_table", "results_values"]
 
+METHODS = "Every method, in the mean over nodes"
 CellOf: TypeAlias = Callable[[str, Mapping[str, Any]], Cell]
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",
@@ -83,7 +84,7 @@ def results_values(comparison: Comparison, settings: bool = True, reference: str
     """Return the table of `results_table`."""
     columns = [*_columns(comparison, settings, reference)]
     rows = [[cell(name, row) for _, cell in columns] for name, row in comparison.rows().items()]
-    return Table([column for column, _ in columns], rows, _notes_of_results(comparison, reference))
+    return Table([column for column, _ in columns], rows, _notes_of_results(comparison, reference), caption=METHODS)
 
 
 def _columns(comparison: Comparison, settings: bool, reference: str | None) -> Iterator[tuple[Column, CellOf]]:
@@ -248,7 +249,7 @@ def paired_values(
         *noted("few-seeds", "seeds", FEW_SEEDS.get(seeds, ""), seeds=seeds),
         *few_tested(comparison),
     ]
-    return Table(columns, rows, notes)
+    return Table(columns, rows, notes, caption=f"Differences to {reference}, paired over seeds")
 
 
 def _no_difference(comparison: Comparison, name: str, reference: str, column: str) -> str:

@@ -80,12 +80,6 @@ class Table:
     foot: int = 0
     caption: str = ""
 
-    def cell(self, row: str, title: str) -> Cell:
-        """Return the cell of a row, by the words of its first cell, and of a column, by its title."""
-        cells = next(cells for cells in self.rows if cells[0].value == row)
-        at = [column.title for column in self.columns].index(title)
-        return cells[at] if at < len(cells) else Cell()
-
     def noting(self, *notes: Finding) -> Table:
         """Return the table with further notes."""
         return replace(self, notes=[*self.notes, *notes])

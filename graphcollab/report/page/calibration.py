@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,46 +16,39 @@ from graphcollab.report.page.content import Section
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
-__all__ = ["calibration_rows", "calibration_section"]
+__all__ = ["calibration_section"]
 
 KINDS = ("weight", "confidence", "right")
 TITLE = "Do probabilities mean what they say?"
 LEFT_OUT = "Left out between sites: it would take counts of single predictions, which do not leave a site."
+CAPTION = (
+    "How often predictions on test samples of all nodes were right, by the probability that was predicted, on the last "
+    "seed. On the dotted line probabilities mean what they say; below it models are too sure. Small dots are of few "
+    "samples."
+)
 OF_CLASSES = ("cross_entropy", "bce")
 
 
 def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
-    """Yield a section on whether probabilities mean what they say, where methods predict any."""
-    rows = calibration_rows(last)
-    if rows:
-        caption = (
-            "How often predictions on test samples of all nodes were right, by the probability that was predicted, on "
-            "the last seed. On the dotted line probabilities mean what they say; below it models are too sure. Small "
-            "dots are of few samples."
-        )
-        keys = ("method", "samples", "confidence", "right")
-        columns = [Column("method"), Column("samples", "general")]
-        columns += [Column(title, "number", 1) for title in ("predicted (%)", "right (%)")]
-        table = Table(columns, [[Cell(row[key]) for key in keys] for row in rows], caption=TITLE)
-        yield Section("calibration", TITLE, charts=[calibration_chart(rows, "calibration", caption, table)])
-    elif any(result.tasks.loss in OF_CLASSES for result in last.values()):
-        yield Section("calibration", TITLE, [LEFT_OUT])
-
-
-def calibration_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """Return for every method and bin the mean confidence and the share that was right, in percent; empty without any.
+    """Yield a section on whether probabilities mean what they say, where methods predict any.
 
     Bins are those of `graphcollab.metrics.ece`, of the test samples of all nodes together.
     """
-    rows = []
-    for name, result in results.items():
-        if result.tasks.loss not in OF_CLASSES or _between_parties(result):
-            continue
-        for weight, confidence, right in _bins(result).T.tolist():
-            if weight > 0:
-                shares = {"confidence": 100 * confidence / weight, "right": 100 * right / weight}
-                rows.append({"method": name, **shares, "samples": weight})
-    return rows
+    some = {name: result for name, result in last.items() if result.tasks.loss in OF_CLASSES}
+    rows = [
+        [Cell(name), Cell(weight), Cell(100 * confidence / weight), Cell(100 * right / weight)]
+        for name, result in some.items()
+        if not _between_parties(result)
+        for weight, confidence, right in _bins(result).T.tolist()
+        if weight > 0
+    ]
+    titles = ("predicted probability (%)", "share that was right (%)")
+    columns = [Column("method"), Column("samples", "general"), *(Column(title, "number", 1) for title in titles)]
+    if rows:
+        chart = calibration_chart("calibration", CAPTION, Table(columns, rows, caption=TITLE))
+        yield Section("calibration", TITLE, charts=[chart])
+    elif some:
+        yield Section("calibration", TITLE, [LEFT_OUT])
 
 
 def _between_parties(result: Result) -> bool:

@@ -18,11 +18,9 @@ from graphcollab.train import Result
 
 __all__ = ["graph_section"]
 
-CLEAR = 0.3  # modularity from which on groups are clear (Newman and Girvan, 2004)
 SAID = (
     "A line goes from a node that is listened to (sender) to the one that listens (receiver, at the arrow's head); the "
-    "thicker, the larger the weight. Colors are groups whose nodes listen to each other more than to others, in the "
-    "last round drawn. Where a run records all rounds, by RecordGraph(), a slider moves through them."
+    "thicker, the larger the weight. Where a run records all rounds, by RecordGraph(), a slider moves through them."
 )
 NAMED = 40  # nodes up to which all names are written
 CROWDED = 3  # lines per node, up to which all are drawn at first
@@ -45,21 +43,21 @@ def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section with a chart of every method whose nodes listen to others, if there is any."""
     drawn = {name: listening(result, len(last)) for name, result in last.items()}
     some = {name: one for name, one in drawn.items() if one is not None}
-    charts = [_chart(name, one, len(last[name].tasks.names), k) for k, (name, one) in enumerate(some.items())]
+    charts = [
+        _graph_chart(one, f"graph-{k}", _caption(name, one, len(last[name].tasks.names)), _table(name, one))
+        for k, (name, one) in enumerate(some.items())
+    ]
     if charts:
         yield Section("graph", "Who listens to whom", [SAID], charts)
 
 
-def _chart(name: str, one: Listening, count: int, place: int) -> Chart:
-    """Return the chart of a method, with a caption that says what is drawn, and whether groups are clear."""
-    clear = "clear" if round(one.modularity, 2) >= CLEAR else "not clear, so do not read much into them"
-    said = [f"{name}: {max(one.groups) + 1} groups, {clear} (modularity {number(one.modularity, 2)})."]
-    if one.left_out:
-        said.append(
-            f"Drawn are {len(one.names)} of {count} nodes, those that give and are given most, {len(one.rounds)} "
-            "rounds, and the largest known weights of each node."
-        )
-    return _graph_chart(one, f"graph-{place}", " ".join(said), _table(name, one))
+def _caption(name: str, one: Listening, count: int) -> str:
+    """Say what is drawn."""
+    fewer = (
+        f" Drawn are {len(one.names)} of {count} nodes, those that give and are given most, {len(one.rounds)} rounds, "
+        "and the largest known weights of each node."
+    )
+    return f"{name}: who listens to whom.{fewer * one.left_out}"
 
 
 def _table(name: str, one: Listening) -> Table:
@@ -70,20 +68,17 @@ def _table(name: str, one: Listening) -> Table:
         if line.first == one.rounds[-1]:
             heard[line.receiver].append(f"{one.names[line.sender]} {number(line.weight, None)}")
             listeners[line.sender] += 1
-    rows = [
-        [Cell(node), Cell(f"group {one.groups[k] + 1}"), Cell(listeners[k]), Cell(", ".join(heard[k]) or "nobody")]
-        for k, node in enumerate(one.names)
-    ]
-    columns = [Column("node"), Column("group"), Column("listeners", "count"), Column("listens to")]
+    rows = [[Cell(node), Cell(listeners[k]), Cell(", ".join(heard[k]) or "nobody")] for k, node in enumerate(one.names)]
+    columns = [Column("node"), Column("listeners", "count"), Column("listens to")]
     return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, of the lines that are drawn")
 
 
 def _graph_chart(one: Listening, place: str, caption: str, table: Table) -> Chart:
-    """Draw nodes in their places, colored by group, and of every round who listens to whom."""
+    """Draw nodes in their places, and of every round who listens to whom."""
     alt = altair()
     nodes = [
-        {"i": i, "node": node, "x": round(x, 3), "y": round(y, 3), "group": f"group {group + 1}"}
-        for i, (node, (x, y), group) in enumerate(zip(one.names, one.places, one.groups, strict=True))
+        {"i": i, "node": node, "x": round(x, 3), "y": round(y, 3)}
+        for i, (node, (x, y)) in enumerate(zip(one.names, one.places, strict=True))
     ]
     first, last = one.rounds[0], one.rounds[-1]
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined
@@ -127,11 +122,9 @@ def _nodes(nodes: Sequence[dict[str, Any]]) -> list[Any]:
     hit = f"search != '' && {MEANT.format('node')}"
     named = len(nodes) <= NAMED
     base = alt.Chart(alt.InlineData(list(nodes))).encode(*_at("x", "y"))
-    several = legend() if len({node["group"] for node in nodes}) > 1 else None
     points = base.mark_circle(opacity=1).encode(
-        color=alt.Color("group:N", sort=None, scale=alt.Scale(scheme="category10"), legend=several),
         size=alt.condition(hit, *map(alt.value, (420, 170) if named else (320, 90))),
-        tooltip=["node:N", "group:N"],
+        tooltip=["node:N"],
     )
     seen = alt.condition(hit, alt.value(1), alt.value(1.0 if named else 0.0))
     return [points, base.mark_text(dy=-16, fontSize=12, limit=150).encode(text="node:N", opacity=seen)]

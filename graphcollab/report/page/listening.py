@@ -37,8 +37,6 @@ class Listening:
     Args:
         names: Nodes that are drawn: those that give and are given most.
         places: Where, in [-1, 1].
-        groups: Every node's group in the last round, from 0, the largest first.
-        modularity: How far groups are from each other: 0 is as by chance, 0.3 and more are clear groups.
         lines: Weights of every round.
         rounds: Rounds that are drawn.
         left_out: Whether nodes, rounds or weights are not drawn.
@@ -46,8 +44,6 @@ class Listening:
 
     names: Sequence[str]
     places: Sequence[tuple[float, float]]
-    groups: Sequence[int]
-    modularity: float
     lines: Sequence[Line]
     rounds: Sequence[int]
     left_out: bool
@@ -67,25 +63,20 @@ def listening(result: Result, graphs_of_page: int = 1) -> Listening | None:
     lines = _lines(weights, rounds, min(room, MOST_SENDERS, len(chosen)))
     unknown = any(bool(graphs[r][1].isnan().any()) for r in rounds)
     fewer = len(chosen) < len(names) or len(rounds) < len(graphs) or len(lines) < int((weights > 0).sum())
-    places = _laid_out(weights[-1])
-    return Listening([names[k] for k in chosen.tolist()], *places, lines, rounds, fewer or unknown)
+    return Listening([names[k] for k in chosen.tolist()], _places(weights[-1]), lines, rounds, fewer or unknown)
 
 
-def _laid_out(weights: Tensor) -> tuple[list[tuple[float, float]], list[int], float]:
-    """Return places of nodes, groups by the method of Louvain, and their modularity, of weights [n, n]."""
+def _places(weights: Tensor) -> list[tuple[float, float]]:
+    """Return places of nodes, to which springs of the weights [n, n] pull them; of a few nodes on a circle."""
     import networkx
 
     graph = networkx.Graph()
     graph.add_nodes_from(range(len(weights)))
     both = (weights + weights.T) / 2
     graph.add_weighted_edges_from((i, j, float(both[i, j])) for i, j in torch.triu(both, 1).nonzero().tolist())
-    some = sorted(networkx.community.louvain_communities(graph, seed=0), key=lambda group: (-len(group), min(group)))
-    of = {k: g for g, group in enumerate(some) for k in group}
-    modularity = networkx.community.modularity(graph, some) if graph.size() else 0.0
-    few_nodes = len(weights) <= IN_A_CIRCLE
-    places = networkx.circular_layout(graph) if few_nodes else networkx.spring_layout(graph, seed=0)
-    nodes = range(len(weights))
-    return [(float(places[k][0]), float(places[k][1])) for k in nodes], [of[k] for k in nodes], modularity
+    few = len(weights) <= IN_A_CIRCLE
+    places = networkx.circular_layout(graph) if few else networkx.spring_layout(graph, seed=0)
+    return [(float(x), float(y)) for x, y in map(places.__getitem__, range(len(weights)))]
 
 
 def _graphs(result: Result) -> dict[int, tuple[Tensor, Tensor]]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -13,9 +11,9 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import byte_size, column, shown_in
+from graphcollab.report._text import column, shown_in
 from graphcollab.report.page.calibration import calibration_section
-from graphcollab.report.page.charts import bar_chart, curve_chart
+from graphcollab.report.page.charts import curve_chart
 from graphcollab.report.page.comparison_answer import answer
 from graphcollab.report.page.content import Content, Section
 from graphcollab.report.page.graph import graph_section
@@ -38,10 +36,9 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
     if last:
         with own_filter("ignore", code="quality", subject="metric"):  # notes below the table say so
             sites = site_table(comparison, metrics, reference if reference in last else None)
-    tables = [replace(results_values(comparison), caption="Every method, in the mean over nodes")]
+    tables = [results_values(comparison)]
     if reference is not None and len(comparison.chosen) > 1:
-        paired = paired_values(comparison, reference)
-        tables.append(replace(paired, caption=f"Differences to {reference}, paired over seeds"))
+        tables.append(paired_values(comparison, reference))
     doubts = {str(finding): finding for result in last.values() for finding in result.tasks.findings}
     sections = [
         Section("methods", "Methods", tables=tables),
@@ -50,11 +47,9 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
         *graph_section(last),
         *curve_section(comparison),
         *calibration_section(last),
-        *_bytes_section(comparison),
         Section(
             "settings",
             "Settings",
-            tables=[_chosen(comparison)],
             folded="\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items()),
         ),
     ]
@@ -80,30 +75,6 @@ def _last(comparison: Comparison) -> dict[str, Result]:
     return kept if tested else {}
 
 
-def _chosen(comparison: Comparison) -> Table:
-    """Return which settings were chosen, a row for every method."""
-    rows = []
-    for name, trials in comparison.chosen.items():
-        tried = {repr(dict(trial.setting)) for trial in comparison.trials if trial.method == name}
-        often = Counter(", ".join(f"{k}={v}" for k, v in trial.setting.items()) or "defaults" for trial in trials)
-        took = "; ".join(f"{setting} (on {n} of {len(trials)} seeds)" for setting, n in often.most_common())
-        rows.append([Cell(name), Cell(len(tried) or None), Cell(took)])
-    columns = [Column("method"), Column("settings tried", "count"), Column("chosen")]
-    return Table(columns, rows, caption="Chosen by validation data on every seed")
-
-
-def _bytes_section(comparison: Comparison) -> Iterator[Section]:
-    """Yield a section with a bar for every method, where what was sent is known."""
-    sent = {name: row["bytes_per_node"] for name, row in comparison.rows().items()}
-    rows = [{"method": name, "value": size, "text": byte_size(size)} for name, size in sent.items() if size == size]
-    if rows:
-        cells = [[Cell(row["method"]), Cell(row["value"])] for row in rows]
-        table = Table([Column("method"), Column("sent", "bytes")], cells, caption="Sent per node")
-        caption = "What a node sent, mean over nodes and seeds."
-        chart = bar_chart(rows, "bytes sent per node", "bytes", caption, table)
-        yield Section("bytes", "What travelled", charts=[chart])
-
-
 def curve_section(comparison: Comparison) -> Iterator[Section]:
     """Yield a section with the metric of every method over rounds or steps, where anything was evaluated."""
     points, over = _points(comparison)
@@ -114,24 +85,12 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
     stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
     caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
     rows = [
-        {"method": name, "x": x, **_ends(mean_cell(scale * values))}
+        [Cell(name), Cell(x), mean_cell(scale * values)]
         for name, curve in points.items()
         for x, values in curve.items()
     ]
-    every = sorted({x for curve in points.values() for x in curve})
-    cells = [
-        [Cell(x), *(mean_cell(scale * curve[x]) if x in curve else Cell("") for curve in points.values())]
-        for x in every
-    ]
-    columns = [Column(over, "count"), *(Column(name, "number", digits) for name in points)]
-    chart = curve_chart(rows, over, what, "accuracy", caption.strip(), Table(columns, cells, caption=what))
-    yield Section("curves", f"Test {comparison.metric} over time", charts=[chart])
-
-
-def _ends(cell: Cell) -> dict[str, float]:
-    """Return a mean, and what is a standard deviation below and above it."""
-    mean, spread = cell.order or 0.0, cell.spread or 0.0
-    return {"mean": mean, "low": mean - spread, "high": mean + spread}
+    table = Table([Column("method"), Column(over, "count"), Column(what, "number", digits)], rows, caption=what)
+    yield Section("curves", f"Test {comparison.metric} over time", charts=[curve_chart("accuracy", caption, table)])
 
 
 def _stopped(trial: Trial) -> bool:

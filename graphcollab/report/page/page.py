@@ -9,7 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from graphcollab._version import __version__
 from graphcollab._wording import printable
 from graphcollab.checks import issue
 from graphcollab.distributed import speaks
@@ -23,7 +22,7 @@ from graphcollab.report.page.content import Content, Section
 from graphcollab.report.page.of_benefit import content_of_benefit
 from graphcollab.report.page.of_comparison import content_of_comparison
 from graphcollab.report.results_json import versions
-from graphcollab.report.values import Cell, Column, Table
+from graphcollab.report.values import Cell, Table
 from graphcollab.train import Comparison
 
 __all__ = ["page"]
@@ -45,18 +44,14 @@ def page(
 ) -> Path:
     """Write what was found as one page of HTML, whole or not at all, and return its path.
 
-    The page opens from disk without a network; of a thousand nodes it is about 3 MB, and a warning says so if it has
-    more than 5. It has what was asked, the answer in three sentences with its uncertainty, a table with a row per node
-    that sorts and can be searched by name, the graph of who listens to whom with a slider over the rounds that
-    `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say, bytes,
-    settings, versions and the commands. Of a benefit it has the matrix of pairwise gains. Numbers are those of
-    `results_table`, `paired_table`, `site_table` and `benefit_table`. Where nodes or rounds are too many to draw, it
-    says what it leaves out. It needs ``pip install 'graphcollab[page]'``.
+    The page opens from disk without a network. It has what was asked, the answer with its uncertainty, the tables of
+    `results_table`, `paired_table`, `site_table` or `benefit_table`, who listens to whom, with a slider over the rounds
+    that `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say,
+    settings and the commands; of a benefit the matrix of pairwise gains. It has names of nodes and what they have
+    reached, and no sample. It needs ``pip install 'graphcollab[page]'``.
 
     In a run of several processes all of them call it, and the first writes. Between sites each writes its own, with
     what all have reached; calibration is left out there, as it would take counts of single predictions.
-
-    The page holds names of nodes and what they have reached, so whoever has it knows them; it holds no sample.
 
     Args:
         found: What `compare` or `graphcollab.benefit` returns.
@@ -92,14 +87,8 @@ def _written(content: Content, commands: Sequence[str]) -> str:
     """Return the page's text; everything that others have named is escaped."""
     from jinja2 import Environment
 
-    rows = [[Cell(name), Cell(version)] for name, version in versions().items()]
-    packages = Table([Column("package"), Column("version")], rows, caption="What numbers depend on")
-    none = ["The page was made from Python, and no commands were given to it: page(..., commands=[...])."]
-    sections = [
-        *content.sections,
-        Section("versions", "Versions", tables=[packages]),
-        Section("repeat", "To repeat it", none * (not commands), code="\n".join(commands)),
-    ]
+    repeat = Section("repeat", "To repeat it", code="\n".join(commands))
+    sections = [*content.sections, *[repeat] * bool(commands)]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_finalized)
     environment.filters |= {"text": cell_text, "fitted": fitted}
     specs = {chart.name: in_print(chart.spec) for section in sections for chart in section.charts}
@@ -108,7 +97,7 @@ def _written(content: Content, commands: Sequence[str]) -> str:
         sections=sections,
         specs=specs,
         style=_beside("style.css"),
-        made=f"Written on {date.today().isoformat()} by graphcollab {__version__}.",
+        made=f"Written on {date.today().isoformat()} by {', '.join(map(' '.join, versions().items()))}.",
         **libraries(),
     )
 

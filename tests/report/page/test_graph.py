@@ -1,4 +1,4 @@
-"""The graph of who listens to whom: groups, places and lines."""
+"""The graph of who listens to whom: places and lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from graphcollab.report.page.listening import _laid_out, _lines
+from graphcollab.report.page.listening import _lines, _places
 
 
 def _blocks(*sizes: int) -> torch.Tensor:
@@ -17,19 +17,12 @@ def _blocks(*sizes: int) -> torch.Tensor:
     return block.fill_diagonal_(0)
 
 
-def test_blocks_are_groups_the_largest_first() -> None:
-    _, groups, modularity = _laid_out(_blocks(2, 5, 3))
-    assert groups == [2, 2, 0, 0, 0, 0, 0, 1, 1, 1]
-    inside = [1 / 28 * size * (size - 1) - (size * (size - 1) / 28) ** 2 for size in (5, 3, 2)]
-    assert modularity == pytest.approx(sum(inside))  # Newman and Girvan, of 14 edges
-
-
 @pytest.mark.parametrize("sizes", [(4,), (20, 20, 10)])
 def test_nodes_have_places_of_their_own(sizes: tuple[int, ...]) -> None:
-    places, *_ = _laid_out(_blocks(*sizes))
+    places = _places(_blocks(*sizes))
     assert all(-1.01 <= value <= 1.01 for place in places for value in place)
     assert min(math.dist(one, other) for one, other in combinations(places, 2)) > 0.01
-    assert places == _laid_out(_blocks(*sizes))[0]
+    assert places == _places(_blocks(*sizes))
 
 
 def test_the_largest_weights_of_every_receiver_are_lines_until_the_next_round_drawn() -> None:

@@ -97,7 +97,7 @@ def test_the_graph_is_that_of_the_history(read: Read, comparison: Comparison) ->
         told = {(j, i): w for (j, i), w in zip(edges.T.tolist(), weights.tolist(), strict=True) if j != i and w > 5e-4}
         shown = {(int(s), int(t)): w for first, until, s, t, w in lines if first <= round_ < until}
         assert shown == pytest.approx(told, abs=5e-4)
-    nodes = _with_field(json.loads(read.specs)["graph-0"], "group")
+    nodes = _with_field(json.loads(read.specs)["graph-0"], "x")
     assert [node["node"] for node in nodes] == names
 
 
@@ -115,17 +115,16 @@ def _texts(spec: object) -> list[str]:
 def test_behind_every_chart_is_a_table_of_its_numbers(read: Read, comparison: Comparison) -> None:
     told = {tuple(table[0]): table[1:] for table in read.tables}
     ends = in_text(results_values(comparison))[1:]
-    curve = told["round", "local", "fedavg", "l2c"]
-    assert [row[0] for row in curve] == ["2", "4", "6"]
-    assert curve[-1][1:] == [row[1] for row in ends]  # the last evaluation is of the models that are kept
-    assert told["method", "sent"] == [[row[0], row[-3]] for row in ends]
+    curve = told["method", "round", "mean test accuracy (%)"]
+    assert [row[1] for row in curve] == 3 * ["2", "4", "6"]
+    assert [row[::2] for row in curve[2::3]] == [row[:2] for row in ends]  # the last is of the models that are kept
     sizes = dict.fromkeys(comparison.chosen, 0.0)
-    for method, samples, *_ in told["method", "samples", "predicted (%)", "right (%)"]:
+    for method, samples, *_ in told["method", "samples", "predicted probability (%)", "share that was right (%)"]:
         sizes[method] += float(samples)
     assert {*sizes.values()} == {60.0}  # test samples of five nodes
     edges, weights = comparison.results["l2c"].history.graphs[6]
     names = comparison.results["l2c"].history.names
-    for node, _, _, heard in told["node", "group", "listeners", "listens to"]:
+    for node, _, heard in told["node", "listeners", "listens to"]:
         of_node = {
             f"{names[s]} {w:.3g}"
             for s, t, w in zip(*edges.tolist(), weights.tolist(), strict=True)
@@ -163,7 +162,7 @@ def _styles(path: Path) -> str:
 
 def test_charts_have_words(read: Read) -> None:
     specs = json.loads(read.specs)
-    assert {*specs} == {"graph-0", "accuracy", "calibration", "bytes"}
+    assert {*specs} == {"graph-0", "accuracy", "calibration"}
     assert {*read.words} == {*specs}
     assert all(len(said) > 20 for said in read.words.values())
 
@@ -189,7 +188,7 @@ def test_a_comparison_without_results_has_its_methods_and_curves(tmp_path: Path)
     summary = {"mean": 0.5, "worst10": 0.5, "worst20": 0.5, "std": 0.0, "bytes_per_node": 10.0, "seconds": 1.0}
     chosen = {name: [Trial(name, 0, {}, 0.5, summary, ([1, 2], [0.25, 0.5]))] for name in ("local", "l2c")}
     read = Read(report.page(Comparison([], chosen, True), tmp_path / "p.html").read_text(encoding="utf-8"))
-    assert {*json.loads(read.specs)} == {"accuracy", "bytes"}
+    assert {*json.loads(read.specs)} == {"accuracy"}
 
 
 @pytest.mark.slow
