@@ -75,7 +75,6 @@ CLOSES_CIRCLE = {
 SOLE_IMPORTER = {
     "altair": "graphcollab/report/page/_libraries.py",
     "itables": "graphcollab/report/page/_libraries.py",
-    "matplotlib": "graphcollab/report/figures/",
     "nvflare": "graphcollab/sites/flare/",
     "torch.distributed": "graphcollab/distributed/",
     "torchvision": "graphcollab/_torchvision.py",
