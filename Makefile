@@ -50,8 +50,8 @@ golden: setup ## record what tests/golden lacks; ARGS=pfedsim or ARGS=--all: rec
 messages: setup ## write tests/messages.txt, the wording of all errors and warnings
 	@$(PY) -m tests.messages
 
-size: ## count lines of the package and the tests, of code and in all
-	@$(or $(wildcard $(PY)),python3) docs/size.py
+size: setup ## count lines of the package and the tests, exported names and dependencies
+	@$(PY) docs/size.py
 
 generate: setup ## write exports, tables and docs/reference.md from what the code declares
 	@$(PY) docs/generate.py

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import tomllib
 from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "graphcollab"
+STACK = ("torch", "torch-geometric", "torchvision", "scikit-learn")
 NOT_CODE = {
     tokenize.COMMENT,
     tokenize.DEDENT,
@@ -57,6 +60,25 @@ def row(name: str, found: list[str]) -> str:
     return f"{name:34} {len(found):6,} {lines:8,} {code:8,}"
 
 
+def name_of(requirement: str) -> str:
+    """Return the name of the package that a requirement names, in its normal form."""
+    return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
+
+
+def brought_by(names: Iterable[str]) -> set[str]:
+    """Return packages and all that they require, extras left out; it takes an environment with the packages."""
+    found, left = set(), [*names]
+    while left:
+        if (name := left.pop()) in found:
+            continue
+        found.add(name)
+        try:
+            left += [name_of(one) for one in requires(name) or [] if "extra ==" not in one]
+        except PackageNotFoundError:  # required on other platforms
+            continue
+    return found
+
+
 def main() -> None:
     """Print the tables."""
     print(f"{'':34} {'files':>6} {'lines':>8} {'of code':>8}")
@@ -70,7 +92,10 @@ def main() -> None:
     faces = [file.read_text(encoding="utf-8") for file in PACKAGE.rglob("__init__.py")]
     print(f"names in {PACKAGE.name}/: {len(shown)}")
     print(f"exported names: {sum(map(exported, faces))}")
-    print(f"hard dependencies: {len(project['dependencies'])}")
+    needed = [name_of(one) for one in project["dependencies"]]
+    beyond = [name for name in needed if name not in brought_by(STACK)]
+    print(f"hard dependencies: {len(needed)}")
+    print(f"  beyond what {', '.join(STACK)} bring: {len(beyond)} ({', '.join(beyond)})")
     print(f"docs/design.md: {(ROOT / 'docs' / 'design.md').read_text(encoding='utf-8').count(chr(10))} lines")
 
 

@@ -54,6 +54,26 @@ def test_names_are_imported_at_first_use():
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
 
 
+WITHOUT_MATPLOTLIB = """
+import sys
+sys.modules["matplotlib"] = None
+from graphcollab import report
+from graphcollab.errors import MissingPackageError
+assert callable(report.results_table) and callable(report.page)
+try:
+    report.weight_heatmaps
+except MissingPackageError as error:
+    print(error.subject, error)
+"""
+
+
+def test_tables_and_pages_work_without_matplotlib():
+    command = [sys.executable, "-c", WITHOUT_MATPLOTLIB]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("matplotlib "), done.stderr
+    assert "pip install 'graphcollab[figures]'" in done.stdout
+
+
 def test_what_is_exported_is_there():
     for package in (graphcollab, methods):
         assert [name for name in package.__all__ if not callable(getattr(package, name))] == []

@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 DEPENDENCIES = PROJECT["dependencies"]
 RUN = re.compile(r"<!-- run -->\n```python\n(.*?)```", re.DOTALL)
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
-IMPORT_NAMES = {"scikit-learn": "sklearn"}  # where it is not the package's own
+IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # where it is not the package's own
 
 
 def modules(requirements: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from graphcollab import report
 from graphcollab.checks import issue
 from graphcollab.cli.data import model_for, require_data, tasks_for
-from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, settings_kept, write_page
+from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, settings_kept, write_figures, write_page
 from graphcollab.cli.method_settings import ALL, Grids, makers_of, only_values, settings_grids
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.output import note, tell
@@ -150,8 +150,7 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
     ]
     report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
     paths.append(out / "sites.csv")
-    for name, figure in report.comparison_figures(found, weighed).items():
-        paths.append(report.save_figure(figure, out / f"{name}.png"))
+    paths += write_figures(lambda: report.comparison_figures(found, weighed), out)
     if asked["save"]:
         paths += [result.save(out / "models" / name) for name, result in found.results.items()]
     _note_files([*paths, *write_page(found, out, "compare"), out / RUN], asked["quiet"])
@@ -182,5 +181,5 @@ def play_benefit(asked: dict[str, Any]) -> None:
 
 def _write_benefit(found: Benefit, out: Path, text: str, quiet: bool) -> None:
     paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
-    paths.append(report.save_figure(report.benefit_figure(found), out / "benefit.png"))
+    paths += write_figures(lambda: {"benefit": report.benefit_figure(found)}, out)
     _note_files([*paths, *write_page(found, out, "benefit"), out / RUN], quiet)

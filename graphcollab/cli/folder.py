@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 from graphcollab import report
 from graphcollab.checks import issue
 from graphcollab.cli.settings_file import RUN, read_toml, settings_text
-from graphcollab.errors import ExistsError, FormatError, OtherRunError, PathError
+from graphcollab.errors import ExistsError, FormatError, MissingPackageError, OtherRunError, PathError
 from graphcollab.files import write_whole
 from graphcollab.naming import few
 
-__all__ = ["CHECKPOINTS", "RESULTS", "folder_of", "settings_kept", "write_page"]
+__all__ = ["CHECKPOINTS", "RESULTS", "folder_of", "settings_kept", "write_figures", "write_page"]
 
 CHECKPOINTS, PAGE, RESULTS = "checkpoints", "report.html", "results.txt"
 FREE = ("jobs", "device", "threads", "save", "out")
@@ -90,11 +90,25 @@ def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_page(found: Any, out: Path, command: str) -> list[Path]:
-    """Write the report as a page that says how to repeat the run; without a library for it, warn."""
+    """Write the report as a page that says how to repeat the run, where the extra ``page`` is installed."""
     settings = (out / RUN).read_text(encoding="utf-8").splitlines()
     again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *settings]
+    return _write_extra("page", PAGE, lambda: [report.page(found, out / PAGE, commands=again)])
+
+
+def write_figures(draw: Callable[[], Mapping[str, Any]], out: Path) -> list[Path]:
+    """Draw figures and write them by name, where the extra ``figures`` is installed."""
+    return _write_extra(
+        "figures",
+        "figures",
+        lambda: [report.save_figure(figure, out / f"{name}.png") for name, figure in draw().items()],
+    )
+
+
+def _write_extra(extra: str, what: str, write: Callable[[], list[Path]]) -> list[Path]:
+    """Write files that an extra is needed for; where it is not installed, warn."""
     try:
-        return [report.page(found, out / PAGE, commands=again)]
-    except ModuleNotFoundError as error:
-        issue("missing-package", "page", f"no {PAGE} was written: {error}")
+        return write()
+    except MissingPackageError as error:
+        issue("missing-package", extra, f"{what} not written: {error}")
         return []

@@ -10,8 +10,9 @@ import tomllib
 
 import pytest
 
-from graphcollab import build_model, compare, load_dataset, methods, shard_tasks
+from graphcollab import build_model, compare, load_dataset, methods, report, shard_tasks
 from graphcollab.cli.comparing import _seeds
+from graphcollab.errors import MissingPackageError
 from graphcollab.tasks import Tasks
 
 SHORT = ["--rounds", "2", "--hidden", "4"]
@@ -135,6 +136,18 @@ def test_the_page_says_how_to_repeat_it(call, line, tmp_path):
     page = html.unescape((tmp_path / "report" / "report.html").read_text())
     assert "graphcollab compare --config report/run.toml" in page
     assert (tmp_path / "report" / "run.toml").read_text().strip() in page  # whoever has the page can repeat it
+
+
+def test_without_matplotlib_there_are_no_figures(call, line, tmp_path, monkeypatch):
+    def draw(*args):
+        raise MissingPackageError("matplotlib", "figures need it: pip install 'graphcollab[figures]'")
+
+    monkeypatch.setattr(report, "comparison_figures", draw)
+    done = call(*line, "--out", "report")
+    assert done.exit_code == 0, done.output
+    assert "graphcollab[figures]" in done.stderr
+    assert (tmp_path / "report" / "report.html").is_file()
+    assert not [*(tmp_path / "report").glob("*.png")]
 
 
 def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path, monkeypatch):

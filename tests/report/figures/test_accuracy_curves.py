@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphcollab.report import accuracy_curves, comparison_figures
-from graphcollab.report._figure import COLOURS, LOOKS
+from graphcollab.report.figures._style import COLOURS, LOOKS
 from graphcollab.train import Comparison, Trial
 from tests.raising import raises
 

@@ -11,9 +11,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from graphcollab.gains import Benefit, Gain
-from graphcollab.report._figure import COLOURS, GRID, TEXT, figure_names, new_figure, quiet, tidy
 from graphcollab.report._gains import CLAIMED, CONSTANT, bounded, by_whom, mark, scale_of, site_of
 from graphcollab.report._text import shown
+from graphcollab.report.figures._style import COLOURS, GRID, TEXT, figure_names, new_figure, quiet, tidy
 
 __all__ = ["benefit_figure"]
 

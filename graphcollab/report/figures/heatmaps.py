@@ -18,8 +18,8 @@ from torch import Tensor
 from graphcollab.errors import EmptyError, MissingError, ShapeError
 from graphcollab.metrics import class_overlap, contact_counts, never_sampled
 from graphcollab.metrics.edges import Graphs, pair_weights
-from graphcollab.report._figure import COLOURS, GRID, TEXT, figure_names, leftmost, new_panels, quiet
 from graphcollab.report._text import require_some, shown
+from graphcollab.report.figures._style import COLOURS, GRID, TEXT, figure_names, leftmost, new_panels, quiet
 from graphcollab.settings import Count
 from graphcollab.train import History, Joined, LearnedGraph, Result
 

@@ -19,7 +19,8 @@ from graphcollab.errors import EmptyError, MissingError, ShapeError
 from graphcollab.metrics import cluster_traffic, similarity_by_cluster
 from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.naming import find_nodes
-from graphcollab.report._figure import (
+from graphcollab.report._text import require_some, shown
+from graphcollab.report.figures._style import (
     COLOURS,
     LOOKS,
     MARKED,
@@ -31,7 +32,6 @@ from graphcollab.report._figure import (
     new_panels,
     over_rounds,
 )
-from graphcollab.report._text import require_some, shown
 from graphcollab.train import History
 from graphcollab.train.trial import SHARES
 

@@ -7,7 +7,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 
 from graphcollab.report import save_figure
-from graphcollab.report._figure import new_figure
+from graphcollab.report.figures._style import new_figure
 from tests.raising import raises
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from graphcollab.methods import local
 from graphcollab.report import latent_figure
-from graphcollab.report._figure import COLOURS
+from graphcollab.report.figures._style import COLOURS
 from graphcollab.tasks import Tasks
 from graphcollab.train import run
 from graphcollab.typing import Embedded

@@ -8,8 +8,8 @@ import torch
 from matplotlib.figure import Figure
 
 from graphcollab.errors import MissingError
-from graphcollab.report._figure import LOOKS, MARKED, legend_right, new_panels, over_rounds
 from graphcollab.report._text import shown
+from graphcollab.report.figures._style import LOOKS, MARKED, legend_right, new_panels, over_rounds
 from graphcollab.train import History
 
 __all__ = ["own_weight_curves"]
