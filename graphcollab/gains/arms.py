@@ -27,20 +27,9 @@ from graphcollab.tasks._sites import name_ids
 from graphcollab.train import Callback, Result, WatchMetrics, run
 from graphcollab.train.start import Model
 
-__all__ = [
-    "Arm",
-    "Measured",
-    "Runs",
-    "averaging",
-    "lrs_of",
-    "nodes_of",
-    "runs_of",
-    "scores_of",
-    "table_of",
-    "usual_losses",
-]
+__all__ = ["Arm", "Make", "Measured", "Runs", "averaging", "nodes_of"]
 
-Runs = list[tuple[float, Result]]
+Make = Callable[..., Method | Phases]
 
 
 @dataclass(frozen=True)
@@ -103,12 +92,67 @@ class Arm:
             return self.constant[1], None
         return self.score[:, :, s, t], (s, t)
 
+    def select(self, nodes: Tensor) -> Arm:
+        """Return it with these nodes only."""
+        return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes], usual=self.usual[nodes])
+
     def _regret(self, loss: Tensor) -> Tensor:
         """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
         if bool((self.loss < 0).any()):
             return loss.nan_to_num(torch.inf).mean(-1)
         share = torch.where(loss > 0, loss / (loss + self.usual), 0)  # 0 of losses that are 0
         return share.nan_to_num(1.0).mean(-1)  # 1 of losses that are not finite
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one way to train, with the step sizes with which no model diverged."""
+
+    lrs: list[float]
+    results: list[Result]
+    measured: Measured
+
+    @classmethod
+    def play(
+        cls,
+        make: Make,
+        lrs: Sequence[float],
+        measured: Measured,
+        tick: Callable[[], object],
+        *args: Any,
+        callbacks: Sequence[Callback] = (),
+        **settings: Any,
+    ) -> Runs:
+        """Run a method with several step sizes; it is an error if a model diverges with all of them."""
+        done, results = [], []
+        failure: NonFiniteLossError | None = None
+        for lr in lrs:
+            try:
+                with own_filter("ignore"):  # what runs have to say is kept, and told once
+                    watch = [*callbacks, *measured.callbacks]
+                    results.append(run(make(lr=lr), *args, callbacks=watch, **settings))
+                done.append(lr)
+            except NonFiniteLossError as error:
+                failure = error
+            tick()
+        if not done and failure is not None:
+            failure.args = (str(failure).replace(OR_ISOLATE, ""),)  # a benefit is of all sites
+            failure.add_note(f"so it is with all step sizes, {list(lrs)}: give benefit smaller ones, lrs=...")
+            raise failure
+        return cls(done, results, measured)
+
+    def table(self, name: str) -> Tensor:
+        """Return what histories have under a name, [S, T, n]."""
+        return torch.stack([one.history.table(name) for one in self.results])
+
+    def scores(self, prefix: str = "") -> Tensor:
+        """Return test metrics, [M, H, S, T, n], which histories have under their names behind a prefix."""
+        columns = self.measured.columns
+        return torch.stack([torch.stack([self.table(prefix + name) for name in some]) for some in columns])
+
+    def arm(self, usual: Tensor) -> Arm:
+        """Return them as an arm, of all nodes."""
+        return Arm(self.lrs, self.table("val_loss"), self.scores(), usual)
 
 
 def averaging(
@@ -129,74 +173,22 @@ def averaging(
     ids[layout.alone] = tasks.ids  # alone they meet the same batches as in methods
     told = None if tasks.told is None else tasks.told[layout.site]
     copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None, told=told)
-    make = partial(fedavg, **work)
-    runs = runs_of(
-        lambda lr: make(lr=lr), lrs, measured, tick, copies, model, layout.edge_index, callbacks=[outside], **settings
-    )
-    loss, score = table_of(runs, "val_loss"), scores_of(runs, measured)
-    usual = usual_losses(loss[..., layout.alone])
-    places = {"alone": layout.alone, "together": layout.together}
-    places |= {name: nodes_of(layout, name) for name in ("pairs", "without")}
-    arms = {
-        name: Arm(lrs_of(runs), loss[..., nodes], score[..., nodes], usual[layout.site[nodes]])
-        for name, nodes in places.items()
-        if len(nodes)
-    }
+    make, edges = partial(fedavg, **work), layout.edge_index
+    runs = Runs.play(make, lrs, measured, tick, copies, model, edges, callbacks=[outside], **settings)
+    alone = runs.table("val_loss")[..., layout.alone]
+    usual = alone.flatten(0, 1).nan_to_num(torch.inf).median(0).values  # over settings and evaluations, [K]
+    every = runs.arm(usual[layout.site])
+    nodes = {name: nodes_of(layout, name) for name in ("alone", "together", "pairs", "without")}
+    arms = {name: every.select(some) for name, some in nodes.items() if len(some)}
     if len(outside.sites):  # a site that takes no part chooses nothing
-        arms["outside"] = replace(arms["without"], score=scores_of(runs, measured, OUTSIDE)[..., outside.sites])
+        arms["outside"] = replace(arms["without"], score=runs.scores(OUTSIDE)[..., outside.sites])
     return arms
 
 
-def usual_losses(loss: Tensor) -> Tensor:
-    """Return the median of every node's losses [S, T, n] over settings and evaluations, [n]."""
-    return loss.flatten(0, 1).nan_to_num(torch.inf).median(0).values
-
-
 def nodes_of(layout: Layout, name: str) -> Tensor:
-    """Return the nodes of pairs, or of groups of all but one, that are there."""
+    """Return the nodes of a way to train that are there."""
     table: Tensor = getattr(layout, name)
     return table[table >= 0]
-
-
-def runs_of(
-    make: Callable[[float], Method | Phases],
-    lrs: Sequence[float],
-    measured: Measured,
-    tick: Callable[[], object],
-    *args: Any,
-    callbacks: Sequence[Callback] = (),
-    **settings: Any,
-) -> Runs:
-    """Run a method with several step sizes; those with which a model diverges are left out, unless all are."""
-    done: Runs = []
-    failure: NonFiniteLossError | None = None
-    for lr in lrs:
-        try:
-            with own_filter("ignore"):  # what runs have to say is kept, and told once
-                done.append((lr, run(make(lr), *args, callbacks=[*callbacks, *measured.callbacks], **settings)))
-        except NonFiniteLossError as error:
-            failure = error
-        tick()
-    if not done and failure is not None:
-        failure.args = (str(failure).replace(OR_ISOLATE, ""),)  # a benefit is of all sites
-        failure.add_note(f"so it is with all step sizes, {list(lrs)}: give benefit smaller ones, lrs=...")
-        raise failure
-    return done
-
-
-def lrs_of(runs: Runs) -> list[float]:
-    """Return the step sizes with which models did not diverge."""
-    return [lr for lr, _ in runs]
-
-
-def table_of(runs: Runs, name: str) -> Tensor:
-    """Return what histories have under a name, [S, T, n]."""
-    return torch.stack([one.history.table(name) for _, one in runs])
-
-
-def scores_of(runs: Runs, measured: Measured, prefix: str = "") -> Tensor:
-    """Return what histories have of test metrics, under these names with a prefix, [M, H, S, T, n]."""
-    return torch.stack([torch.stack([table_of(runs, prefix + name) for name in some]) for some in measured.columns])
 
 
 OUTSIDE = "outside "

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from graphcollab.checks import issue
 from graphcollab.distributed import agreed, speaks
 from graphcollab.errors import ConflictError, EmptyError, InvalidTypeError, MismatchError, TooFewError, UnknownError
-from graphcollab.gains.arms import Measured
+from graphcollab.gains.arms import Make, Measured
 from graphcollab.gains.constant import CONSTANTS
-from graphcollab.gains.experiment import Experiment, Make, Played
+from graphcollab.gains.experiment import Experiment, Played
 from graphcollab.gains.held import groups_held, minority_held, rarer_held
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
@@ -206,21 +206,13 @@ def _play(
 
 
 def _require_settings(name: str, make: Make, wanted: Mapping[str, Any]) -> None:
-    known = inspect.signature(make).parameters
-    lacking = sorted(wanted.keys() - known.keys())
-    if lacking and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-        raise ConflictError(
-            f"method {name!r}",
-            f"method {name!r} does not take {', '.join(lacking)}, by which benefit gives all methods the same work: "
-            "give a function that does",
-        )
     try:
         make(**wanted)
     except TypeError as error:
         raise InvalidTypeError(
             f"method {name!r}",
             f"method {name!r} cannot be made with {', '.join(wanted)}, by which benefit gives all methods the same "
-            f"work, so its function must not set them: {error}",
+            f"work: give a function that takes them, and does not set them itself ({error})",
         ) from error
 
 

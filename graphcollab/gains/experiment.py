@@ -10,27 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.gains.arms import (
-    Arm,
-    Measured,
-    Runs,
-    averaging,
-    lrs_of,
-    nodes_of,
-    runs_of,
-    scores_of,
-    table_of,
-)
+from graphcollab.gains.arms import Make, Measured, Runs, averaging, nodes_of
 from graphcollab.gains.constant import CONSTANTS, constants
 from graphcollab.gains.layout import Layout
-from graphcollab.method import Method
-from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.start import Model, build_modules, for_tasks
 
-__all__ = ["Experiment", "Make", "Played"]
-
-Make = Callable[..., Method | Phases]
+__all__ = ["Experiment", "Played"]
 
 
 @dataclass
@@ -74,9 +60,9 @@ class Experiment:
         usual = arms["alone"].usual
         runs: dict[str, Runs] = {}
         for name, make in self.methods.items():
-            one = partial(_made, make, self.work)
-            runs[name] = mine = runs_of(one, self.lrs, self.measured, tick, split, model, **settings)
-            arms[name] = Arm(lrs_of(mine), table_of(mine, "val_loss"), scores_of(mine, self.measured), usual)
+            make = partial(make, **self.work)
+            runs[name] = Runs.play(make, self.lrs, self.measured, tick, split, model, **settings)
+            arms[name] = runs[name].arm(usual)
         flat = constants(split, self.measured, _output_shape(build_modules(model, seed)[0], split))
         played = Played()
         if flat is not None:
@@ -90,7 +76,7 @@ class Experiment:
                 CONSTANTS["mse"] if at is None else f"lr={arm.lrs[at[0]]}, {self._rounds(at[1])} rounds"
             )
             if name in runs:
-                last = runs[name][0 if at is None else at[0]][1]
+                last = runs[name].results[0 if at is None else at[0]]
                 played.findings[name] = ", ".join(found.kind for found in last.history.findings)
                 if last.method.last(last.data.round).exchange.along_edges:
                     played.weights[name] = last.graph().matrix()
@@ -98,8 +84,7 @@ class Experiment:
 
     def _sites(self, arm: str) -> Tensor:
         """Return whose models an arm trains, [n]."""
-        nodes = nodes_of(self.layout, arm) if arm in ("pairs", "without") else self.layout.alone
-        return self.layout.site[nodes]
+        return self.layout.site[nodes_of(self.layout, arm if arm in ("pairs", "without") else "alone")]
 
     def _rounds(self, evaluation: int) -> int:
         every, rounds = self.settings["evaluate_every"], self.settings["rounds"]
@@ -112,7 +97,3 @@ def _output_shape(module: nn.Module, tasks: Tasks) -> tuple[int, ...]:
     split = tasks.splits["train"]
     inputs = tasks.pools[split.pool].inputs[split.here[:1]]
     return tuple(module.eval()(inputs.to(next(module.parameters()).device)).shape[1:])
-
-
-def _made(make: Make, work: Mapping[str, Any], lr: float) -> Method | Phases:
-    return make(lr=lr, **work)

@@ -40,7 +40,7 @@ def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) ->
     return row_mean(predicted == targets, weight, counted)
 
 
-accuracy = Metric("accuracy", True, _accuracy, weighted=True, of_classes=True)
+accuracy = Metric("accuracy", True, _accuracy, weighted=True, of_classes=True, is_share=True)
 """The share of samples whose predicted class is the true one.
 
 Outputs [R, n, C, ...] with C classes are read as PyTorch's cross-entropy reads them: classes are the dimension after
@@ -80,7 +80,9 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
     return area.masked_fill((scores.isnan() & mask).any(dim=1), torch.nan)
 
 
-auc = Metric("auc", True, _auc, undefined="it needs samples of both classes", weighted=True, of_classes=True)
+auc = Metric(
+    "auc", True, _auc, undefined="it needs samples of both classes", weighted=True, of_classes=True, is_share=True
+)
 r"""The area under the ROC curve of a binary task: how often a positive sample scores above a negative one.
 
 .. math::

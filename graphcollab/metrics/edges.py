@@ -25,13 +25,8 @@ SHARED = {
     "num_nodes": "K.",
     "num_clusters": "How many clusters to look for, 1 to K. Default: the graph says it.",
     "seed": "Seed of the search.",
-    "node_id": "Identities of nodes, [K]: with them their order has no effect on the search. Default: their position.",
     "cluster": "The true cluster of each node, [K].",
     "classes": "Which classes each node has, such as ``tasks.classes``, [K, C], bool.",
-    "downloaded": (
-        "Count every edge, also those of weight 0, whose models were only scored. Default: models that were\nmerged, "
-        "with a weight above 0."
-    ),
     "split": '``"train"``, ``"val"`` or ``"test"``.',
     "per_node": "How many samples of a node at most, drawn at random; None: all.",
     "of": '``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.',

@@ -31,12 +31,12 @@ def _mean_error(name: str, power: float, outputs: Tensor, targets: Tensor, mask:
     return row_mean((outputs - targets).abs().pow(power), weight)
 
 
-mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True, of_classes=False)
+mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True, of_classes=False, unit=2)
 """The mean of (output - target)² over samples and output dimensions.
 
 Outputs and targets have the same shape [R, n, ...], but [R, n, 1] goes with targets [R, n] too; nothing is broadcast.
 """
-mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True, of_classes=False)
+mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True, of_classes=False, unit=1)
 """The mean of abs(output - target) over samples and output dimensions; of the same shapes as `mse`."""
 
 
@@ -44,7 +44,7 @@ def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Ten
     return _mean_error("rmse", 2.0, outputs, targets, mask, weight).sqrt()
 
 
-rmse = Metric("rmse", False, _rmse, weighted=True, of_classes=False)
+rmse = Metric("rmse", False, _rmse, weighted=True, of_classes=False, unit=1)
 """The square root of `mse`, in the targets' own unit; of the same shapes."""
 
 

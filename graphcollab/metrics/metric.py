@@ -39,6 +39,8 @@ class Metric:
             for all others where samples have none. Metrics that do not are for samples without weights only.
         of_classes: Whether it is of predicted classes or their probabilities, or else of amounts; a metric with a name
             is refused for tasks of the other kind. Default: it goes with both.
+        is_share: Whether it is a share, from 0 to 1, which tables show in percent.
+        unit: Which power of the targets' unit it is in, 0 for none.
 
     Shapes:
         outputs: [R, n, ...], the outputs of R rows on n samples each.
@@ -60,6 +62,8 @@ class Metric:
     undefined: str = ""
     weighted: bool = False
     of_classes: bool | None = None
+    is_share: bool = False
+    unit: int = 0
 
     @classmethod
     def per_node(

@@ -28,36 +28,28 @@ RESTARTS = 10  # Louvain's result depends on the order in which it visits nodes;
 
 
 @measure
-def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, missing: float | None = 0.0) -> float:
+def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor) -> float:
     """Return the area under the ROC curve of edge weights as scores for "both nodes are of the same cluster".
 
     1 means that every weight inside a cluster is above every weight between clusters, 0.5 that weights know nothing. It
-    is NaN where it is not defined: all pairs are of the same cluster, or none is. Self-loops are left out.
-
-    Args:
-        missing: The score of ordered pairs that have no edge; None judges existing edges only.
+    is NaN where it is not defined: all pairs are of the same cluster, or none is. Self-loops are left out; ordered
+    pairs without an edge have weight 0.
     """
     weights = pair_weights(edge_index, edge_weight, cluster.numel()).cpu()
     judged = ~torch.eye(cluster.numel(), dtype=torch.bool)
-    if missing is None:
-        judged &= ~weights.isnan()
     labels = (cluster[:, None] == cluster).cpu()[judged]
     if bool(labels.all()) or not bool(labels.any()):
         return float("nan")
     from sklearn.metrics import roc_auc_score  # here, since importing it takes long
 
-    scores = weights[judged] if missing is None else weights.where(~weights.isnan(), missing)[judged]
-    return float(roc_auc_score(labels.numpy(), scores.numpy()))
+    return float(roc_auc_score(labels.numpy(), weights.nan_to_num(0.0)[judged].numpy()))
 
 
 @measure
-def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, include_self: bool = True) -> float:
-    """Return which share of a receiver's weight goes to its own cluster.
+def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor) -> float:
+    """Return which share of a receiver's weight goes to its own cluster, self-loops included.
 
     It is the mean over the receivers that give any weight, or NaN if none does. No weight may be negative.
-
-    Args:
-        include_self: Whether self-loops count, which are always inside.
     """
     check_edges(edge_index, edge_weight, cluster.numel())
     if bool((edge_weight < 0).any()):
@@ -66,8 +58,6 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, i
         )
     sender, receiver = edge_index.long()
     weight = edge_weight.detach().double()
-    if not include_self:
-        weight = weight.where(sender != receiver, 0.0)
     inside = weight.where(cluster[sender] == cluster[receiver], 0.0)
     total, inside = (scatter(values, receiver, dim_size=cluster.numel()) for values in (weight, inside))
     return float((inside[total > 0] / total[total > 0]).mean())
@@ -80,7 +70,6 @@ def adjusted_rand_index(
     cluster: Tensor,
     num_clusters: Count | None = None,
     seed: Seed = 0,
-    node_id: Tensor | None = None,
 ) -> float:
     """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
 
@@ -90,7 +79,7 @@ def adjusted_rand_index(
     """
     from sklearn.metrics import adjusted_rand_score  # here, since importing it takes long
 
-    found = recovered_clusters(edge_index, edge_weight, cluster.numel(), num_clusters, seed, node_id)
+    found = recovered_clusters(edge_index, edge_weight, cluster.numel(), num_clusters, seed)
     return float(adjusted_rand_score(cluster.cpu().numpy(), found.numpy()))
 
 
@@ -101,7 +90,6 @@ def recovered_clusters(
     num_nodes: Natural,
     num_clusters: Count | None = None,
     seed: Seed = 0,
-    node_id: Tensor | None = None,
 ) -> Tensor:
     """Return the cluster of every node, as the graph has it.
 
@@ -124,7 +112,7 @@ def recovered_clusters(
         edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
 
     Shapes:
-        Output: [K], int64; clusters are numbered in the order of their first nodes by ``node_id``.
+        Output: [K], int64; clusters are numbered in the order of their first nodes.
 
     Example:
         >>> edge_index = torch.tensor([[1, 0, 3, 2, 2], [0, 1, 2, 3, 0]])
@@ -140,26 +128,21 @@ def recovered_clusters(
         raise RangeError(
             "num_clusters", f"num_clusters must be at most {num_nodes}, the number of nodes, got {num_clusters}"
         )
-    if node_id is not None and node_id.shape != (num_nodes,):
-        raise ShapeError("node_id", f"node_id must be [K] = [{num_nodes}], got {list(node_id.shape)}")
-    order = torch.arange(num_nodes) if node_id is None else node_id.cpu().argsort()
-    rank, edge_index, edge_weight = order.argsort(), edge_index.cpu(), edge_weight.detach().cpu().double()
+    edge_index, edge_weight = edge_index.cpu(), edge_weight.detach().cpu().double()
     used = (edge_index[0] != edge_index[1]) & (edge_weight > 0)
-    # pairs of different nodes [2, M], by rank and sorted, and the sum of the weights between them [M]
-    pairs, place = rank[edge_index[:, used]].sort(dim=0).values.unique(dim=1, return_inverse=True)
+    # pairs of different nodes [2, M], sorted, and the sum of the weights between them [M]
+    pairs, place = edge_index[:, used].long().sort(dim=0).values.unique(dim=1, return_inverse=True)
     weight = torch.zeros(pairs.shape[1], dtype=torch.float64).index_add(0, place, edge_weight[used])
     if num_clusters is None:
         labels = _louvain(pairs, weight, num_nodes, seed)
     else:
         labels = _spectral(pairs, weight, num_nodes, num_clusters, seed)
     names = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    found = torch.empty(num_nodes, dtype=torch.int64)
-    found[order] = torch.tensor([names[label] for label in labels], dtype=torch.int64)
-    return found
+    return torch.tensor([names[label] for label in labels], dtype=torch.int64)
 
 
 def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
-    """Return a label of every node, by rank."""
+    """Return a label of every node."""
     if not len(weight):
         return list(range(count))
     import networkx  # here, since importing it takes long
@@ -175,7 +158,7 @@ def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
 
 
 def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: int) -> list[int]:
-    """Return a label of every node, by rank."""
+    """Return a label of every node."""
     if clusters in (1, count):
         return [0] * count if clusters == 1 else list(range(count))
     from sklearn.cluster import SpectralClustering

@@ -19,7 +19,7 @@ __all__ = ["cluster_traffic", "contact_counts", "never_sampled", "server_graph",
 
 
 @measure
-def contact_counts(graphs: Graphs, num_nodes: Natural, downloaded: bool = False) -> tuple[Tensor, Tensor]:
+def contact_counts(graphs: Graphs, num_nodes: Natural) -> tuple[Tensor, Tensor]:
     """Count in how many rounds each node listened to each other.
 
     It is what the heat maps show in Fig. 4.2 and 4.9 of *With a Little Help from My Friends: A Comparative Study of
@@ -37,21 +37,21 @@ def contact_counts(graphs: Graphs, num_nodes: Natural, downloaded: bool = False)
     """
     keys = [torch.empty(0).long()]
     for round_, graph in graphs.items():
-        sender, receiver = _messages(*graph, num_nodes, downloaded, round_)
+        sender, receiver = _messages(*graph, num_nodes, round_)
         keys.append(receiver * num_nodes + sender)
     pairs, counts = torch.cat(keys).unique(return_counts=True)
     return torch.stack([pairs % max(num_nodes, 1), pairs // max(num_nodes, 1)]), counts
 
 
 @measure
-def never_sampled(graphs: Graphs, num_nodes: Natural, downloaded: bool = False) -> Tensor:
+def never_sampled(graphs: Graphs, num_nodes: Natural) -> Tensor:
     """Return the nodes nobody else ever listened to, ascending: what they have learned helped nobody."""
-    heard = contact_counts(graphs, num_nodes, downloaded)[0][0]
+    heard = contact_counts(graphs, num_nodes)[0][0]
     return (heard.bincount(minlength=num_nodes) == 0).nonzero().flatten()
 
 
 @measure
-def cluster_traffic(graphs: Graphs, cluster: Tensor, downloaded: bool = False) -> tuple[Tensor, Tensor]:
+def cluster_traffic(graphs: Graphs, cluster: Tensor) -> tuple[Tensor, Tensor]:
     """Return which share of the models a node listens to is from its own cluster, round by round.
 
     It is `in_cluster_share` with every message counted alike: it says how well nodes choose, whatever the weight they
@@ -62,16 +62,16 @@ def cluster_traffic(graphs: Graphs, cluster: Tensor, downloaded: bool = False) -
     clusters = cluster.unique()
     found = torch.empty(len(graphs), 1 + len(clusters), dtype=torch.float64)
     for t, round_ in enumerate(sorted(graphs)):
-        edges = _messages(*graphs[round_], cluster.numel(), downloaded, round_)
+        edges = _messages(*graphs[round_], cluster.numel(), round_)
         parts = [edges, *(edges[:, cluster[edges[1]] == one] for one in clusters)]
         found[t] = torch.tensor([in_cluster_share(part, torch.ones(part.shape[1]), cluster) for part in parts])
     return found[:, 1:], found[:, 0]
 
 
-def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, downloaded: bool, round_: int) -> Tensor:
+def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, round_: int) -> Tensor:
     """Return the edges that carried a model from one node to another, [2, M]."""
     check_edges(edge_index, edge_weight, count, f"round {round_}: ")
-    used = (edge_index[0] != edge_index[1]) & (downloaded | (edge_weight > 0))
+    used = (edge_index[0] != edge_index[1]) & (edge_weight > 0)
     return edge_index[:, used].cpu().long()
 
 

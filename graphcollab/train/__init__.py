@@ -1,7 +1,15 @@
 """Training: the outer loop, its checkpoints and logs, fair comparisons, and nodes that join later."""
 
 from graphcollab.env import Isolate
-from graphcollab.train.callbacks import Callback, ProbeSimilarity, Progress, RecordGraph, WatchMerging, WatchMetrics
+from graphcollab.train.callbacks import (
+    Callback,
+    HistoryLog,
+    ProbeSimilarity,
+    Progress,
+    RecordGraph,
+    WatchMerging,
+    WatchMetrics,
+)
 from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
 from graphcollab.train.compare import compare
 from graphcollab.train.comparison import Comparison
@@ -11,7 +19,6 @@ from graphcollab.train.health_check import HealthCheck
 from graphcollab.train.history import Finding, History
 from graphcollab.train.join import Joined, join
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.logs import HistoryLog
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.saved_models import Models, load

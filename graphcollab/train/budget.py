@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
@@ -88,17 +89,13 @@ def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -
             "allows, which is kept up to half a round: give a larger budget, or fewer steps or epochs in a round",
             public=True,
         )
-    low, high = 1, 2
-    while _work(method, sizes, high) < work:
-        if high > _MOST:
-            raise ContractError(
-                f"method {name!r}",
-                f"{name!r} takes no local steps, by the local_steps of its local piece, so no number of rounds makes "
-                f"{work:g} of them: correct local_steps, or compare by budget='rounds'",
-                public=True,
-            )
-        low, high = high, 2 * high
-    while high - low > 1:  # the work of `high` rounds is enough, that of `low` rounds may not be
-        middle = (low + high) // 2
-        low, high = (middle, high) if _work(method, sizes, middle) < work else (low, middle)
-    return min((low, high), key=lambda one: abs(_work(method, sizes, one) - work))
+    rounds = range(2, _MOST)
+    enough = bisect_left(rounds, work, key=lambda many: _work(method, sizes, many))
+    if enough == len(rounds):
+        raise ContractError(
+            f"method {name!r}",
+            f"{name!r} takes no local steps, by the local_steps of its local piece, so no number of rounds makes "
+            f"{work:g} of them: correct local_steps, or compare by budget='rounds'",
+            public=True,
+        )
+    return min(rounds[enough] - 1, rounds[enough], key=lambda many: abs(_work(method, sizes, many) - work))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,17 +13,17 @@ from tqdm import tqdm
 
 from graphcollab.engine import Rows
 from graphcollab.env import Env
-from graphcollab.errors import RangeError
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import as_metric, score_rows
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
-from graphcollab.settings import Count, Natural, checked
+from graphcollab.settings import Count, SettingError, checked
 from graphcollab.stack import Stacks
 from graphcollab.train.history import History
 from graphcollab.weigh import Similarity
 
 __all__ = [
     "Callback",
+    "HistoryLog",
     "ProbeSimilarity",
     "Progress",
     "RecordGraph",
@@ -203,43 +204,29 @@ class WatchMetrics(Callback):
 
 
 class ProbeSimilarity(Callback):
-    """Measure the similarity of some nodes to all others in ``history.scores``: what a metric could see.
+    """Measure the similarity of all nodes to all others in ``history.scores``, every round: what a metric could see.
 
     Nothing is charged, and no method makes use of it. `graphcollab.report.similarity_curves` draws it. Between sites a
     site measures those that it may hear, and tells nobody; what others measure is NaN.
 
     Args:
-        metric: What is measured.
-        nodes: Who measures, by position. Default: all, which takes K² measurements. A node that a run does not have is
-            a ValueError at its start.
-        rounds: Rounds, counted from 1. Default: every round.
+        metric: What is measured, K² times.
     """
 
     @checked
-    def __init__(
-        self, metric: Similarity, nodes: Collection[Natural] | None = None, rounds: Collection[Count] | None = None
-    ) -> None:
-        self.metric, self.nodes, self.rounds = metric, None if nodes is None else list(nodes), rounds
-        self.needs = metric.needs
+    def __init__(self, metric: Similarity) -> None:
+        self.metric, self.needs = metric, metric.needs
         self.found: tuple[Tensor, Tensor] | None = None
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         self.found = None
-        unknown = [k for k in self.nodes or () if k >= data.num_nodes]
-        if unknown:
-            raise RangeError(
-                "nodes", f"nodes must be positions from 0 to {data.num_nodes - 1}, got {unknown[:5]}", public=True
-            )
 
     def before_mixing(self, data: Data, env: Env) -> None:
-        if self.rounds is not None and data.round + 1 not in self.rounds:
-            return
         everyone = torch.arange(data.num_nodes)
-        receiver = everyone if self.nodes is None else everyone[self.nodes]
-        pairs = torch.cartesian_prod(receiver, everyone).T.flip(0)
+        pairs = torch.cartesian_prod(everyone, everyone).T.flip(0)
         pairs = pairs[:, pairs[0] != pairs[1]]
         if env.plane.private and "allowed" in data:
-            pairs = data.allowed.edge_index[:, torch.isin(data.allowed.edge_index[1], receiver)]
+            pairs = data.allowed.edge_index
         scores = self.metric.scores(data, env, pairs).cpu()
         if env.plane.private:  # of others nothing is known
             scores = scores.masked_fill(~env.plane.known(pairs[1]).cpu(), torch.nan)
@@ -250,3 +237,25 @@ class ProbeSimilarity(Callback):
     def on_round(self, data: Data, history: History) -> None:
         if self.found is not None:
             history.scores[data.round], self.found = self.found, None
+
+
+class HistoryLog(Callback):
+    """Write the history after every evaluation and at the end, as its name ends (``.csv``, ``.json``).
+
+    The file is whole at any moment.
+    """
+
+    everywhere = False
+
+    @checked
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if self.path.suffix not in (".csv", ".json"):
+            raise SettingError("path", "the name of a file that ends in .csv or .json", path)
+
+    def on_evaluate(self, data: Data, history: History) -> None:
+        write = history.to_csv if self.path.suffix == ".csv" else history.to_json
+        write(self.path)
+
+    def on_stop(self, data: Data, history: History) -> None:
+        self.on_evaluate(data, history)  # with what was found at the end

@@ -21,7 +21,7 @@ from graphcollab.settings import Count, Seed, checked, unknown_argument
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
-from graphcollab.train.findings import warn_once
+from graphcollab.train.findings import Undefined, told_by_table, warn_once
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
@@ -29,7 +29,6 @@ from graphcollab.train.run import run
 from graphcollab.train.start import Model, require_alike, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Outcome, Trials
-from graphcollab.train.undefined import Undefined, told_by_table
 
 __all__ = ["compare"]
 

@@ -1,8 +1,9 @@
-"""Runs whose models have diverged and are still finite, and what is found in many trials, said once."""
+"""Warnings at the end of a run or of many: models that have diverged, nodes for which the metric is not defined."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torch_geometric.data import Data
@@ -11,15 +12,18 @@ from graphcollab.checks import issue
 from graphcollab.control.guard import initial_bounds, large_targets
 from graphcollab.env import Env
 from graphcollab.method import Method
+from graphcollab.metrics import Metric
+from graphcollab.metrics.scores import not_defined
 from graphcollab.naming import few
 from graphcollab.phases import Phases
+from graphcollab.tasks import Tasks
 from graphcollab.train.collapse import ALONE, SINGLE, UNIFORM
 from graphcollab.train.history import Finding, History
 
 if TYPE_CHECKING:
     from graphcollab.train.trial import Trial
 
-__all__ = ["DIVERGED", "report_divergence", "warn_once"]
+__all__ = ["DIVERGED", "Undefined", "report_divergence", "told_by_table", "warn_once"]
 
 DIVERGED = "diverged"
 FACTOR = 10.0
@@ -64,3 +68,37 @@ def warn_once(trials: Iterable[Trial]) -> None:
         more = f", and in {len(others)} more trial{'s' * (len(others) > 1)}" * bool(others)
         code, subject = ("diverged", "models") if first.kind == DIVERGED else ("quality", "weights")
         issue(code, subject, f"{first.text} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
+
+
+@dataclass
+class Undefined:
+    """Nodes that have samples of a split but no value of the metric, in one history or several.
+
+    Args:
+        nodes: Such nodes by split, in any history.
+        left: Over how many nodes means are, by split; the fewest in any history.
+    """
+
+    nodes: dict[str, dict[str, None]] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+
+    def add(self, history: History) -> None:
+        """Take note of a history's last evaluation."""
+        for split in ("val", "test"):
+            if found := history.undefined(split):
+                left = int((~history.last(f"{split}_metric").isnan()).sum())
+                self.nodes.setdefault(split, {}).update(dict.fromkeys(found))
+                self.left[split] = min(left, self.left.get(split, left))
+
+    def warn(self, metric: Metric, count: int, told: Collection[str] = ()) -> bool:
+        """Name them all in one warning, unless there are none but those that were ``told`` of before; say whether."""
+        known = {split: ([*nodes], self.left[split]) for split, nodes in self.nodes.items()}
+        new = any(node not in told for nodes in self.nodes.values() for node in nodes)
+        if new:
+            issue("quality", f"metric {metric.name!r}", not_defined(metric, known, count))
+        return new
+
+
+def told_by_table(tasks: Tasks) -> list[str]:
+    """Return the sites of which `Tasks.from_frame` has warned: rows of one class alone, with AUC as metric."""
+    return [site for one in tasks.findings if one.code == "one-class" for site in one.numbers["sites"]]

@@ -11,13 +11,15 @@ from torch_geometric.data import Data
 from graphcollab.checks import issue
 from graphcollab.errors import ShapeError
 from graphcollab.method import last_graph
-from graphcollab.settings import Count, NonNegative, Share, checked
+from graphcollab.settings import Count, checked
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import Finding, History
 
 __all__ = ["HealthCheck"]
 
 NEVER, DEATH = "never sampled", "cluster death"
+MARGIN, DROP, RUIN = 0.02, 0.1, 0.25  # shares of a group's best value
+SHARE = 0.1  # of the nodes, which make a warning where no clusters are known
 NOISE = 3.0  # standard deviations from one evaluation to the next that a loss must exceed; small groups are noisy
 
 
@@ -32,9 +34,9 @@ class HealthCheck(Callback):
 
     **Cluster death**: a few nodes of a cluster listen to another one, and those who rightly listen to them are dragged
     along. A group of nodes is said to die when in ``patience`` evaluations in a row (a) merging made its models worse
-    on validation data, by more than ``margin``, and (b) the merged models were worse than the group's best mean over as
-    many evaluations before, by more than ``drop`` and by more than values fluctuate from one evaluation to the next.
-    (a) alone is usual where peers are drawn at random, (b) alone may be overfitting; if more than ``ruin`` is lost, (b)
+    on validation data, by more than 2 %, and (b) the merged models were worse than the group's best mean over as
+    many evaluations before, by more than 10 % and by more than values fluctuate from one evaluation to the next.
+    (a) alone is usual where peers are drawn at random, (b) alone may be overfitting; if more than 25 % is lost, (b)
     is enough, since models that are ruined are not made worse by merging. It is looked for only where `WatchMerging` is
     a callback of the run too. Nodes at rest do not count.
 
@@ -42,13 +44,9 @@ class HealthCheck(Callback):
 
     Args:
         cluster: The true cluster of each node, such as ``tasks.cluster``, [K]: each is a group. Default: every node is
-            a group of its own, and a warning needs at least ``share`` of all nodes, and two, at the same time.
+            a group of its own, and a warning needs at least a tenth of all nodes, and two, at the same time.
         after: Rounds after which nodes should have been sampled.
         patience: Evaluations in a row.
-        margin: How much merging may hurt, relative to the group's best value so far.
-        drop: How much may be lost, relative to it.
-        ruin: How much may be lost, relative to it, whether or not merging makes it worse still.
-        share: Share of the nodes that makes a warning where no clusters are known.
     """
 
     @checked
@@ -58,14 +56,9 @@ class HealthCheck(Callback):
         *,
         after: Count = 10,
         patience: Count = 5,
-        margin: NonNegative = 0.02,
-        drop: NonNegative = 0.1,
-        ruin: NonNegative = 0.25,
-        share: Share = 0.1,
     ) -> None:
         self.cluster = None if cluster is None else torch.as_tensor(cluster).cpu()
-        self.after, self.patience, self.share = after, patience, share
-        self.margin, self.drop, self.ruin = margin, drop, ruin
+        self.after, self.patience = after, patience
         self._forget()
 
     def _forget(self) -> None:
@@ -110,7 +103,7 @@ class HealthCheck(Callback):
             self._take(history, t, group)
             dying = self._dying()
             if self.cluster is None:
-                few = int(dying.sum()) < max(2.0, self.share * len(dying))
+                few = int(dying.sum()) < max(2.0, SHARE * len(dying))
                 found = [] if few else [dying.nonzero().flatten().tolist()]
             else:
                 found = [(group == one).nonzero().flatten().tolist() for one in dying.nonzero().flatten()]
@@ -145,10 +138,8 @@ class HealthCheck(Callback):
         scale, last = self._best.abs(), after[-self.patience :]
         # the median hides the one step of a fall; 1.05 makes of it the standard deviation of a single normal value
         noise = 1.05 * after.diff(dim=0).abs().nanmedian(0).values
-        harm = last < before - self.margin * scale
-        loss, ruined = (
-            last < self._best - torch.fmax(share * scale, NOISE * noise) for share in (self.drop, self.ruin)
-        )
+        harm = last < before - MARGIN * scale
+        loss, ruined = (last < self._best - torch.fmax(share * scale, NOISE * noise) for share in (DROP, RUIN))
         return ((harm & loss).all(0) | ruined.all(0)) & self._best.isfinite()
 
     def _death(self, nodes: list[int], groups: Tensor, history: History) -> str:

@@ -28,14 +28,13 @@ from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
 from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, remember_best
-from graphcollab.train.findings import report_divergence
+from graphcollab.train.findings import Undefined, report_divergence, told_by_table
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.limits import name_limits
 from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
-from graphcollab.train.undefined import Undefined, told_by_table
 
 __all__ = ["Session"]
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from graphcollab.errors import InvalidValueError, MissingError
+from graphcollab.metrics import METRICS
 from graphcollab.train.collapse import learned
 from graphcollab.train.history import Finding
 from graphcollab.train.identity import identify_models, identify_tasks
@@ -18,7 +19,7 @@ from graphcollab.train.shared_samples import Samples, identify_samples
 
 __all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Trial"]
 
-SHARES = ("accuracy", "auc")
+SHARES = tuple(name for name, metric in METRICS.items() if metric.is_share)
 MOST_KEPT = 100  # nodes of which it is kept what they gave each other
 METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
 COLUMNS = (*METRIC_COLUMNS, "bytes_per_node", "seconds")

@@ -679,7 +679,7 @@ def test_refusals():
     settings = {"repeats": 3, **WHOLE}
     with raises("too-few", "tasks"):
         benefit(tasks.select([0]), linear, **settings)
-    with raises("conflict", "method 'cobo'"):
+    with raises("type", "method 'cobo'", kind=TypeError):
         benefit(tasks, linear, methods={"cobo": cobo}, **settings)
     with raises("conflict", "method 'alone'"):
         benefit(tasks, linear, methods={"alone": fedavg}, **settings)

@@ -71,17 +71,6 @@ def test_random_peers_show_no_clusters(known: bool) -> None:
     assert abs(adjusted_rand_index(edge_index, counts, cluster, num_clusters=3 if known else None)) < 0.1
 
 
-@pytest.mark.parametrize("number", [None, 4])
-def test_the_order_of_nodes_and_edges_does_not_matter(number: int | None) -> None:
-    edge_index, counts, _ = planted([10, 10, 10, 10], prefer=1.5)  # hard: several partitions are nearly as good
-    order = torch.from_numpy(np.random.default_rng(1).permutation(40))  # new position -> old position
-    shuffled = torch.from_numpy(np.random.default_rng(2).permutation(len(counts)))
-    place = order.argsort()
-    first = recovered_clusters(edge_index, counts, 40, number)
-    second = recovered_clusters(place[edge_index][:, shuffled], counts[shuffled], 40, number, node_id=order)
-    assert adjusted_rand_score(first[order].numpy(), second.numpy()) == 1.0
-
-
 @pytest.mark.parametrize("number", [None, 2])
 def test_clear_clusters_need_no_identities(number: int | None) -> None:
     place = torch.tensor([4, 0, 5, 2, 1, 3])
@@ -132,5 +121,3 @@ def test_bad_inputs() -> None:
         adjusted_rand_index(TWO_TRIANGLES, weight[:6], torch.zeros(6))
     with raises("type", "num_cluster", kind=TypeError):
         adjusted_rand_index(TWO_TRIANGLES, weight, torch.zeros(6), num_cluster=2)
-    with raises("shape", "node_id"):
-        recovered_clusters(TWO_TRIANGLES, weight, 6, node_id=torch.arange(3))

@@ -110,25 +110,22 @@ def test_losses_rise_where_clusters_die():
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "settings"),
+    ("before", "after"),
     [
-        (each(0.5, 0.6, 0.7, 0.7, 0.7, 0.7, 0.7), each(0.3, 0.4, 0.5, 0.5, 0.5, 0.5, 0.5), {}),  # hurts from the start
+        (each(0.5, 0.6, 0.7, 0.7, 0.7, 0.7, 0.7), each(0.3, 0.4, 0.5, 0.5, 0.5, 0.5, 0.5)),  # hurts from the start
         (
             each(0.8, 0.8, 0.8, 0.65, 0.64, 0.63, 0.62),
             each(0.8, 0.8, 0.8, 0.69, 0.68, 0.67, 0.66),
-            {},
         ),  # overfitting: merging helps
-        (each(*[0.8] * 9), each(*[0.8] * 3, 0.3, 0.3, 0.8, 0.3, 0.3, 0.8), {}),  # never three in a row
-        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.75] * 5), {}),  # a loss of 6 %
-        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.4] * 5), {"drop": 0.6, "ruin": 0.6}),
-        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.4] * 5), {"margin": 0.6, "ruin": 0.6}),
-        (each(0.8, 0.8, *[0.8] * 3), each(0.8, 0.8, *[0.4] * 3), {}),  # too few evaluations to know
-        (each(*[0.8] * 9), each(*[0.8] * 4, *[math.nan] * 5), {}),
-        (each(*[math.nan] * 9), each(*[math.nan] * 9), {}),
+        (each(*[0.8] * 9), each(*[0.8] * 3, 0.3, 0.3, 0.8, 0.3, 0.3, 0.8)),  # never three in a row
+        (each(*[0.8] * 9), each(*[0.8] * 4, *[0.75] * 5)),  # a loss of 6 %
+        (each(0.8, 0.8, *[0.8] * 3), each(0.8, 0.8, *[0.4] * 3)),  # too few evaluations to know
+        (each(*[0.8] * 9), each(*[0.8] * 4, *[math.nan] * 5)),
+        (each(*[math.nan] * 9), each(*[math.nan] * 9)),
     ],
 )
-def test_what_is_no_death(before, after, settings):
-    assert watched(before, after, **settings) == []
+def test_what_is_no_death(before, after):
+    assert watched(before, after) == []
 
 
 def test_small_groups_may_fluctuate():
@@ -152,13 +149,12 @@ def test_nodes_at_rest_do_not_count():
 def test_without_clusters_many_nodes_must_suffer_at_once():
     before, after = np.full((9, 20), 0.8), np.full((9, 20), 0.8)
     after[5:, [3, 7]] = 0.3
-    assert watched(before, after, cluster=None, share=0.15) == []
     with warns("quality", "nodes", "2", "'n3'", "'n7'", "0.8") as caught:
         found = watched(before, after, cluster=None)
     assert [f.nodes for f in found] == [("n3", "n7")]
     assert len(caught) == 1
     after[5:, 7] = 0.8
-    assert watched(before, after, cluster=None, share=0.01) == []  # one node alone is no group
+    assert watched(before, after, cluster=None) == []  # one node alone is no group
 
 
 @pytest.mark.parametrize("gain", [0.02, 0.0])
@@ -261,8 +257,6 @@ def test_what_was_found_at_a_forgotten_evaluation_is_forgotten():
     [
         ({"after": 0}, ("value", "after")),
         ({"patience": True}, ("value", "patience")),
-        ({"share": 0.0}, ("value", "share", "0.0")),
-        ({"drop": -0.1}, ("value", "drop", "0.1")),
     ],
 )
 def test_bad_settings(settings, message):
