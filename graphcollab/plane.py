@@ -74,8 +74,7 @@ class Plane(ControlPlane):
     def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
         """Return what owned receivers hear: each remote row once, however many of them hear it.
 
-        Rows are those of owned nodes, [k, P], and edges are all, [2, E], the same in all processes. It is
-        differentiable, and so is what is computed from it.
+        Rows are those of owned nodes, [k, P], and edges are all, [2, E], the same in all processes.
         """
         sender, receiver = edge_index
         here = self.transport.here(receiver)
@@ -132,7 +131,7 @@ class Plane(ControlPlane):
         return layer(halo.rows, rows, edges, halo.take(weight))
 
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
-        r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""
+        r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver."""
         halo = self.halo(b, edge_index)
         return halo.put(edge_products(a, halo.rows, halo.edge_index), edge_index.shape[1])
 

@@ -18,7 +18,6 @@ __all__ = ["Leaving", "Line", "leaving"]
 MEANINGS = {
     "clocks": "the time",
     "end of a round": "that a round has been played",
-    "gradients": "gradients",
     "listeners": "who may hear this site",
     "lists of": "what all are told as lists: edges, cluster centres",
     "models": "models, or changes of them",

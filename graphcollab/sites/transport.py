@@ -13,7 +13,6 @@ from graphcollab.errors import ConflictError, ContractError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, public_text
-from graphcollab.sites.fetch import FetchRows, kinds_of, require_finite, unknown
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.presence import Presence
 from graphcollab.transport import SharedTransport
@@ -96,7 +95,7 @@ class Sites(SharedTransport):
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all sites that are there, which the coordinator makes."""
-        kinds = kinds_of(value[None] for value in values)
+        kinds = _kinds_of(value[None] for value in values)
         _, told = self.connection.tell(f"sums of {kinds}", tensors=values, add=True)
         sums = Frame({}, told[self.connection.name]).require(*((one.dtype, tuple(one.shape)) for one in values))
         return tuple(total.to(value.device) for total, value in zip(sums.tensors, values, strict=True))
@@ -118,7 +117,7 @@ class Sites(SharedTransport):
 
     def _placed(self, values: Sequence[Tensor], told: Mapping[str, Sequence[Tensor]]) -> tuple[Tensor, ...]:
         """Return values [K, ...] like some, as sites have told them of their own nodes."""
-        out = tuple(unknown(one, len(self.owner)) for one in values)
+        out = tuple(_unknown(one, len(self.owner)) for one in values)
         for site, many in told.items():
             for one, some in zip(out, many, strict=False):
                 one[self.owner == self._sites.index(site)] = some.to(one.device)
@@ -147,7 +146,7 @@ class Sites(SharedTransport):
 
         What is of owners that are not there stays as it is known here: it has not changed.
         """
-        by, out = self.owner[owner], unknown(values, len(values))
+        by, out = self.owner[owner], _unknown(values, len(values))
         own = by == self.process
         kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
         out[kept] = values[kept]
@@ -160,7 +159,7 @@ class Sites(SharedTransport):
         give = {name: [values[due[p][0]]] for p, name in self._others if bool(due[p][0].any())}
         wait = {name: due[p][1] for p, name in self._others if bool(due[p][1].any())}
         shapes = {name: [(values.dtype, (int(mask.sum()), *values.shape[1:]))] for name, mask in wait.items()}
-        told = f"{what or 'numbers for a node'}, {kinds_of([values])}"
+        told = f"{what or 'numbers for a node'}, {_kinds_of([values])}"
         for name, (some,) in self.connection.swap(told, give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
@@ -176,7 +175,7 @@ class Sites(SharedTransport):
             by: Whose each of all sites' values is, where that is known, [N].
             whole: Further ones, of which every site has as many.
         """
-        kinds = kinds_of([*values, *(one[None] for one in whole)])
+        kinds = _kinds_of([*values, *(one[None] for one in whole)])
         _, told = self.connection.tell(f"{what}, {kinds}", tensors=[*values, *whole])
         for site, some in told.items():
             count = None if by is None else int((by == self._sites.index(site)).sum())
@@ -205,10 +204,10 @@ class Sites(SharedTransport):
             if bool((self.owner[wanted[self.process]] == p).any()):
                 take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
         self.require_listeners(give)
-        found = self.connection.swap(f"what is known of others, {kinds_of(values)}", give, take)
+        found = self.connection.swap(f"what is known of others, {_kinds_of(values)}", give, take)
         for name, (of, *some) in found.items():
             self._require_own(name, of)
-            require_finite(name, some)
+            _require_finite(name, some)
         return tuple(torch.cat([one[:0], *(some[n] for some in found.values())]) for n, one in enumerate(entries))
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
@@ -219,8 +218,12 @@ class Sites(SharedTransport):
         asked = {name: torch.searchsorted(nodes, heard[p][self.here(heard[p])]) for p, name in self._others}
         give, take = ({name: at for name, at in some.items() if len(at)} for some in (asked, places))
         self.require_listeners(give)
-        fetched: Tensor = FetchRows.apply(rows, give, take, len(wanted), self.connection)
-        return fetched
+        rows_to = {name: [rows[at.to(rows.device)]] for name, at in give.items()}
+        kinds = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in take.items()}
+        out = _unknown(rows, len(wanted))
+        for name, (some,) in self.connection.swap(f"models, {_kinds_of([rows])}", rows_to, kinds).items():
+            out[take[name].to(rows.device)] = some.to(rows.device)
+        return out
 
     def commit(self) -> None:
         """Agree that a round has been played.
@@ -345,3 +348,20 @@ class Sites(SharedTransport):
             self._come_back(snapshot, restore)
         except RoundLost as lost:
             here.enter(lost.told)
+
+
+def _kinds_of(values: Iterable[Tensor]) -> str:
+    """Say what kinds of numbers an entry has, of values [n, ...]."""
+    return " and ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape[1:])}" for one in values)
+
+
+def _require_finite(site: str, values: Iterable[Tensor]) -> None:
+    """Check that what a site has sent is finite."""
+    if not all(bool(torch.isfinite(one).all()) for one in values):
+        raise wrong_message(site, "it holds values that are not finite")
+
+
+def _unknown(values: Tensor, count: int) -> Tensor:
+    """Return values [count, ...] that say that nothing is known."""
+    nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
+    return values.new_full((count, *values.shape[1:]), nothing)
