@@ -14,12 +14,10 @@ from torch_geometric.data import Data
 
 from graphcollab.arrivals import Arrivals
 from graphcollab.control_plane import ControlPlane
-from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.errors import StateError
 from graphcollab.nn.mix_conv import MixConv
 from graphcollab.ops import edge_cosines, edge_distances, edge_products
-from graphcollab.stack import Stacks
 from graphcollab.transport import Halo, Transport
 
 __all__ = ["Plane"]

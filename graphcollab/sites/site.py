@@ -27,14 +27,22 @@ from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, check_setting, checked
-from graphcollab.sites.arguments import require_known, require_name, require_others, require_own
+from graphcollab.sites.arguments import (
+    MANY_RUNS,
+    ONE_RUN,
+    refuse,
+    require_known,
+    require_name,
+    require_of_run,
+    require_others,
+    require_own,
+)
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.gathering import CONNECTION, Gathering, compare_clocks, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.ledger import Ledger
-from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
 from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result, compare, run

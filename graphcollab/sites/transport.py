@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from graphcollab.checks import issue
+from graphcollab.env import Attendance, Env
 from graphcollab.errors import ConflictError, ContractError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
-from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, public_text
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
-from graphcollab.sites.presence import Presence
+from graphcollab.sites.rounds import Rounds
 from graphcollab.transport import SharedTransport
 
 __all__ = ["Presence", "Sites"]
 
 
-class Sites(SharedTransport):
+@dataclass(frozen=True)
+class Presence(Attendance):
+    """Who takes part in a round between sites: whoever is there."""
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
+        there = cast(Any, env.plane.transport).working  # of `Sites`
+        return there, there
+
+
+class Sites(Rounds, SharedTransport):
     """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
 
     Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
@@ -37,11 +48,9 @@ class Sites(SharedTransport):
     attendance = Presence()
 
     def __init__(self, connection: Connection, owner: Tensor) -> None:
-        self.connection = connection
+        Rounds.__init__(self, connection)
         self.called = connection.name
-        super().__init__(connection.sites.index(connection.name), owner)
-        self._begun = False
-        self._handed = 0  # the epoch in which those that came back were told what they had missed
+        SharedTransport.__init__(self, connection.sites.index(connection.name), owner)
 
     @property
     def working(self) -> Tensor:
@@ -224,130 +233,6 @@ class Sites(SharedTransport):
         for name, (some,) in self.connection.swap(f"models, {_kinds_of([rows])}", rows_to, kinds).items():
             out[take[name].to(rows.device)] = some.to(rows.device)
         return out
-
-    def commit(self) -> None:
-        """Agree that a round has been played.
-
-        Who has told something has got all before it; so where nothing was sent from site to site since all have told
-        something, they have agreed already.
-        """
-        here = self.connection
-        if here.unsure or here.wanted or here.resting:
-            here.tell("end of a round", commit=True)
-
-    def play(
-        self,
-        act: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-        again: bool = False,
-    ) -> None:
-        """Play a round, or what follows one; from its beginning where a site was lost in the middle of it.
-
-        Args:
-            act: Does it, and changes nothing of the state before all have agreed that it has been done.
-            snapshot: Returns what everybody may know of the run.
-            restore: Takes it over, where this site has missed rounds. They have been played then.
-            again: Whether that is to be done for the round at hand all the same.
-        """
-        self.connection.replays = True
-        try:
-            self._play(act, snapshot, restore, again)
-        finally:
-            self.connection.replays = False
-
-    def _play(
-        self,
-        act: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-        again: bool,
-    ) -> None:
-        while True:
-            try:
-                act()
-                break
-            except LeftBehind:
-                self._come_back(snapshot, restore)
-                if not again:
-                    return
-            except RoundLost as lost:
-                self.connection.enter(lost.told)
-        if {*self.connection.resting} - {*self.connection.refused}:
-            self._hand_over(snapshot, restore)
-
-    def begin(
-        self,
-        round_: int,
-        evaluated: bool,
-        forget: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-    ) -> None:
-        """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
-
-        A job may end while the last round is evaluated, so that some sites have saved what has come of that and others
-        have not. Then all make it again, since they have to take the same steps.
-
-        Args:
-            round_: Rounds that this site has played.
-            evaluated: Whether it has evaluated the last of them.
-            forget: Forgets that evaluation.
-            snapshot: Returns what everybody may know of the run.
-            restore: Takes it over.
-        """
-        here = self.connection
-        self._begun = True
-        if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
-            here.past.recall(None)
-            return
-        told, _ = here.tell("rounds that were played", [round_, evaluated], round=round_)
-        if not all(has for played, has in told.values() if played == max(told.values())[0]):
-            forget()
-        if here.name in here.resting:
-            played = f"{here.name} has played {round_} rounds, as its checkpoints say"
-            goes_on = "it goes on from where they are with its own model as it was then"
-            issue("other-run", f"site {here.name!r}", f"{played}, and others have played more: {goes_on}")
-            try:
-                restore(here.take())
-            except ValueError as error:  # such as: another phase has begun
-                cure = "Bring its newer checkpoints back, or let all sites start afresh, in other checkpoint= folders"
-                why = public_text(error)
-                message = f"{played}, and cannot go on where others are: {why or error}. {cure}"
-                raise ConflictError("checkpoint", message, public=bool(why)) from error
-        elif here.resting and here.name == self._eldest:
-            here.give(snapshot())
-
-    def _come_back(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        while True:
-            try:
-                self.connection.come_back()
-                return restore(self.connection.take())
-            except RoundLost:
-                continue  # somebody else was lost in the meantime
-            except ValueError as error:
-                why = public_text(error) or "what others have told does not fit what it has"
-                here = self.connection.name
-                raise SiteLostError(f"site {here!r}", f"{here} was left behind: {why}") from error
-
-    @property
-    def _eldest(self) -> str:
-        """The first site that has not just come back."""
-        here = self.connection
-        return next(site for site in here.present if site not in here.resting)
-
-    def _hand_over(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        """Tell those that have just come back what they have missed."""
-        here = self.connection
-        if here.name != self._eldest or self._handed == here.epoch:
-            return
-        self._handed = here.epoch
-        try:
-            here.give(snapshot())
-        except LeftBehind:
-            self._come_back(snapshot, restore)
-        except RoundLost as lost:
-            here.enter(lost.told)
 
 
 def _kinds_of(values: Iterable[Tensor]) -> str:
