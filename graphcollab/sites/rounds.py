@@ -32,7 +32,7 @@ class Rounds:
         """
         here = self.connection
         if here.unsure or here.wanted or here.resting:
-            here.tell("end of a round", commit=True)
+            here.tell("that a round has been played", commit=True)
 
     def play(
         self,
@@ -91,7 +91,7 @@ class Rounds:
         if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
             here.past.recall(None)
             return
-        told, _ = here.tell("rounds that were played", [round_, evaluated], round=round_)
+        told, _ = here.tell("rounds played so far", [round_, evaluated], round=round_)
         if not all(has for played, has in told.values() if played == max(told.values())[0]):
             forget()
         if here.name in here.resting:

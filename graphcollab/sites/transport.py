@@ -18,7 +18,11 @@ from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.rounds import Rounds
 from graphcollab.transport import SharedTransport
 
-__all__ = ["Presence", "Sites"]
+__all__ = ["NUMBERS", "SUMS", "VALUES", "Presence", "Sites"]
+
+NUMBERS = "what all are told as numbers: losses, scores, weights"
+SUMS = "what is added up: models, gradients, counters"
+VALUES = "what is agreed on, and how tables are prepared"
 
 
 @dataclass(frozen=True)
@@ -99,13 +103,13 @@ class Sites(Rounds, SharedTransport):
 
     def everyone(self, value: Any) -> list[Any]:
         """Return what all sites that are there have to tell, in their order."""
-        values, _ = self.connection.tell("values", value)
+        values, _ = self.connection.tell(VALUES, value)
         return [*values.values()]
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all sites that are there, which the coordinator makes."""
         kinds = _kinds_of(value[None] for value in values)
-        _, told = self.connection.tell(f"sums of {kinds}", tensors=values, add=True)
+        _, told = self.connection.tell(f"{SUMS} ({kinds})", tensors=values, add=True)
         sums = Frame({}, told[self.connection.name]).require(*((one.dtype, tuple(one.shape)) for one in values))
         return tuple(total.to(value.device) for total, value in zip(sums.tensors, values, strict=True))
 
@@ -122,7 +126,7 @@ class Sites(Rounds, SharedTransport):
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
-        return self._placed(values, self._hear("numbers of nodes", values, self.owner))
+        return self._placed(values, self._hear(NUMBERS, values, self.owner))
 
     def _placed(self, values: Sequence[Tensor], told: Mapping[str, Sequence[Tensor]]) -> tuple[Tensor, ...]:
         """Return values [K, ...] like some, as sites have told them of their own nodes."""
@@ -134,7 +138,7 @@ class Sites(Rounds, SharedTransport):
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all sites that are there, one site's after the other's, [N, ...]."""
-        told = self._hear("lists", values)
+        told = self._hear("what all are told as lists: edges, cluster centres", values)
         for site, (nodes, *_) in told.items():
             self._require_own(site, nodes)
         every = zip(*told.values(), strict=True)
@@ -160,7 +164,7 @@ class Sites(Rounds, SharedTransport):
         kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
         out[kept] = values[kept]
         if to is None:
-            for site, (some,) in self._hear(what or "numbers of nodes", [values[own]], by).items():
+            for site, (some,) in self._hear(what or NUMBERS, [values[own]], by).items():
                 out[by == self._sites.index(site)] = some
             return out
         hears = self.owner[to]
@@ -168,7 +172,7 @@ class Sites(Rounds, SharedTransport):
         give = {name: [values[due[p][0]]] for p, name in self._others if bool(due[p][0].any())}
         wait = {name: due[p][1] for p, name in self._others if bool(due[p][1].any())}
         shapes = {name: [(values.dtype, (int(mask.sum()), *values.shape[1:]))] for name, mask in wait.items()}
-        told = f"{what or 'numbers for a node'}, {_kinds_of([values])}"
+        told = f"{what or 'gradients or their products, for one site'} ({_kinds_of([values])})"
         for name, (some,) in self.connection.swap(told, give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
@@ -185,7 +189,7 @@ class Sites(Rounds, SharedTransport):
             whole: Further ones, of which every site has as many.
         """
         kinds = _kinds_of([*values, *(one[None] for one in whole)])
-        _, told = self.connection.tell(f"{what}, {kinds}", tensors=[*values, *whole])
+        _, told = self.connection.tell(f"{what} ({kinds})", tensors=[*values, *whole])
         for site, some in told.items():
             count = None if by is None else int((by == self._sites.index(site)).sum())
             due = [(one.dtype, (count, *one.shape[1:])) for one in values]
@@ -213,7 +217,7 @@ class Sites(Rounds, SharedTransport):
             if bool((self.owner[wanted[self.process]] == p).any()):
                 take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
         self.require_listeners(give)
-        found = self.connection.swap(f"what is known of others, {_kinds_of(values)}", give, take)
+        found = self.connection.swap(f"what it knows of others: similarities ({_kinds_of(values)})", give, take)
         for name, (of, *some) in found.items():
             self._require_own(name, of)
             _require_finite(name, some)
@@ -230,14 +234,18 @@ class Sites(Rounds, SharedTransport):
         rows_to = {name: [rows[at.to(rows.device)]] for name, at in give.items()}
         kinds = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in take.items()}
         out = _unknown(rows, len(wanted))
-        for name, (some,) in self.connection.swap(f"models, {_kinds_of([rows])}", rows_to, kinds).items():
+        found = self.connection.swap(f"models or updates ({_kinds_of([rows])})", rows_to, kinds)
+        for name, (some,) in found.items():
             out[take[name].to(rows.device)] = some.to(rows.device)
         return out
 
 
 def _kinds_of(values: Iterable[Tensor]) -> str:
-    """Say what kinds of numbers an entry has, of values [n, ...]."""
-    return " and ".join(f"{str(one.dtype).removeprefix('torch.')} {list(one.shape[1:])}" for one in values)
+    """Say what kinds of numbers an entry has, of values [n, ...]; of more than two, their number types only."""
+    kinds = [(str(one.dtype).removeprefix("torch."), list(one.shape[1:])) for one in values]
+    if len(kinds) > 2:
+        return f"{len(kinds)} tensors of {', '.join(dict.fromkeys(name for name, _ in kinds))}"
+    return " and ".join(f"{name} {shape}" for name, shape in kinds)
 
 
 def _require_finite(site: str, values: Iterable[Tensor]) -> None:
