@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.device import beside
+from graphcollab.errors import ContractError
 from graphcollab.memory import new_rows
 from graphcollab.plausible import plausible
 from graphcollab.stack import Stacks
@@ -107,10 +108,12 @@ class Arrivals:
     def fetch(self, rows: Tensor, edge_index: Tensor, kept: bool = True) -> tuple[Tensor, Tensor]:
         """Return which nodes of others owned receivers hear along edges [2, E], ascending, [r], and their rows, [r, P].
 
-        Rows that gradients go back to are fetched in any case, and so are those that are not to be ``kept``.
+        Rows that are not to be ``kept`` are fetched in any case.
         """
+        if rows.requires_grad:
+            raise ContractError("rows", "gradients do not go back to other processes: detach the rows first")
         nodes = self._remote(edge_index)
-        if rows.requires_grad or not kept:
+        if not kept:
             return nodes, self._checked(rows, nodes, self.transport.fetch(rows, self.own, edge_index))
         if _place(rows) not in self._heard:
             self.bring(edge_index, lambda: [rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import overload
@@ -22,8 +22,8 @@ class ControlPlane:
     """What a process tells all others, over any `Transport`: small numbers, never rows of models.
 
     Values have an entry for every node, [K], or edge, [E], in every process; what only a receiver knows is NaN
-    elsewhere. These are the transport's own: ``mine``, ``tell``, ``everyone``, ``where``, ``begin``, ``play``,
-    ``commit``, ``private``, ``called``.
+    elsewhere. These are the transport's own: ``mine``, ``tell``, ``everyone``, ``fill_in``, ``where``,
+    ``begin``, ``play``, ``commit``, ``private``, ``called``, ``speaks``.
 
     Args:
         count: K. One process need not know it.
@@ -39,16 +39,12 @@ class ControlPlane:
         self.everyone, self.where = self.transport.everyone, self.transport.where
         self.begin, self.play, self.commit = self.transport.begin, self.transport.play, self.transport.commit
         self.private, self.called = self.transport.private, self.transport.called
+        self.speaks, self.fill_in = self.transport.speaks, self.transport.fill_in
 
     @property
     def alone(self) -> bool:
         """Whether all nodes are owned."""
         return self.transport.here(self.own) is None
-
-    @property
-    def speaks(self) -> bool:
-        """Whether this process shows progress, warns and writes files, as one of all does."""
-        return self.transport.speaks
 
     @property
     def there(self) -> Tensor:
@@ -98,13 +94,6 @@ class ControlPlane:
         """Return the sum of a value over all processes, or those of several."""
         found = self.transport.reduce(*values)
         return found[0] if len(found) == 1 else found
-
-    def fill_in(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return values [K] of which each process has filled in its own nodes' (`part`), for all; then sums of counts.
-
-        Of counts [K], such as bytes, each process has a part. ``what`` says in words what everybody is told so.
-        """
-        return self.transport.fill_in(what, values, counts)
 
     @overload
     def gather(self, values: Tensor, /) -> Tensor: ...

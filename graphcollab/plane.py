@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -14,12 +14,10 @@ from torch_geometric.data import Data
 
 from graphcollab.arrivals import Arrivals
 from graphcollab.control_plane import ControlPlane
-from graphcollab.device import beside
 from graphcollab.engine import Rows
 from graphcollab.errors import StateError
 from graphcollab.nn.mix_conv import MixConv
 from graphcollab.ops import edge_cosines, edge_distances, edge_products
-from graphcollab.stack import Stacks
 from graphcollab.transport import Halo, Transport
 
 __all__ = ["Plane"]
@@ -52,30 +50,10 @@ class Plane(ControlPlane):
         self.refused, self.refuse = self._arrivals.refused, self._arrivals.refuse
         self.is_refused, self.start_round = self._arrivals.is_refused, self._arrivals.start_round
 
-    def neighbors(
-        self, rows: Tensor, edge_index: Tensor, columns: int = 2**14
-    ) -> Iterator[tuple[Tensor, slice, Tensor]]:
-        """Yield the rows that owned receivers hear, a block of columns at a time: for medians and other sets of rows.
-
-        Receivers that hear equally many come together, one such group after the other: their places among owned nodes,
-        [R], which columns these are, and what the receivers hear, [R, m, c], in the order of their edges. Those that
-        hear nobody do not come. Rows [k, P] are of owned nodes, and edges [2, E] are all, as for `halo`.
-        """
-        halo = self.halo(rows, edge_index)
-        sender, receiver = halo.edge_index
-        edges = receiver.argsort(stable=True)
-        heard = torch.bincount(receiver, minlength=len(rows))
-        for many in heard[heard > 0].unique().tolist():
-            places = beside(sender[edges[heard[receiver[edges]] == many].view(-1, many)], rows)
-            for start in range(0, rows.shape[1], columns):
-                block = slice(start, start + columns)
-                yield (heard == many).nonzero().flatten(), block, halo.rows[:, block][places]
-
     def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
         """Return what owned receivers hear: each remote row once, however many of them hear it.
 
-        Rows are those of owned nodes, [k, P], and edges are all, [2, E], the same in all processes. It is
-        differentiable, and so is what is computed from it.
+        Rows are those of owned nodes, [k, P], and edges are all, [2, E], the same in all processes.
         """
         sender, receiver = edge_index
         here = self.transport.here(receiver)
@@ -132,7 +110,7 @@ class Plane(ControlPlane):
         return layer(halo.rows, rows, edges, halo.take(weight))
 
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
-        r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver; differentiable."""
+        r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver."""
         halo = self.halo(b, edge_index)
         return halo.put(edge_products(a, halo.rows, halo.edge_index), edge_index.shape[1])
 
@@ -198,7 +176,9 @@ class Plane(ControlPlane):
         own = bool((index[:, 0] == rows.node).all())  # of whose models only a part is not from others
         some = replace(
             rows,
-            source=self.models(rows.source, edges, rows.part if own and not rows.buffers else None),
+            source=self._arrivals.models(
+                rows.source, edges, rows.part if own and not rows.buffers else None, self.kind
+            ),
             node=rows.node[place],
             index=rows.index[place],
             coefficient=None if rows.coefficient is None else rows.coefficient[place],
@@ -210,13 +190,6 @@ class Plane(ControlPlane):
             return out
         owner = rows.index if rows.index.dim() == 1 else rows.index[:, -1]
         return self.tell(out, rows.node, owner if to == "model" else None)
-
-    def models(self, models: Stacks, edge_index: Tensor, part: str | None = None) -> Stacks:
-        """Return the models of owned nodes, and of those that they hear along edges [2, E], each fetched once.
-
-        With a ``part`` that of others is fetched alone, and the rest of their models is NaN.
-        """
-        return models if self.alone else self._arrivals.models(models, edge_index, part, self.kind)
 
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
         """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.

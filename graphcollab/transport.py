@@ -118,7 +118,7 @@ class Transport:
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
         """Return the rows of others that owned receivers hear, [r, P], each once, ascending by node.
 
-        It is differentiable: gradients of these rows come back to their owners. Given are rows [n, P] of owned
+        Given are rows [n, P] of owned
         ``nodes``, ascending, [n]: of all, or those of one architecture; and the edges from these and their like to
         those that hear them, [2, E], the same in all processes. So every process knows what each other one is to get,
         and nobody asks.

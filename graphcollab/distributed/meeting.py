@@ -21,7 +21,7 @@ __all__ = ["Meeting"]
 
 T = TypeVar("T")
 
-VERBS = ("status", "everyone", "fetch", "fetch back", "reduce", "gather", "concat", "tell")
+VERBS = ("status", "everyone", "fetch", "reduce", "gather", "concat", "tell")
 LONG = 80  # bytes in which a process says what it wants of the others
 PATIENCE = 10.0  # seconds in which survivors look for the process that is gone
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -97,8 +96,17 @@ class Processes(Meeting, SharedTransport):
         wanted = self.wanted(edge_index)
         if not any(map(len, wanted)):
             return rows[:0]
-        fetched: Tensor = _Fetch.apply(rows, nodes, wanted, self)
-        return fetched
+        self._meet("fetch", values=[rows])
+        give = [torch.searchsorted(nodes, one[self.here(one)]) for one in wanted]
+        own = wanted[self.process]
+        places = [(self.owner[own] == p).nonzero().flatten() for p in range(self.size)]
+        taken = [rows.new_empty(len(place), *rows.shape[1:]) for place in places]
+        self._swap([rows[one.to(rows.device)] for one in give], taken)
+        self.rows_moved += len(own)
+        out = rows.new_empty(len(own), *rows.shape[1:])
+        for place, some in zip(places, taken, strict=True):
+            out[place.to(rows.device)] = some
+        return out
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes; those of one type are sent together."""
@@ -150,36 +158,6 @@ class Processes(Meeting, SharedTransport):
         if sends or takes:
             self._call(lambda: [work.wait() for work in dist.batch_isend_irecv([*sends, *takes])])
         self.bytes_moved += sum(one.numel() * one.element_size() for one in take)
-
-
-class _Fetch(torch.autograd.Function):
-    """Rows of remote nodes; their gradients go back to the owners."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: list[Tensor], meeting: Processes) -> Tensor:
-        meeting._meet("fetch", values=[rows])
-        give = [torch.searchsorted(nodes, one[meeting.here(one)]) for one in wanted]
-        own = wanted[meeting.process]
-        places = [(meeting.owner[own] == p).nonzero().flatten() for p in range(meeting.size)]
-        taken = [rows.new_empty(len(place), *rows.shape[1:]) for place in places]
-        meeting._swap([rows.detach()[one.to(rows.device)] for one in give], taken)
-        meeting.rows_moved += len(own)
-        out = rows.new_empty(len(own), *rows.shape[1:])
-        for place, some in zip(places, taken, strict=True):
-            out[place.to(rows.device)] = some
-        ctx.meeting, ctx.give, ctx.places, ctx.count = meeting, give, places, len(nodes)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        meeting, gradient = ctx.meeting, gradients[0]
-        meeting._meet("fetch back", values=[gradient])
-        own = gradient.new_zeros(ctx.count, *gradient.shape[1:])
-        back = [own.new_empty(len(one), *own.shape[1:]) for one in ctx.give]
-        meeting._swap([gradient[place.to(gradient.device)].contiguous() for place in ctx.places], back)
-        for place, some in zip(ctx.give, back, strict=True):  # in the order of processes, so sums are always the same
-            own.index_add_(0, place.to(own.device), some)
-        return own, None, None, None
 
 
 def _bytes(*values: Tensor) -> Tensor:

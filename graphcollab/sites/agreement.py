@@ -68,7 +68,9 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
     require_facts(names, [one["facts"] for one in told], own)
     empty = [one["site"] for one in told if not one["facts"]["rows"]]
     if empty:
-        raise EmptyError(f"site {empty[0]!r}", f"{_sites(empty)} no rows: leave such sites out", public=True)
+        have = "site {} has" if len(empty) == 1 else "sites {} have"
+        message = f"{have.format(few([*map(repr, empty)]))} no rows: leave such sites out"
+        raise EmptyError(f"site {empty[0]!r}", message, public=True)
     facts: list[Mapping[str, Any]] = [one["facts"] for one in told]
     if "columns" in facts[0]:
         _require_columns(told)
@@ -123,7 +125,3 @@ def _require_columns(told: Readers) -> None:
 
 def _differing(told: Readers, values: Sequence[Any]) -> str:
     return differing(zip([one.get("site") for one in told], values, strict=True))
-
-
-def _sites(names: Sequence[str]) -> str:
-    return f"{'site' if len(names) == 1 else 'sites'} {few([*map(repr, names)])} {'has' if len(names) == 1 else 'have'}"

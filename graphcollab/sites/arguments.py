@@ -1,4 +1,4 @@
-"""What `site` may be given."""
+"""What `site`, and the runs of a site, may be given."""
 
 from __future__ import annotations
 
@@ -15,15 +15,39 @@ from graphcollab.errors import (
     InvalidTypeError,
     InvalidValueError,
     TooManyError,
+    UnsupportedError,
 )
+from graphcollab.methods import fedavg
 from graphcollab.settings import unknown_argument
 from graphcollab.tasks.tasks import TaskFields, Tasks
+from graphcollab.train.run import BETWEEN_PARTIES, run
 
-__all__ = ["require_known", "require_name", "require_others", "require_own"]
+__all__ = [
+    "MANY_RUNS",
+    "ONE_RUN",
+    "refuse",
+    "require_known",
+    "require_name",
+    "require_of_run",
+    "require_others",
+    "require_own",
+]
 
 OWN = ("name", "data", "target", "listeners", "dry_run", "ledger", "tell_changes")
 SAMPLES = {"frame", "inputs", "targets", "train", "kwargs"}  # which `data` stands for
 MAKERS = (Tasks.from_frame, Tasks.from_arrays, Tasks.from_samples)
+
+_OF_ALL = {"owner": "each site has its own samples, and no others", **BETWEEN_PARTIES}
+
+ONE_RUN: Mapping[str, str] = {
+    "tasks": "each site has its own samples, which it gives to site(...)",
+    "graph": "each site says by listeners= who hears it",
+    **_OF_ALL,
+}
+"""Settings of `Site.run` that are refused."""
+
+MANY_RUNS: Mapping[str, str] = {"jobs": "all sites play the same run at a time", **_OF_ALL}
+"""Settings of `Site.compare` and `Site.benefit` that are refused."""
 
 
 def require_known(settings: Iterable[str]) -> None:
@@ -73,6 +97,25 @@ def require_others(name: str, others: Sequence[str]) -> None:
         raise ConflictError("dry_run", f"dry_run= names the other sites, and {name!r} is this one: leave it out there")
     if twice := [one for one in others if others.count(one) > 1]:
         raise DuplicateError("dry_run", f"dry_run= names {twice[0]!r} twice: name each of the other sites once")
+
+
+def refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
+    """Check that no setting is among those that are refused; else a ValueError names it, and says why."""
+    for name in settings:
+        if name in refused:
+            raise UnsupportedError(name, f"{name} cannot be given between sites: {refused[name]}", public=True)
+
+
+def require_of_run(settings: Iterable[str]) -> None:
+    """Check that settings are those of a run; else a TypeError says which was meant, or which there are."""
+    takes = [name for name in inspect.signature(run).parameters if name not in ONE_RUN]
+    for name in settings:
+        if name in inspect.signature(fedavg).parameters:
+            raise InvalidTypeError(
+                name, f"run() has no argument {name!r}: it is said of the method, such as fedavg({name}=...)"
+            )
+        if name not in {*takes, *ONE_RUN}:
+            raise InvalidTypeError(name, unknown_argument("run", name, takes))
 
 
 def _is_table(value: object) -> bool:

@@ -151,9 +151,9 @@ class Connection:
             return {}
 
         def now() -> bytes:
-            return self.delivery.frame({"verb": "meet", "what": "clocks", "clock": clock()})
+            return self.delivery.frame({"verb": "meet", "what": "the time", "clock": clock()})
 
-        self.delivery.count("clocks", COORDINATOR, len(now()))
+        self.delivery.count("the time", COORDINATOR, len(now()))
         while (reply := self.delivery.ask(now)).about["status"] == "wait":
             pass  # until all have told theirs
         self._heed(reply)

@@ -12,11 +12,8 @@ from graphcollab.distributed.errors import as_value
 from graphcollab.errors import GraphcollabError, StateError
 from graphcollab.naming import few
 from graphcollab.sites.errors import SiteLostError
-from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
-from graphcollab.sites.lives import Lives
-from graphcollab.sites.meeting import Meeting
-from graphcollab.sites.question import ERROR, clipped, question
-from graphcollab.sites.waiting import Waiting
+from graphcollab.sites.frame import ERROR, Frame, FrameError, OtherVersionError, clipped, question
+from graphcollab.sites.meeting import Lives, Meeting, Waiting
 
 __all__ = ["Coordinator"]
 

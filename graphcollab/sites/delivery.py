@@ -13,9 +13,8 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from graphcollab.sites.errors import SiteLostError
-from graphcollab.sites.frame import Frame, FrameError, OtherVersionError
+from graphcollab.sites.frame import Frame, FrameError, OtherVersionError, printable
 from graphcollab.sites.mailbox import Mailbox
-from graphcollab.sites.question import printable
 
 __all__ = ["COORDINATOR", "Delivery", "Link"]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Mapping
-from itertools import dropwhile
 from typing import Any
 
 from graphcollab.distributed import ProcessLostError
@@ -22,7 +20,6 @@ __all__ = [
     "public_text",
     "public_value",
     "received",
-    "script_error",
 ]
 
 KINDS = frozenset({"architecture", "checkpoint", "class", "column", "file", "graph", "node", "part", "phase", "site"})
@@ -112,19 +109,3 @@ def received(value: Mapping[str, str]) -> Exception:
 def is_received(error: BaseException) -> bool:
     """Tell whether an error was raised because of one at another site."""
     return getattr(error, "received", False)
-
-
-def script_error(error: BaseException, script: str) -> str:
-    """Return an error with its traceback from a script on; of one that the package raises itself, in the script alone.
-
-    Args:
-        error: The error.
-        script: The script's file.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    shown = traceback.TracebackException.from_exception(error)
-    stack = [*dropwhile(lambda one: one.filename != script, frames)]
-    if isinstance(error, GraphcollabError) and isinstance(error.__cause__, GraphcollabError | None):
-        stack = [one for one in stack if one.filename == script]
-    shown.stack = traceback.StackSummary.from_list(stack)
-    return "".join(shown.format())

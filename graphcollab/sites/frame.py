@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,16 @@ from torch import Tensor
 
 from graphcollab.errors import DamagedError
 
-__all__ = ["Frame", "FrameError", "OtherVersionError", "wrong_message"]
+__all__ = [
+    "ERROR",
+    "Frame",
+    "FrameError",
+    "OtherVersionError",
+    "clipped",
+    "printable",
+    "question",
+    "wrong_message",
+]
 
 MAGIC = b"graphcollab 1\n"
 AXES, NESTED, TENSORS = 32, 100, 10_000  # at most, of a tensor, of a description and of a frame
@@ -28,6 +37,24 @@ TYPES = {
         *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
     )
 }
+
+ERROR = {"module": 200, "name": 100, "subject": 200, "message": 2000}  # characters of the parts of an error
+LONGEST = {"what": 1000, "life": 64, "why": 2000, "site": 200, **ERROR}  # characters of a text that a peer may set
+LINE = 200  # characters of it in a line of a log
+
+ALWAYS = {"verb": str, "epoch": int, "step": int, "life": str}
+FIELDS = ALWAYS | {
+    "what": str,
+    "sum": bool,
+    "commit": bool,
+    "round": int,
+    "clock": float,
+    "run": int,
+    "sites": list,
+    "why": str,
+    **dict.fromkeys(ERROR, str),
+}
+"""The types of what questions say; the value that a site tells the others is for them to read."""
 
 
 class FrameError(DamagedError):
@@ -142,6 +169,39 @@ def wrong_message(site: str, why: object) -> FrameError:
     return FrameError(f"site {site!r}", f"a message of {site} is not as it should be: {why}")
 
 
+def question(content: object, verbs: Collection[str]) -> Frame:
+    """Return the question that bytes hold; a `FrameError` says what is wrong with them.
+
+    Args:
+        content: What has come.
+        verbs: What can be asked.
+    """
+    asked = printable(Frame.unpack(content))
+    for name, kind in FIELDS.items():
+        if (name in ALWAYS or name in asked.about) and type(asked.about.get(name)) is not kind:
+            raise FrameError(
+                name, f"a question has a {type(asked.about.get(name)).__name__} as its {name}, not a {kind.__name__}"
+            )
+    if asked.about["verb"] not in verbs:
+        raise FrameError("verb", f"nothing is asked by the verb {asked.about['verb'][:50]!r}")
+    if not all(type(site) is str for site in asked.about.get("sites", [])):
+        raise FrameError("sites", "a question says what is no name among its sites")
+    return asked
+
+
+def printable(frame: Frame) -> Frame:
+    """Return a message whose texts for people are printable lines of bounded length, whatever a peer has sent."""
+    about = {name: _line(value, LONGEST.get(name)) for name, value in frame.about.items()}
+    if isinstance(lost := about.get("lost"), Mapping):
+        about["lost"] = {_line(site, LONGEST["site"]): _line(why, LONGEST["why"]) for site, why in lost.items()}
+    return Frame(about, frame.tensors)
+
+
+def clipped(text: object) -> str:
+    """Return a text as part of one line of a log."""
+    return str(_line(str(text), LINE))
+
+
 def _is_deep(held: Any, most: int) -> bool:
     """Tell whether lists and dicts are nested more than so many times."""
     inner = held.values() if isinstance(held, dict) else held
@@ -158,3 +218,10 @@ def _raw(value: Tensor) -> bytes:
 
 def _digest(length: int, body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=16, salt=struct.pack("<I", length)).digest()
+
+
+def _line(value: Any, longest: int | None) -> Any:
+    if longest is None or not isinstance(value, str):
+        return value
+    plain = "".join(one if one.isprintable() else " " for one in value[: longest + 1])
+    return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"

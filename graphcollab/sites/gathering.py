@@ -16,7 +16,7 @@ from graphcollab.errors import MismatchError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
-from graphcollab.sites.transport import Sites
+from graphcollab.sites.transport import VALUES, Sites
 
 __all__ = ["CONNECTION", "Gathering", "compare_clocks", "connected"]
 
@@ -48,7 +48,7 @@ class Gathering:
 
     def everyone(self, value: Any) -> list[Any]:
         """Return what all sites have to tell."""
-        values, _ = self.connection.tell("values", value)
+        values, _ = self.connection.tell(VALUES, value)
         return [*values.values()]
 
     def join(self, names: Sequence[str], owner: Tensor) -> Sites:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,23 +11,10 @@ from graphcollab.phases import Phases
 from graphcollab.piece import Reader
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.delivery import COORDINATOR
+from graphcollab.sites.transport import SUMS
 
 __all__ = ["Leaving", "Line", "leaving"]
 
-MEANINGS = {
-    "clocks": "the time",
-    "end of a round": "that a round has been played",
-    "gradients": "gradients",
-    "listeners": "who may hear this site",
-    "lists of": "what all are told as lists: edges, cluster centres",
-    "models": "models, or changes of them",
-    "numbers for a node": "gradients or their products, for one site",
-    "numbers of nodes": "what all are told as numbers: losses, scores, weights",
-    "rounds that": "rounds played so far",
-    "sums of": "what is added up: models, gradients, counters",
-    "what is known of others": "what it knows of others: similarities",
-    "values": "what is agreed on, and how tables are prepared",
-}
 ADDED = "the coordinator; all: the sum"
 READERS: dict[Reader, str] = {
     "listeners": "sites that may hear it",
@@ -136,24 +122,10 @@ def leaving(
     for what in sorted({what for what, _ in sent}):
         found = {to: sent[what, to] for to in [COORDINATOR, *others] if (what, to) in sent}
         if summed := found.pop(COORDINATOR, None):
-            lines.append(Line(_meaning(what), ADDED if what.startswith("sums of") else "everybody", *summed))
+            lines.append(Line(what, ADDED if what.startswith(SUMS) else "everybody", *summed))
         if found:
             most = [max(many) for many in zip(*found.values(), strict=True)]
-            lines += [
-                Line(_meaning(what), to, *most) for to in others if to in found or listeners is None or to in listeners
-            ]
+            lines += [Line(what, to, *most) for to in others if to in found or listeners is None or to in listeners]
     pieces = [*method.walk()]
     told = {one: tuple(dict.fromkeys(piece.told[one] for piece in pieces if one in piece.told)) for one in READERS}
     return Leaving(site, method.name, len(played), rounds, tuple(lines), told)
-
-
-def _meaning(what: str) -> str:
-    """Return in plain words what a message holds, and of which numbers."""
-    start = next((one for one in MEANINGS if what.startswith(one)), None)
-    kinds = re.findall(r"(\w+) (\[[\d, ]*\])", what)
-    if len(kinds) < 3:
-        told = " and ".join(f"{kind} {shape}" for kind, shape in kinds)
-    else:
-        told = f"{len(kinds)} tensors of {', '.join(dict.fromkeys(kind for kind, _ in kinds))}"
-    meaning = MEANINGS[start] if start else re.split(r",? \w+ \[", what)[0]
-    return f"{meaning} ({told})" if told else meaning

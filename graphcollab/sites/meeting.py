@@ -1,8 +1,9 @@
-"""`Meeting`: what all sites tell the coordinator in one step, put together."""
+"""What the coordinator keeps: what sites tell in a step, which processes speak for them, and whom all wait for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,15 @@ import torch
 from torch import Tensor
 
 from graphcollab.errors import MismatchError, StateError
+from graphcollab.naming import few
 from graphcollab.plausible import plausible
-from graphcollab.sites.frame import Frame
+from graphcollab.sites.frame import Frame, FrameError
 
-__all__ = ["Meeting"]
+__all__ = ["Lives", "Meeting", "Waiting"]
+
+GREETINGS, FORMER = 100, 1000  # lives of a site that are remembered, at most
+LOG = logging.getLogger("graphcollab.sites.coordinator")
+AGAIN = 10  # deadlines after which it is said once more
 
 
 @dataclass
@@ -70,3 +76,80 @@ class Meeting:
                 message = f"{site} sends {kind} to be added to {usual}"
                 raise MismatchError(f"site {site!r}", message, public=True)
         return {}, [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]
+
+
+class Lives:
+    """Tells the process that speaks for a site from those before it, whose messages may come late.
+
+    A process draws its *life*, greets with it, and says it in every message. It speaks for its site from its next
+    message on: only who has got an answer to its greeting goes on, so a greeting that comes late changes nothing.
+
+    Args:
+        sites: Names of all sites.
+    """
+
+    def __init__(self, sites: Sequence[str]) -> None:
+        self._greeted: dict[str, list[str]] = {site: [] for site in sites}
+        self._former: dict[str, list[str]] = {site: [] for site in sites}
+        self._now: dict[str, str] = {}
+
+    def begun(self, site: str) -> bool:
+        """Tell whether a site has greeted."""
+        return site in self._now or bool(self._greeted[site])
+
+    def greet(self, site: str, life: str) -> bool:
+        """Hear a greeting, and return whether another process has spoken for the site before."""
+        now = self._now.get(site)
+        if life != now and life not in self._greeted[site]:  # else it asks once more, as it has got no answer
+            self._greeted[site] = [*self._greeted[site], life][-GREETINGS:]
+        return now not in (None, life)
+
+    def speak(self, site: str, life: str) -> bool:
+        """Return whether a life speaks for its site from now on, in place of another; a `FrameError` if it may not."""
+        now, greeted = self._now.get(site), self._greeted[site]
+        if life == now:
+            return False
+        if life not in greeted:
+            raise FrameError(f"site {site!r}", "messages of a process that has not greeted")
+        at = greeted.index(life)
+        self._former[site] = [*self._former[site], *greeted[:at], *([] if now is None else [now])][-FORMER:]
+        self._greeted[site], self._now[site] = greeted[at + 1 :], life
+        return now is not None
+
+    def require(self, site: str, life: str) -> None:
+        """Raise a `FrameError` for a life that has ended."""
+        if life in self._former[site]:
+            raise FrameError(
+                f"site {site!r}", "messages of a process of this site that was started before the one that is there"
+            )
+
+
+class Waiting:
+    """Says who has told nothing for longer than others may be silent, though it gives signs of life.
+
+    Args:
+        deadline: Seconds for which a site may tell nothing while others wait for it.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._since, self._due = 0.0, 0.0  # since when somebody waits, and when it is to be said
+
+    def watch(self, now: float, since: Sequence[float], heard: Mapping[str, float]) -> None:
+        """Log it now and then.
+
+        Args:
+            now: The time.
+            since: Since when some sites wait.
+            heard: When those that do not wait have told something.
+        """
+        idle = {site: now - then for site, then in heard.items() if now - then > self.deadline}
+        if not since or not idle:
+            return
+        if self._since != min(since):
+            self._since, self._due = min(since), min(since) + self.deadline
+        if now > self._due:
+            told = " and ".join(f"{seconds:.0f} s" for seconds in idle.values())
+            them = "which is there but has" if len(idle) == 1 else "which are there but have"
+            LOG.warning("still waiting for %s, %s told nothing for %s", few(list(idle)), them, told)
+            self._due = now + AGAIN * self.deadline

@@ -15,7 +15,6 @@ from graphcollab.checks import own_filter, unlogged
 from graphcollab.errors import (
     ConflictError,
     FormatError,
-    GraphcollabError,
     InUseError,
     MismatchError,
     StateError,
@@ -27,14 +26,22 @@ from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, check_setting, checked
-from graphcollab.sites.arguments import require_known, require_name, require_others, require_own
+from graphcollab.sites.arguments import (
+    MANY_RUNS,
+    ONE_RUN,
+    refuse,
+    require_known,
+    require_name,
+    require_of_run,
+    require_others,
+    require_own,
+)
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.gathering import CONNECTION, Gathering, compare_clocks, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.ledger import Ledger
-from graphcollab.sites.refused import MANY_RUNS, ONE_RUN, refuse, require_of_run
 from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result, compare, run
@@ -178,23 +185,15 @@ class Site:
                 "a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it",
                 public=True,
             )
-        try:
-            return self._rehearse_run(play, method, rounds, settings.get("checkpoint"))
-        except GraphcollabError as error:  # of which the message says it all
-            cause = error.__cause__
-            raise error.with_traceback(None) from (None if isinstance(cause, GraphcollabError) else cause)
+        return self._rehearse_run(play, method, rounds, settings.get("checkpoint"))
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
         """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
-        self._refuse_rehearsal("compare")
-        self._refuse_listeners("compare")
-        return self._many(settings, lambda: compare(methods, self.tasks, model, **settings))
+        return self._many("compare", settings, lambda: compare(methods, self.tasks, model, **settings))
 
     def benefit(self, model: Any, **settings: Any) -> Benefit:
         """Find out which sites gain by collaborating, as `graphcollab.benefit` does, each with its own samples."""
-        self._refuse_rehearsal("benefit")
-        self._refuse_listeners("benefit")
-        return self._many(settings, lambda: benefit(self.tasks, model, **settings))
+        return self._many("benefit", settings, lambda: benefit(self.tasks, model, **settings))
 
     def tasks(self, seed: int = 0) -> Tasks:
         """Return the tasks of all sites, of which this one has its own samples, split by a seed."""
@@ -214,8 +213,22 @@ class Site:
             raise told.__cause__ or told from None
         return leaving(self.name, self.listeners, self.rehearse(play), method, rounds)
 
-    def _many(self, settings: Iterable[str], act: Callable[[], T]) -> T:
+    def _many(self, what: str, settings: Iterable[str], act: Callable[[], T]) -> T:
         """Play many runs with the other sites."""
+        if self.dry_run:
+            fedavg = " with fedavg() and" if what == "benefit" else ""
+            raise UnsupportedError(
+                "dry_run",
+                f"{what} plays many runs and cannot be rehearsed as a whole: rehearse run(...){fedavg} with each of "
+                "its methods, which lists what leaves this site in one (docs/deploying.md says how many there are)",
+                public=True,
+            )
+        if self.listeners is not None:
+            raise ConflictError(
+                "listeners",
+                f"{what} lets all sites hear all others, which listeners= forbids: leave it out, or play a run",
+                public=True,
+            )
 
         def together(_: Connection) -> T:
             refuse(settings, MANY_RUNS)
@@ -260,7 +273,7 @@ class Site:
 
     def _graph(self, connection: Connection, tasks: Tasks) -> list[tuple[str, str]] | None:
         """Return who may hear whom, as all sites say; None if everybody may hear everybody."""
-        values, _ = connection.tell("listeners", None if self.listeners is None else list(self.listeners))
+        values, _ = connection.tell("who may hear this site", None if self.listeners is None else list(self.listeners))
         known = {*tasks.names}
         for sender, heard in values.items():
             if heard is not None and not (isinstance(heard, list) and all(isinstance(one, str) for one in heard)):
@@ -275,24 +288,6 @@ class Site:
             return None
         every = {sender: known if heard is None else {*heard} for sender, heard in values.items()}
         return [(sender, to) for sender in tasks.names for to in tasks.names if to in every[sender] - {sender}]
-
-    def _refuse_rehearsal(self, what: str) -> None:
-        if self.dry_run:
-            fedavg = " with fedavg() and" if what == "benefit" else ""
-            raise UnsupportedError(
-                "dry_run",
-                f"{what} plays many runs and cannot be rehearsed as a whole: rehearse run(...){fedavg} with each of "
-                "its methods, which lists what leaves this site in one (docs/deploying.md says how many there are)",
-                public=True,
-            )
-
-    def _refuse_listeners(self, what: str) -> None:
-        if self.listeners is not None:
-            raise ConflictError(
-                "listeners",
-                f"{what} lets all sites hear all others, which listeners= forbids: leave it out, or play a run",
-                public=True,
-            )
 
     def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:
         """Let this site and others, which have copies of its data, act in this process; nothing leaves it.

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from graphcollab.checks import issue
+from graphcollab.env import Attendance, Env
 from graphcollab.errors import ConflictError, ContractError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
-from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, public_text
-from graphcollab.sites.fetch import FetchRows, kinds_of, require_finite, unknown
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
-from graphcollab.sites.presence import Presence
+from graphcollab.sites.rounds import Rounds
 from graphcollab.transport import SharedTransport
 
-__all__ = ["Presence", "Sites"]
+__all__ = ["NUMBERS", "SUMS", "VALUES", "Presence", "Sites"]
+
+NUMBERS = "what all are told as numbers: losses, scores, weights"
+SUMS = "what is added up: models, gradients, counters"
+VALUES = "what is agreed on, and how tables are prepared"
 
 
-class Sites(SharedTransport):
+@dataclass(frozen=True)
+class Presence(Attendance):
+    """Who takes part in a round between sites: whoever is there."""
+
+    def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
+        there = cast(Any, env.plane.transport).working  # of `Sites`
+        return there, there
+
+
+class Sites(Rounds, SharedTransport):
     """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
 
     Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
@@ -38,11 +52,9 @@ class Sites(SharedTransport):
     attendance = Presence()
 
     def __init__(self, connection: Connection, owner: Tensor) -> None:
-        self.connection = connection
+        Rounds.__init__(self, connection)
         self.called = connection.name
-        super().__init__(connection.sites.index(connection.name), owner)
-        self._begun = False
-        self._handed = 0  # the epoch in which those that came back were told what they had missed
+        SharedTransport.__init__(self, connection.sites.index(connection.name), owner)
 
     @property
     def working(self) -> Tensor:
@@ -91,13 +103,13 @@ class Sites(SharedTransport):
 
     def everyone(self, value: Any) -> list[Any]:
         """Return what all sites that are there have to tell, in their order."""
-        values, _ = self.connection.tell("values", value)
+        values, _ = self.connection.tell(VALUES, value)
         return [*values.values()]
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all sites that are there, which the coordinator makes."""
-        kinds = kinds_of(value[None] for value in values)
-        _, told = self.connection.tell(f"sums of {kinds}", tensors=values, add=True)
+        kinds = _kinds_of(value[None] for value in values)
+        _, told = self.connection.tell(f"{SUMS} ({kinds})", tensors=values, add=True)
         sums = Frame({}, told[self.connection.name]).require(*((one.dtype, tuple(one.shape)) for one in values))
         return tuple(total.to(value.device) for total, value in zip(sums.tensors, values, strict=True))
 
@@ -114,11 +126,11 @@ class Sites(SharedTransport):
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
-        return self._placed(values, self._hear("numbers of nodes", values, self.owner))
+        return self._placed(values, self._hear(NUMBERS, values, self.owner))
 
     def _placed(self, values: Sequence[Tensor], told: Mapping[str, Sequence[Tensor]]) -> tuple[Tensor, ...]:
         """Return values [K, ...] like some, as sites have told them of their own nodes."""
-        out = tuple(unknown(one, len(self.owner)) for one in values)
+        out = tuple(_unknown(one, len(self.owner)) for one in values)
         for site, many in told.items():
             for one, some in zip(out, many, strict=False):
                 one[self.owner == self._sites.index(site)] = some.to(one.device)
@@ -126,7 +138,7 @@ class Sites(SharedTransport):
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all sites that are there, one site's after the other's, [N, ...]."""
-        told = self._hear("lists", values)
+        told = self._hear("what all are told as lists: edges, cluster centres", values)
         for site, (nodes, *_) in told.items():
             self._require_own(site, nodes)
         every = zip(*told.values(), strict=True)
@@ -147,12 +159,12 @@ class Sites(SharedTransport):
 
         What is of owners that are not there stays as it is known here: it has not changed.
         """
-        by, out = self.owner[owner], unknown(values, len(values))
+        by, out = self.owner[owner], _unknown(values, len(values))
         own = by == self.process
         kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
         out[kept] = values[kept]
         if to is None:
-            for site, (some,) in self._hear(what or "numbers of nodes", [values[own]], by).items():
+            for site, (some,) in self._hear(what or NUMBERS, [values[own]], by).items():
                 out[by == self._sites.index(site)] = some
             return out
         hears = self.owner[to]
@@ -160,7 +172,7 @@ class Sites(SharedTransport):
         give = {name: [values[due[p][0]]] for p, name in self._others if bool(due[p][0].any())}
         wait = {name: due[p][1] for p, name in self._others if bool(due[p][1].any())}
         shapes = {name: [(values.dtype, (int(mask.sum()), *values.shape[1:]))] for name, mask in wait.items()}
-        told = f"{what or 'numbers for a node'}, {kinds_of([values])}"
+        told = f"{what or 'gradients or their products, for one site'} ({_kinds_of([values])})"
         for name, (some,) in self.connection.swap(told, give, shapes).items():
             out[wait[name]] = some.to(values.device)
         return out
@@ -176,8 +188,8 @@ class Sites(SharedTransport):
             by: Whose each of all sites' values is, where that is known, [N].
             whole: Further ones, of which every site has as many.
         """
-        kinds = kinds_of([*values, *(one[None] for one in whole)])
-        _, told = self.connection.tell(f"{what}, {kinds}", tensors=[*values, *whole])
+        kinds = _kinds_of([*values, *(one[None] for one in whole)])
+        _, told = self.connection.tell(f"{what} ({kinds})", tensors=[*values, *whole])
         for site, some in told.items():
             count = None if by is None else int((by == self._sites.index(site)).sum())
             due = [(one.dtype, (count, *one.shape[1:])) for one in values]
@@ -205,10 +217,10 @@ class Sites(SharedTransport):
             if bool((self.owner[wanted[self.process]] == p).any()):
                 take[name] = [(one.dtype, (None, *one.shape[1:])) for one in entries]
         self.require_listeners(give)
-        found = self.connection.swap(f"what is known of others, {kinds_of(values)}", give, take)
+        found = self.connection.swap(f"what it knows of others: similarities ({_kinds_of(values)})", give, take)
         for name, (of, *some) in found.items():
             self._require_own(name, of)
-            require_finite(name, some)
+            _require_finite(name, some)
         return tuple(torch.cat([one[:0], *(some[n] for some in found.values())]) for n, one in enumerate(entries))
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
@@ -219,129 +231,30 @@ class Sites(SharedTransport):
         asked = {name: torch.searchsorted(nodes, heard[p][self.here(heard[p])]) for p, name in self._others}
         give, take = ({name: at for name, at in some.items() if len(at)} for some in (asked, places))
         self.require_listeners(give)
-        fetched: Tensor = FetchRows.apply(rows, give, take, len(wanted), self.connection)
-        return fetched
+        rows_to = {name: [rows[at.to(rows.device)]] for name, at in give.items()}
+        kinds = {name: [(rows.dtype, (len(at), *rows.shape[1:]))] for name, at in take.items()}
+        out = _unknown(rows, len(wanted))
+        found = self.connection.swap(f"models or updates ({_kinds_of([rows])})", rows_to, kinds)
+        for name, (some,) in found.items():
+            out[take[name].to(rows.device)] = some.to(rows.device)
+        return out
 
-    def commit(self) -> None:
-        """Agree that a round has been played.
 
-        Who has told something has got all before it; so where nothing was sent from site to site since all have told
-        something, they have agreed already.
-        """
-        here = self.connection
-        if here.unsure or here.wanted or here.resting:
-            here.tell("end of a round", commit=True)
+def _kinds_of(values: Iterable[Tensor]) -> str:
+    """Say what kinds of numbers an entry has, of values [n, ...]; of more than two, their number types only."""
+    kinds = [(str(one.dtype).removeprefix("torch."), list(one.shape[1:])) for one in values]
+    if len(kinds) > 2:
+        return f"{len(kinds)} tensors of {', '.join(dict.fromkeys(name for name, _ in kinds))}"
+    return " and ".join(f"{name} {shape}" for name, shape in kinds)
 
-    def play(
-        self,
-        act: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-        again: bool = False,
-    ) -> None:
-        """Play a round, or what follows one; from its beginning where a site was lost in the middle of it.
 
-        Args:
-            act: Does it, and changes nothing of the state before all have agreed that it has been done.
-            snapshot: Returns what everybody may know of the run.
-            restore: Takes it over, where this site has missed rounds. They have been played then.
-            again: Whether that is to be done for the round at hand all the same.
-        """
-        self.connection.replays = True
-        try:
-            self._play(act, snapshot, restore, again)
-        finally:
-            self.connection.replays = False
+def _require_finite(site: str, values: Iterable[Tensor]) -> None:
+    """Check that what a site has sent is finite."""
+    if not all(bool(torch.isfinite(one).all()) for one in values):
+        raise wrong_message(site, "it holds values that are not finite")
 
-    def _play(
-        self,
-        act: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-        again: bool,
-    ) -> None:
-        while True:
-            try:
-                act()
-                break
-            except LeftBehind:
-                self._come_back(snapshot, restore)
-                if not again:
-                    return
-            except RoundLost as lost:
-                self.connection.enter(lost.told)
-        if {*self.connection.resting} - {*self.connection.refused}:
-            self._hand_over(snapshot, restore)
 
-    def begin(
-        self,
-        round_: int,
-        evaluated: bool,
-        forget: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-    ) -> None:
-        """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
-
-        A job may end while the last round is evaluated, so that some sites have saved what has come of that and others
-        have not. Then all make it again, since they have to take the same steps.
-
-        Args:
-            round_: Rounds that this site has played.
-            evaluated: Whether it has evaluated the last of them.
-            forget: Forgets that evaluation.
-            snapshot: Returns what everybody may know of the run.
-            restore: Takes it over.
-        """
-        here = self.connection
-        self._begun = True
-        if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
-            here.past.recall(None)
-            return
-        told, _ = here.tell("rounds that were played", [round_, evaluated], round=round_)
-        if not all(has for played, has in told.values() if played == max(told.values())[0]):
-            forget()
-        if here.name in here.resting:
-            played = f"{here.name} has played {round_} rounds, as its checkpoints say"
-            goes_on = "it goes on from where they are with its own model as it was then"
-            issue("other-run", f"site {here.name!r}", f"{played}, and others have played more: {goes_on}")
-            try:
-                restore(here.take())
-            except ValueError as error:  # such as: another phase has begun
-                cure = "Bring its newer checkpoints back, or let all sites start afresh, in other checkpoint= folders"
-                why = public_text(error)
-                message = f"{played}, and cannot go on where others are: {why or error}. {cure}"
-                raise ConflictError("checkpoint", message, public=bool(why)) from error
-        elif here.resting and here.name == self._eldest:
-            here.give(snapshot())
-
-    def _come_back(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        while True:
-            try:
-                self.connection.come_back()
-                return restore(self.connection.take())
-            except RoundLost:
-                continue  # somebody else was lost in the meantime
-            except ValueError as error:
-                why = public_text(error) or "what others have told does not fit what it has"
-                here = self.connection.name
-                raise SiteLostError(f"site {here!r}", f"{here} was left behind: {why}") from error
-
-    @property
-    def _eldest(self) -> str:
-        """The first site that has not just come back."""
-        here = self.connection
-        return next(site for site in here.present if site not in here.resting)
-
-    def _hand_over(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        """Tell those that have just come back what they have missed."""
-        here = self.connection
-        if here.name != self._eldest or self._handed == here.epoch:
-            return
-        self._handed = here.epoch
-        try:
-            here.give(snapshot())
-        except LeftBehind:
-            self._come_back(snapshot, restore)
-        except RoundLost as lost:
-            here.enter(lost.told)
+def _unknown(values: Tensor, count: int) -> Tensor:
+    """Return values [count, ...] that say that nothing is known."""
+    nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
+    return values.new_full((count, *values.shape[1:]), nothing)

@@ -102,8 +102,12 @@ class Lockstep(SharedTransport):
         if not any(map(len, wanted)):
             return rows[:0]
         self.meeting.moved[self.process].append(wanted[self.process])
-        fetched: Tensor = _Fetch.apply(rows, nodes, wanted, self)
-        return fetched
+        give = [rows[torch.searchsorted(nodes, one[self.here(one)])] for one in wanted]
+        by = self.owner[wanted[self.process]]
+        out = rows.new_empty(len(by), *rows.shape[1:])
+        for p, given in enumerate(self.meeting.exchange(self.process, "fetch", give)):
+            out[by == p] = given[self.process]
+        return out
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes, in their order."""
@@ -133,33 +137,6 @@ class Lockstep(SharedTransport):
             taken = told & (by == p)
             out[taken] = some[taken]
         return out
-
-
-class _Fetch(torch.autograd.Function):
-    """Rows of remote nodes; their gradients go back to the owners."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, nodes: Tensor, wanted: list[Tensor], lockstep: Lockstep) -> Tensor:
-        ctx.lockstep, ctx.nodes, ctx.wanted = lockstep, nodes, wanted
-        give = [rows.detach()[torch.searchsorted(nodes, one[lockstep.here(one)])] for one in wanted]
-        posted = lockstep.meeting.exchange(lockstep.process, "fetch", give)
-        by = lockstep.owner[wanted[lockstep.process]]
-        out = rows.new_empty(len(by), *rows.shape[1:])
-        for p, given in enumerate(posted):
-            out[by == p] = given[lockstep.process]
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        lockstep, gradient = ctx.lockstep, gradients[0]
-        by = lockstep.owner[ctx.wanted[lockstep.process]]
-        give = [gradient[by == p] for p in range(len(ctx.wanted))]
-        own = gradient.new_zeros(len(ctx.nodes), *gradient.shape[1:])
-        posted = lockstep.meeting.exchange(lockstep.process, "fetch back", give)
-        for wanted, given in zip(ctx.wanted, posted, strict=True):
-            mine = wanted[lockstep.here(wanted)]
-            own.index_add_(0, torch.searchsorted(ctx.nodes, mine), given[lockstep.process])
-        return own, None, None, None
 
 
 def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tuple[list[T], Meeting]:

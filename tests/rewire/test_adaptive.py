@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from graphcollab.rewire.adaptive import priors
+from graphcollab.methods import dac
+from graphcollab.rewire.adaptive import AdaptivePeers, priors
+from graphcollab.testing import Scene
 from tests.rewire.test_peer_memory import K1, K2, M1, M2, ME, memory
 
 
@@ -35,3 +37,11 @@ def test_negative_similarities_keep_their_order():
 
 def test_equal_similarities_scaled_are_equally_likely():
     assert priors(memory([(1, 0, 3.0, 1), (2, 0, 3.0, 1)]), 10.0, "minmax")[0].tolist() == [0.5, 0.5]
+
+
+def test_the_temperature_grows_from_the_first_round_in_which_something_is_known(monkeypatch):
+    """Before round 0 nothing is known; with what was measured in it, peers are drawn by τ_0 = 1."""
+    found, temperature = [], AdaptivePeers.temperature
+    monkeypatch.setattr(AdaptivePeers, "temperature", lambda self, t: found.append(temperature(self, t)) or found[-1])
+    Scene.small().play(dac(samples=2, tau=30.0, growth=0.2), rounds=3)
+    assert found == pytest.approx([1.0, 1.0, 3.99, 6.921], abs=1e-3)

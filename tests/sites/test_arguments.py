@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from graphcollab import Tasks, methods, site
-from graphcollab.sites.refused import ONE_RUN
+from graphcollab.sites.arguments import ONE_RUN
 from tests.raising import raises
 from tests.sites.in_threads import NAMES, meet, small
 

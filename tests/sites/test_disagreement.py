@@ -15,6 +15,7 @@ from graphcollab.sites.errors import is_received
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.gathering import Gathering
 from graphcollab.sites.hall import Door, Hall
+from graphcollab.sites.transport import VALUES
 from graphcollab.train import Callback, Result
 from tests.raising import raises
 from tests.sites.in_threads import NAMES, ROWS, meet, small, together
@@ -124,7 +125,7 @@ def test_a_coordinator_that_lies_gets_no_model(monkeypatch):
     def lied(self, what, value=None, tensors=(), add=False, **said):
         values, found = tell(self, what, value, tensors, add, **said)
         texts = all(isinstance(one, list) and one and isinstance(one[0], str) for one in values.values())
-        return dict.fromkeys(values, value) if what == "values" and texts else values, found
+        return dict.fromkeys(values, value) if what == VALUES and texts else values, found
 
     monkeypatch.setattr(Connection, "tell", lied)
     models = {}
@@ -336,7 +337,7 @@ def test_a_clock_is_read_anew_when_a_call_has_failed(monkeypatch):
     ask, said = Door.ask, list[float]()
 
     def asks(self: Door, content: bytes) -> bytes:
-        if b"clocks" in content and self.name == "va":
+        if b"the time" in content and self.name == "va":
             said.append(Frame.unpack(content).about["clock"])
             if len(said) == 1:
                 raise ConnectionError("not now")

@@ -12,9 +12,9 @@ from torch import nn
 import graphcollab
 from graphcollab import build_model, methods, run
 from graphcollab.errors import MismatchError, UnknownError
+from graphcollab.sites.arguments import require_of_run
 from graphcollab.sites.errors import SiteLostError, public_text, public_value, received
 from graphcollab.sites.hall import Door
-from graphcollab.sites.refused import require_of_run
 from graphcollab.testing import Scene
 from tests.sites.in_threads import NAMES, meet, small
 

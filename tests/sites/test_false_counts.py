@@ -130,7 +130,7 @@ def test_samples_that_are_no_table_are_looked_at_too(what):
 def test_listeners_that_are_none_are_named(listeners):
     class Liar(Connection):
         def tell(self, what: str, value: Any = None, *args: Any, **kwargs: Any) -> Any:
-            return super().tell(what, listeners if what == "listeners" else value, *args, **kwargs)
+            return super().tell(what, listeners if what == "who may hear this site" else value, *args, **kwargs)
 
     def play(connection):
         if connection.name == "b":

@@ -134,7 +134,7 @@ def test_the_table_says_who_reads_what(tmp_path, averaged):
     models = [line for line in leaving.lines if line.what.startswith("models")]
     assert [line.to for line in models] == OTHERS
     assert {line.messages for line in models} == {ROUNDS}
-    assert {line.what for line in models} == {f"models, or changes of them (float32 [{numbers}])"}
+    assert {line.what for line in models} == {f"models or updates (float32 [{numbers}])"}
     assert all(ROUNDS * 4 * numbers < line.bytes < ROUNDS * (4 * numbers + 200) for line in models)
     text = str(leaving)
     assert f"What would leave va in {ROUNDS} rounds of l2c among 4 sites" in text

@@ -1,8 +1,7 @@
-"""A mistake in a script is shown by one sentence at its end, and anything else with all that led to it."""
+"""What a rehearsal says of mistakes."""
 
 from __future__ import annotations
 
-import runpy
 import traceback
 import warnings
 
@@ -11,8 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab import methods, site
-from graphcollab.settings import SettingError
-from graphcollab.sites.errors import public_value, script_error
+from graphcollab.sites.errors import public_value
 
 TABLE = {"age": [*range(30, 70)], "ill": [0, 1, 1, 0] * 10}
 SECRET = "Jane Doe"
@@ -35,15 +33,6 @@ def rehearses(table=TABLE, method=None, model=linear, **settings):
 
 def fails(tasks):
     raise ValueError("the model is not there")
-
-
-def test_of_a_mistake_the_script_and_the_sentence_are_shown():
-    error = raised(lambda: rehearses(method="fedavg"))
-    assert isinstance(error, SettingError)
-    lines = "".join(traceback.format_exception(error)).splitlines()
-    assert lines[-1] == "graphcollab.settings.SettingError: method must be a method, such as fedavg(), got 'fedavg'"
-    assert len(traceback.extract_tb(error.__traceback__)) <= 6  # of which this file has three
-    assert not any("During handling" in line or "direct cause" in line for line in lines)
 
 
 def test_of_the_own_samples_it_is_said_what_is_wrong():
@@ -90,33 +79,6 @@ def test_warnings_of_a_rehearsal_name_the_line_of_the_script():
     assert any("all rows have the target 1" in str(one.message) for one in told)
     assert {one.filename for one in told} == {__file__}
     assert len({str(one.message) for one in told}) == len(told)
-
-
-def script(tmp_path, text: str) -> tuple[Exception, str]:
-    path = tmp_path / "site.py"
-    path.write_text(text)
-    return raised(lambda: runpy.run_path(str(path), run_name="__main__")), str(path)
-
-
-def test_a_mistake_in_a_script_is_shown_with_its_line_only(tmp_path):
-    error, path = script(tmp_path, "from graphcollab import methods\n\nmethods.fedavg(lr='much')\n")
-    lines = script_error(error, path).splitlines()
-    assert [line for line in lines if "File " in line] == [f'  File "{path}", line 3, in <module>']
-    assert lines[-1] == f"graphcollab.settings.SettingError: {error}"
-
-
-def test_what_fails_in_a_script_is_shown_from_the_script_on(tmp_path):
-    error, path = script(tmp_path, "def divide(x):\n    return 1 / x\n\n\ndivide(0)\n")
-    lines = script_error(error, path).splitlines()
-    assert [line.split(", ", 1)[1] for line in lines if "File " in line] == ["line 5, in <module>", "line 2, in divide"]
-    assert lines[-1] == "ZeroDivisionError: division by zero"
-
-
-def test_a_script_that_cannot_be_read_is_shown_by_its_line(tmp_path):
-    error, path = script(tmp_path, "x = (1,\n")
-    text = script_error(error, path)
-    assert text.startswith(f'  File "{path}", line 1\n')
-    assert text.splitlines()[-1] == "SyntaxError: '(' was never closed"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
-from graphcollab.sites.transport import Presence, Sites
+from graphcollab.sites.transport import NUMBERS, Presence, Sites
 from graphcollab.testing.planes import hide
 from graphcollab.testing.scene import Scene
 from graphcollab.train import Result
@@ -46,7 +46,7 @@ class Liar(Connection):
     round_, spoil, when = 0, staticmethod(SPOILT["nan"]), (1,)
 
     def swap(self, what: str, give: Mapping[str, Sequence[Tensor]], take: Any) -> Any:
-        if what.startswith(("models", "numbers")) and self.round_ in self.when:
+        if what.startswith(("models", "gradients")) and self.round_ in self.when:
             give = {to: [self.spoil(one) for one in some] for to, some in give.items()}
         return super().swap(what, give, take)
 
@@ -212,7 +212,7 @@ def test_weights_that_are_told_lie_between_0_and_1(monkeypatch):
     inner = Connection.tell
 
     def tell(self: Connection, what: str, value: Any = None, tensors: Sequence[Tensor] = (), **said: Any) -> Any:
-        if self.name == NAMES[LIAR] and what.startswith("numbers of nodes"):
+        if self.name == NAMES[LIAR] and what.startswith(NUMBERS):
             tensors = [one * torch.nan if one.is_floating_point() else one for one in tensors]
         return inner(self, what, value, tensors, **said)
 
@@ -241,7 +241,7 @@ def test_a_center_that_there_is_not_is_the_nearest_number(said, monkeypatch):
     inner = Connection.tell
 
     def tell(self: Connection, what: str, value: Any = None, tensors: Sequence[Tensor] = (), **more: Any) -> Any:
-        if self.name == NAMES[LIAR] and what == "numbers of nodes, int64 []":
+        if self.name == NAMES[LIAR] and what == f"{NUMBERS} (int64 [])":
             tensors = [torch.full_like(one, said) for one in tensors]
         return inner(self, what, value, tensors, **more)
 
@@ -260,7 +260,7 @@ def test_more_cluster_centers_than_a_node_can_have_name_who_says_so(settings, mo
     def tell(self: Connection, what: str, value: Any = None, tensors: Sequence[Tensor] = (), **more: Any) -> Any:
         if self.name == NAMES[LIAR]:
             value = 10**15 if type(value) is int else value
-            tensors = [torch.full_like(one, 10**15) for one in tensors] if what.endswith("nodes, int64 []") else tensors
+            tensors = [torch.full_like(one, 10**15) for one in tensors] if what == f"{NUMBERS} (int64 [])" else tensors
         return inner(self, what, value, tensors, **more)
 
     monkeypatch.setattr(Connection, "tell", tell)
@@ -274,7 +274,7 @@ def test_similarities_that_are_not_finite_name_who_tells_them(monkeypatch):
     inner = Connection.swap
 
     def swap(self: Connection, what: str, give: Mapping[str, Sequence[Tensor]], take: Any) -> Any:
-        if self.name == NAMES[LIAR] and what.startswith("what is known"):
+        if self.name == NAMES[LIAR] and what.startswith("what it knows of others"):
             give = {
                 to: [one * torch.nan if one.is_floating_point() else one for one in some] for to, some in give.items()
             }

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import runpy
-import sys
 import threading
 import time
 import traceback
@@ -24,7 +23,7 @@ from nvflare.collab.api.exceptions import RunAborted
 from graphcollab.errors import LostError, MissingFileError
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
-from graphcollab.sites.errors import SiteLostError, script_error
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.flare.script import SCRIPT, the_script
 from graphcollab.sites.flare.sealed import only_sealed
 from graphcollab.sites.gathering import connected
@@ -140,7 +139,7 @@ class Client:
                 runpy.run_path(path, run_name="__main__")
         except BaseException as error:
             LOG.error("%s has failed with a %s; standard error says why", path, type(error).__name__)
-            print(script_error(error, path), file=sys.stderr, flush=True)
+            traceback.print_exception(error)
             connection.leave(error)
         else:
             connection.finish()
