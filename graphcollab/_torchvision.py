@@ -11,7 +11,6 @@ PyTorch's own message that there is no kernel.
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from types import ModuleType
 
@@ -21,14 +20,11 @@ from graphcollab.errors import MissingPackageError
 
 __all__ = ["torchvision_datasets", "torchvision_models"]
 
-_SCHEMAS = {
-    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-}
-_MISSING_OPERATOR = re.compile(r"operator torchvision::(\w+) does not exist")
-
-# A declaration lasts as long as its library object, so these must stay referenced.
-_declared: dict[str, torch.library.Library] = {}
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_declared: list[torch.library.Library] = []  # a declaration lasts as long as its library object
 
 
 def torchvision_datasets() -> ModuleType:
@@ -42,26 +38,21 @@ def torchvision_models() -> ModuleType:
 
 
 def _import(module: str, why: str) -> ModuleType:
-    """Import a module of torchvision. Where torchvision imports normally, nothing but the import happens."""
-    while True:
-        try:
-            return importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name != "torchvision":
-                raise
-            text = f"{why}, which is not installed; `pip install torchvision` adds it"
-            raise MissingPackageError("torchvision", text) from error
-        except RuntimeError as error:
-            found = _MISSING_OPERATOR.search(str(error))
-            if found is None or found[1] not in _SCHEMAS or found[1] in _declared:
-                raise
-            _declare(found[1])
-
-
-def _declare(operator: str) -> None:
-    """Declare one operator of torchvision and forget the half-finished import, so that the next one starts afresh."""
+    """Import a module of torchvision, declaring its operators where that fails for want of them."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "torchvision":
+            raise
+        text = f"{why}, which is not installed; `pip install torchvision` adds it"
+        raise MissingPackageError("torchvision", text) from error
+    except RuntimeError as error:
+        if _declared or "operator torchvision::nms does not exist" not in str(error):
+            raise
     library = torch.library.Library("torchvision", "FRAGMENT")
-    library.define(_SCHEMAS[operator])
-    _declared[operator] = library
+    for schema in _SCHEMAS:
+        library.define(schema)
+    _declared.append(library)
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]
+        del sys.modules[name]  # the half-finished import
+    return importlib.import_module(module)

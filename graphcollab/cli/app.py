@@ -108,9 +108,22 @@ def _in_one_line(error: Exception, words: Sequence[str]) -> tuple[int, str] | No
 
 
 def _with_option(subject: str, text: str, words: Sequence[str]) -> str:
-    """Return a text that begins with the option that it is about, where the command has it."""
+    """Return a text that begins with the option that it is about, where the command has it or names that column."""
     option = f"--{subject.replace('_', '-')}"
+    if subject.startswith("column "):
+        option = _given_by(subject.removeprefix("column ").strip("'"), words)
     return f"{option}: {text}" if option in _options(words) else text
+
+
+def _given_by(value: str, words: Sequence[str]) -> str:
+    """Return the option that a value, or a list with it, follows."""
+    option = ""
+    for word in words:
+        if word.startswith("--"):
+            option, _, word = word.partition("=")
+        if value in word.split(","):
+            return option
+    return ""
 
 
 def _options(words: Sequence[str]) -> Collection[str]:

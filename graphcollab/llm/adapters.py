@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 import re
 import shutil
@@ -94,30 +93,19 @@ def load_adapter(
     told = _read_about(folder)
     model = shared_copy(read_base(base, told["classes"]))
     setattr(model, DRAWN, told["drawn"])
-    changed = _changes_base(folder)
-    if not changed:
-        _require_base(model, told, folder)
+    _require_base(model, told, folder)
     with own_filter("ignore"):  # of deprecations between the two libraries
         loaded = peft().PeftModel.from_pretrained(model, str(folder), is_trainable=True)
-    if changed:
-        _require_base(loaded, told, folder)
     return LanguageModel(loaded, share or told["share"], checkpointing)
-
-
-def _changes_base(folder: Path) -> bool:
-    """Tell whether adapters begin as a factor of the base's weights, which is taken out of these (PiSSA, OLoRA)."""
-    begin = json.loads((folder / CONFIG).read_bytes()).get("init_lora_weights", True)
-    return isinstance(begin, str) and begin not in ("gaussian", "eva", "orthogonal")
 
 
 def _require_base(model: Any, told: dict[str, Any], folder: Path) -> None:
     found = base_checksum(model)
     if found != told["base"]:
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
         raise MismatchError(
             "base",
             f"the adapters in {folder} were trained over a base with the checksum {told['base'][:16]}… "
-            f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(base).__name__} "
+            f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(model).__name__} "
             f"given is {found[:16]}…: give the same base",
         )
 

@@ -13,7 +13,7 @@ from graphcollab.errors import DuplicateError, InvalidTypeError, MissingError, R
 from graphcollab.llm.blocks import PADDING
 from graphcollab.llm.documents import Documents, gather_documents, kinds_of
 from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
-from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tokenizer
+from graphcollab.llm.tokenizer import encode, fingerprint, require_tokenizer
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Tasks
 from graphcollab.tasks._builders import AnyMetric, Part
@@ -27,7 +27,7 @@ __all__ = ["text_classification_tasks"]
 @checked
 def text_classification_tasks(
     train: Texts,
-    tokenizer: AnyTokenizer,
+    tokenizer: Any,
     *,
     context: Count = 128,
     val: Texts | None = None,
@@ -64,10 +64,9 @@ def text_classification_tasks(
 
     Raises:
         TypeError: If texts are none, or not labelled, or the tokenizer is none.
-        ValueError: If tokenizers differ, or a label is no class, or a node has no or too few texts, or an empty or
-            broken one.
+        ValueError: If a label is no class, or a node has no or too few texts, or an empty or broken one.
     """
-    one = one_tokenizer(tokenizer, train)
+    require_tokenizer(tokenizer)
     known = None if classes is None else [*classes]
     if known is None and not statistics.alone:
         raise MissingError(
@@ -78,9 +77,9 @@ def text_classification_tasks(
     given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
     how = Draw(documents.words, val_fraction, test_fraction, True, seed, given)
     divided = documents.divide(how, kinds)
-    rows = _padded(encode(one, documents.texts, whole=False, longest=context), context)
+    rows = _padded(encode(tokenizer, documents.texts, whole=False, longest=context), context)
     pool = Pool(rows, kinds, group=documents.copies if documents.repeats and not given else None)
-    facts = {"tokenizer": fingerprint(one), "classes": [*map(str, known or ())]}
+    facts = {"tokenizer": fingerprint(tokenizer), "classes": [*map(str, known or ())]}
     statistics.agree({**facts_of_pool(pool), **facts}, len)
     names, ids = documents.sites.names, documents.sites.node_id
     more: dict[str, Any] = {"cluster": clusters_in_order(cluster, names), "split_given": test is not None}

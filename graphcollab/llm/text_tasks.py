@@ -12,7 +12,7 @@ from graphcollab.errors import EmptyError, MismatchError, MissingError
 from graphcollab.llm.blocks import blocks_of, count_predicted
 from graphcollab.llm.documents import Documents, gather_documents
 from graphcollab.llm.token_loss import perplexity, token_loss
-from graphcollab.llm.tokenizer import AnyTokenizer, encode, fingerprint, one_tokenizer
+from graphcollab.llm.tokenizer import encode, fingerprint, require_tokenizer
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.tasks._builders import Part
@@ -29,7 +29,7 @@ Clusters: TypeAlias = Annotated[Mapping[Any, int] | None, "a dict {node: number 
 @checked
 def text_tasks(
     train: Texts,
-    tokenizer: AnyTokenizer,
+    tokenizer: Any,
     *,
     context: Count = 512,
     val: Texts | None = None,
@@ -59,7 +59,7 @@ def text_tasks(
     Args:
         train: Documents of every node, {node: list of texts}, at best each text once. Nodes are known by name, as in
             ``Tasks.from_arrays``.
-        tokenizer: A tokenizer of transformers that all nodes use, or a dict with one of every node, all equal.
+        tokenizer: The tokenizer of transformers that all nodes use.
         context: L, predicted tokens of a block.
         val: Documents for validation, given like ``train``. Default: ``val_fraction`` of each node's documents.
         test: Documents for testing, likewise.
@@ -73,8 +73,8 @@ def text_tasks(
 
     Raises:
         TypeError: If documents are not texts, or the tokenizer is none.
-        ValueError: If tokenizers differ, are not those of the nodes, or have no end token; or a node has no documents,
-            too few different ones to divide, or an empty or broken one. The message names the node.
+        ValueError: If the tokenizer has no end token; or a node has no documents, too few different ones to divide, or
+            an empty or broken one. The message names the node.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -87,8 +87,8 @@ def text_tasks(
         (tensor([[ 1,  2,  0,  2],
                 [ 2,  0, -1, -1]]), tensor([3., 1.], dtype=torch.float64))
     """
-    one = one_tokenizer(tokenizer, train)
-    if one.eos_token_id is None:
+    require_tokenizer(tokenizer)
+    if tokenizer.eos_token_id is None:
         raise MissingError(
             "tokenizer",
             "the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token",
@@ -97,9 +97,9 @@ def text_tasks(
     documents = gather_documents({"train": train, "val": val, "test": test}, labelled=False)
     given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
     divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, False, seed, given))
-    tokens = [[*some, one.eos_token_id] for some in _tokens(documents, one)]
+    tokens = [[*some, tokenizer.eos_token_id] for some in _tokens(documents, tokenizer)]
     pools, splits = _pools(divided, tokens, context, joined)
-    statistics.agree({**facts_of_pool(pools["train"]), "tokenizer": fingerprint(one)}, len)
+    statistics.agree({**facts_of_pool(pools["train"]), "tokenizer": fingerprint(tokenizer)}, len)
     names, ids = documents.sites.names, documents.sites.node_id
     clusters = clusters_in_order(cluster, names)  # blocks of one text must not be dealt anew
     tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=True)

@@ -1,18 +1,16 @@
-"""One tokenizer for all nodes: what it is known by, and texts as tokens."""
+"""The tokenizer of all nodes: its checksum, and texts as tokens."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
-from graphcollab.errors import EmptyError, InvalidTypeError, MismatchError
-from graphcollab.naming import few
+from graphcollab.errors import InvalidTypeError
 
-__all__ = ["AnyTokenizer", "encode", "fingerprint", "one_tokenizer"]
+__all__ = ["encode", "fingerprint", "require_tokenizer"]
 
-AnyTokenizer: TypeAlias = Annotated[Any, "a tokenizer of transformers, or a dict of them by node"]
 PASSING = "truncation", "padding"  # how a tokenizer was called last
 
 
@@ -30,51 +28,13 @@ def fingerprint(tokenizer: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def one_tokenizer(given: Any, documents: Any) -> Any:
-    """Return the tokenizer of all nodes, of one or of a dict of equal ones.
-
-    Args:
-        given: The tokenizer, or a dict of them by node.
-        documents: The nodes' documents, of which only the names of the nodes matter here.
-
-    Raises:
-        TypeError: If something is no tokenizer of transformers.
-        ValueError: If two nodes' tokenizers differ: one number would mean different words to their models. Or if a node
-            has none, or a tokenizer is of no node.
-    """
-    many = dict(given) if isinstance(given, Mapping) else {"": given}
-    for node, one in many.items():
-        if not callable(one) or not hasattr(one, "get_vocab") or not hasattr(one, "eos_token_id"):
-            where = f" of {node!r}" if node else ""
-            raise InvalidTypeError(
-                "tokenizer",
-                f"expected a tokenizer of transformers{where}, such as AutoTokenizer.from_pretrained(folder) or "
-                f"PreTrainedTokenizerFast(tokenizer_object=...), got {type(one).__name__}",
-            )
-    if not many:
-        raise EmptyError("tokenizer", "expected a tokenizer for every node, got an empty dict", public=True)
-    if isinstance(given, Mapping) and isinstance(documents, Mapping):
-        _check_nodes([*map(str, given)], [*map(str, documents)])
-    marks = {node: fingerprint(one) for node, one in many.items()}
-    first, *others = many
-    for node in others:
-        if marks[node] != marks[first]:
-            raise MismatchError(
-                "tokenizer",
-                f"{first!r} and {node!r} have different tokenizers ({marks[first]} and {marks[node]}), so the same "
-                "number would be different words: give all nodes one tokenizer",
-            )
-    return many[first]
-
-
-def _check_nodes(given: Sequence[str], nodes: Sequence[str]) -> None:
-    """Raise a ValueError that names nodes without a tokenizer, or tokenizers without a node, if there are such."""
-    lacking, strange = ([repr(n) for n in some if n not in {*rest}] for some, rest in ((nodes, given), (given, nodes)))
-    if lacking or strange:
-        told = [f"no tokenizer of {few(lacking)}"] * bool(lacking)
-        told += [f"one of {few(strange)}, which has no documents"] * bool(strange)
-        raise MismatchError(
-            "tokenizer", f"tokenizers by node have {' and '.join(told)}: give one tokenizer for all, or one of each"
+def require_tokenizer(given: Any) -> None:
+    """Raise an InvalidTypeError unless this is a tokenizer of transformers."""
+    if not callable(given) or not hasattr(given, "get_vocab") or not hasattr(given, "eos_token_id"):
+        raise InvalidTypeError(
+            "tokenizer",
+            "expected a tokenizer of transformers, such as AutoTokenizer.from_pretrained(folder) or "
+            f"PreTrainedTokenizerFast(tokenizer_object=...), got {type(given).__name__}",
         )
 
 

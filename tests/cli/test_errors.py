@@ -39,12 +39,13 @@ def one_line(done, code, *words):
         (["--methods", "local", "--roundz", "3"], ["--roundz", "--rounds"]),
         (["--methods", "local", "--pooled", "sum"], ["--pooled", '"sums"']),
         (["--methods", "local", "--lrs", "0.1", "-1"], ["-1"]),
-        (["--methods", "local", "--device", "gpu9"], ["gpu9"]),
+        (["--methods", "local", "--device", "gpu9"], ["--device: ", "gpu9"]),
         (["--methods", "cobo", "--set", "cobo.rh=1"], ["'rh'", "'rho'"]),
         (["--methods", "cobo", "--set", "cobo.rho=-1"], ["rho", "-1"]),
         (["--methods", "cobo", "--set", "l2c.own=x"], ["--set: 'l2c'", "cobo"]),
         (["--methods", "cobo", "--set", "cobo"], ["--set: "]),
-        (["--methods", "local", "--group", "diseas"], ["'diseas'", "'disease'"]),
+        (["--methods", "local", "--group", "diseas"], ["--group: ", "'diseas'", "'disease'"]),
+        (["--methods", "local", "--columns", "age,agee"], ["--columns: ", "'agee'", "'age'"]),
         (["--methods", "local", "--metric", "acuracy"], ["--metric", '"accuracy"']),
         (["--methods", "local", "--on-nonfinite", "halt"], ["--on-nonfinite", '"isolate"']),
     ],
@@ -52,6 +53,11 @@ def one_line(done, code, *words):
 def test_wrong_usage(call, patients, about, tmp_path, more, words):
     one_line(call("compare", patients, *about, *more, "--out", "report"), 2, *words)
     assert not (tmp_path / "report").exists()
+
+
+def test_a_target_that_is_no_column(call, patients):
+    line = ["compare", patients, "--node", "hospital", "--target=diseas", "--methods", "local"]
+    one_line(call(*line), 2, "--target: ", "'diseas'", "'disease'")
 
 
 def test_a_target_that_is_the_same_everywhere(call, patients, about, tmp_path):

@@ -158,7 +158,6 @@ def test_what_is_no_adapter_is_refused(tmp_path):
         {"modules_to_save": ["lm_head"]},
         {"modules_to_save": ["wte"]},
         {"trainable_token_indices": [1, 2]},
-        {"init_lora_weights": "pissa"},
     ],
     ids=lambda settings: next(iter(settings)),
 )
@@ -167,7 +166,7 @@ def test_adapters_with_more_than_two_matrices_come_back(tmp_path, settings):
     make = lambda: library.get_peft_model(gpt(), library.LoraConfig(r=2, target_modules=["c_attn"], **settings))  # noqa: E731
     with own_filter("ignore"):  # PEFT's, of tied weights
         model = LanguageModel(make())
-        assert settings.get("init_lora_weights") or base_checksum(model) == base_checksum(gpt())
+        assert base_checksum(model) == base_checksum(gpt())
         tasks = text_tasks(NODES, words(), context=4, val_fraction=0.0)
         result = run(local(lr=0.5, epochs=1, batch_size=2), tasks, model, rounds=2)
         place = save_adapters(result, tmp_path)["a/b"]
