@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from graphcollab.errors import (
-    AmbiguousError,
     ConflictError,
     EmptyError,
     InvalidValueError,
@@ -164,10 +163,10 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
     """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
     pair: Any = samples
     weights: list[Any] = []
-    if isinstance(samples, DataLoader):
-        samples = rows_of_loader(samples, who)
-    if isinstance(samples, Dataset) or _is_of_samples(samples, who):
-        pair = read_dataset(cast(Dataset[Any], samples), who)
+    if isinstance(samples, Dataset | DataLoader):
+        pair = read_dataset(rows_of_loader(samples, who) if isinstance(samples, DataLoader) else samples, who)
+    elif isinstance(samples, list) and any(isinstance(one, Mapping | tuple) for one in samples):
+        raise SettingError(who, f"{_OF_A_NODE}, not a list of samples", samples)
     if isinstance(pair, Mapping):
         *pair, weights = _by_entry(pair, who)
     try:
@@ -189,19 +188,6 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
             who, f"{who} has {sizes[0]} inputs and weights {list(weight.shape)}: each input needs one weight"
         )
     return inputs, targets, weight
-
-
-def _is_of_samples(given: object, who: str) -> bool:
-    """Tell a list of dicts, or of pairs, from a pair of inputs and targets."""
-    if not isinstance(given, list) or not given:
-        return False
-    if len(given) == 2 and all(isinstance(one, tuple) and len(one) == 2 for one in given):
-        raise AmbiguousError(
-            who,
-            f"{who} has a list of two pairs, which may be two samples or the inputs and targets of two: give a tuple "
-            "(inputs, targets) of arrays",
-        )
-    return all(isinstance(one, Mapping) or (isinstance(one, tuple) and len(one) == 2) for one in given)
 
 
 def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:

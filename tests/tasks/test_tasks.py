@@ -372,14 +372,15 @@ def test_a_dataset_that_draws_is_warned_of():
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        ([(torch.zeros(5 + k % 2, 3), 1) for k in range(4)], ("shape", "[5, 3]", "[6, 3]")),
-        ([(torch.zeros(3), None)] * 3, ("shape", "NoneType")),
-        ([(Data(x=X), 1)] * 3, ("shape", "Data, int")),
-        ([({"a": torch.zeros(3)}, 1)] * 3, ("shape", "dict of 1")),
+        (DataLoader([(torch.zeros(5 + k % 2, 3), 1) for k in range(4)]), ("shape", "[5, 3]", "[6, 3]")),
+        (DataLoader([(torch.zeros(3), None)] * 3), ("shape", "NoneType")),
+        (DataLoader([(Data(x=X), 1)] * 3), ("shape", "Data, int")),
+        (DataLoader([({"a": torch.zeros(3)}, 1)] * 3), ("shape", "dict of 1")),
         (((X, X), Y), ("shape", "tuple of 2")),
         ((X.to_sparse(), Y), ("shape", "sparse")),
         ((X, ["ill"] * len(X)), ("value", "targets")),
-        ([(1.0, 2.0), (3.0, 4.0)], ("ambiguous", "list of two pairs")),
+        ([(1.0, 2.0), (3.0, 4.0)], ("value", "not a list of samples")),
+        ([{"x": X, "y": Y}], ("value", "not a list of samples")),
     ],
 )
 def test_samples_that_are_no_arrays_are_refused_by_node(samples, message):
@@ -388,14 +389,13 @@ def test_samples_that_are_no_arrays_are_refused_by_node(samples, message):
         Tasks.from_samples([samples])
 
 
-def test_lists_of_samples_are_what_datasets_of_them_are():
+def test_loaders_of_lists_are_taken():
     pairs = [(torch.tensor([k, 1.0]), k % 2) for k in range(4)]
     dicts = [{"x": x, "y": y} for x, y in pairs]
-    for samples in (pairs, dicts, dicts[:1], DataLoader(pairs), DataLoader(dicts)):
-        pool = Tasks.from_samples({"a": samples}).pools["train"]
-        count = 1 if isinstance(samples, list) and len(samples) == 1 else 4
-        assert pool.inputs.tolist() == [[k, 1.0] for k in range(count)]
-        assert pool.targets.tolist() == [k % 2 for k in range(count)]
+    for samples in (pairs, dicts):
+        pool = Tasks.from_samples({"a": DataLoader(samples)}).pools["train"]
+        assert pool.inputs.tolist() == [[k, 1.0] for k in range(4)]
+        assert pool.targets.tolist() == [k % 2 for k in range(4)]
     two = Tasks.from_samples({"a": [[[0.0], [1.0]], [0, 1]]}).pools["train"]  # inputs and targets, as ever
     assert (two.inputs.tolist(), two.targets.tolist()) == ([[0.0], [1.0]], [0, 1])
 
