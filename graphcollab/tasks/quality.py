@@ -41,7 +41,6 @@ _UNTIL = re.compile(rf"({_SPAN})?time|{_SPAN}(days|weeks|months|years)|time[_ .-
 
 _LOOK = 10_000  # rows that are looked at first, which clears most columns
 _CHANCE = math.log(1e6)  # in fewer than one of so many tables, chance would do the same
-_USE = {"test": "testing", "val": "validation"}
 
 
 def of_columns(
@@ -263,24 +262,21 @@ def _of_units(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
 
 def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) -> Iterator[str]:
     """Yield at which sites values [n] lie beyond those of all others, and would lie among them by a common factor."""
-    bounds = {}
-    for k in np.unique(owner).tolist():
-        own = values[owner == k]
-        if len(own) >= 10:
-            bounds[k] = np.quantile(own, (0.1, 0.25, 0.5, 0.75, 0.9))
-    if len(bounds) < 2:
+    counts = np.bincount(owner, minlength=len(sites))
+    many = np.flatnonzero(counts >= 10)
+    if len(many) < 2:
         return
-    middles = np.array([one[2] for one in bounds.values()])
-    usual = bounds[[*bounds][int(np.argsort(middles, kind="stable")[(len(middles) - 1) // 2])]]
-    for k, own in bounds.items():
-        beyond, spread = own[0] > usual[4] or own[4] < usual[0], (own[3] - own[1], usual[3] - usual[1])
-        if not beyond or min(own[2], usual[2], *spread) <= 0:
+    first, last = (counts.cumsum() - counts)[many, None], counts[many, None] - 1
+    place = first + np.round(last * np.array((0.1, 0.25, 0.5, 0.75, 0.9))).astype(np.int64)
+    bounds = values[np.lexsort((values, owner))][place]  # [sites, 5]
+    usual = bounds[bounds[:, 2].argsort(kind="stable")[(len(many) - 1) // 2]]
+    for k in np.flatnonzero((bounds[:, 0] > usual[4]) | (bounds[:, 4] < usual[0])).tolist():
+        sizes = np.array([(one[2], one[3] - one[1]) for one in (bounds[k], usual)])  # middle and spread
+        if (sizes <= 0).any():
             continue
-        ratios = abs(math.log(own[2] / usual[2])), abs(math.log(spread[0] / spread[1]))
-        if any(
-            abs(ratios[0] - f) < math.log(1.2) and abs(ratios[1] - f) < math.log(1.6) for f in map(math.log, _FACTORS)
-        ):
-            yield f"has the median {own[2]:.3g} at site {sites[k]!r}, where {usual[2]:.3g} is usual"
+        apart = np.abs(np.abs(np.log(sizes[0] / sizes[1])) - np.log(_FACTORS)[:, None])  # [factors, 2]
+        if (apart < np.log((1.2, 1.6))).all(1).any():
+            yield f"has the median {sizes[0, 0]:.3g} at site {sites[many[k]]!r}, where {usual[2]:.3g} is usual"
 
 
 def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Finding]:
