@@ -74,7 +74,7 @@ def calibration_chart(name: str, caption: str, table: Table) -> Chart:
     """
     alt = altair()
     keys = ("method", "samples", "confidence", "right")
-    rows = [dict(zip(keys, (cell.value for cell in row), strict=True)) for row in table.rows]
+    rows: list[dict[str, Any]] = [dict(zip(keys, (cell.value for cell in row), strict=True)) for row in table.rows]
     base, pick, _ = _by_method(rows)
     x = alt.X("confidence:Q", title=table.columns[2].title, scale=alt.Scale(zero=False))
     y = alt.Y("right:Q", title=table.columns[3].title, scale=alt.Scale(domain=[0, 100]))
