@@ -77,7 +77,7 @@ OTHERS = {
     "ids": ({"tasks": lambda: replace(small(), node_id=torch.arange(6) + 1)}, "node ids"),
     "loss": ({"tasks": lambda: replace(small(), loss=nn.functional.cross_entropy)}, "loss"),
     "metric": ({"tasks": lambda: replace(small(), metric=Metric.per_node("zero", True, lambda o, t: 0.0))}, "metric"),
-    "edges": ({"graph": Ring()}, "allowed at the start"),
+    "edges": ({"graph": Ring()}, "edges"),
     "pretrained": (
         {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=Mixer.create(SPEC, seed=9))},
         "method.weigh.pretrained",
