@@ -228,6 +228,19 @@ def test_a_finished_run_is_not_trained_further(tmp_path):
     assert again.history.seconds == first.history.seconds
 
 
+def test_a_resumed_run_is_not_started_again(tmp_path, monkeypatch):
+    start(tmp_path)
+    monkeypatch.setattr(Method, "start", lambda *_: pytest.fail("started again"))
+    assert start(tmp_path, rounds=3).data.round == 3
+
+
+def test_another_assignment_of_architectures_is_refused(tmp_path):
+    models = {"model": [MLP(4, (6,), 3), MLP(4, (6,), 3)], "method": local(epochs=1)}
+    start(tmp_path, architecture=[0, 1] * 3, **models)
+    with raises("other-run", "architecture"):
+        start(tmp_path, rounds=3, architecture=[1, 0] * 3, **models)
+
+
 def test_a_run_can_be_prolonged(tmp_path):
     start(tmp_path / "a")
     longer, straight = start(tmp_path / "a", rounds=4), start(tmp_path / "b", rounds=4)
