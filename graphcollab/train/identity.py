@@ -80,7 +80,7 @@ def describe_run(
         "node names": list(tasks.names),
         "node ids": checksum(tasks.ids),
         "true clusters": None if tasks.cluster is None else checksum(tasks.cluster),
-        "architecture": checksum(data.x.kinds),
+        "architecture": data.x.kinds.tolist(),
         "edges": checksum(data.edge_index),
         "edges are given": "allowed" in data,
     }
