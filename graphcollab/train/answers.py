@@ -1,8 +1,9 @@
-"""What a model's outputs say about new samples: classes, probabilities or values."""
+"""`Predicts`: what every site's model says about new samples, of a run that has ended or of models that were saved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -11,9 +12,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphcollab.errors import InvalidValueError, RangeError, ShapeError, UnsupportedError
+from graphcollab.engine.look_ups import LookUps, OutsideError
+from graphcollab.errors import (
+    InvalidTypeError,
+    InvalidValueError,
+    NotFiniteError,
+    RangeError,
+    ShapeError,
+    UnsupportedError,
+)
+from graphcollab.naming import Node, few, find_node
+from graphcollab.tasks import Preparation, Tasks
+from graphcollab.tasks.samples import not_finite
 
-__all__ = ["Answers"]
+__all__ = ["Answers", "Predicts", "Reading"]
 
 Kind: TypeAlias = Literal["classes", "binary", "values"]
 
@@ -89,3 +101,138 @@ class Answers:
 def _flat(outputs: Tensor) -> Tensor:
     """Return outputs [n, 1] as [n], and others as they are."""
     return outputs[:, 0] if outputs.dim() == 2 and outputs.shape[1] == 1 else outputs
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How samples of sites are read, and outputs for them.
+
+    Args:
+        names: The sites.
+        preparation: What turns rows of a table into inputs, if the tasks had one.
+        shape: Shape of one sample's inputs.
+        dtype: Their number type.
+        answers: Function from outputs to how they are read.
+    """
+
+    names: tuple[str, ...]
+    preparation: Preparation | None
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    answers: Callable[[Tensor], Answers]
+
+    @classmethod
+    def of(cls, tasks: Tasks) -> Reading:
+        """Return how samples are read as those of tasks."""
+        pool, prepared = tasks.pools[tasks.splits["train"].pool], tasks.preparation
+        classes = () if prepared is None else prepared.classes
+        own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes)  # noqa: E731
+        return cls(tasks.names, prepared, tasks.input_shape, pool.inputs.dtype, own)
+
+    def name(self, site: Node) -> str:
+        """Return a site's name."""
+        return self.names[find_node(site, self.names, "site")]
+
+    def samples(self, site: Node, samples: Any) -> Tensor:
+        """Return a site's samples as the models read them; a TypeError if not one site is named, or none are given."""
+        if samples is None:
+            raise InvalidTypeError(
+                "samples",
+                f"a site and its samples are needed, as in predict({self.names[0]!r}, samples): every site has a model "
+                f"of its own. The sites are {few(self.names)}",
+            )
+        name, shape, dtype = self.name(site), self.shape, self.dtype
+        expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
+        rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
+        if rows or not isinstance(samples, Tensor | np.ndarray | list | tuple):
+            if self.preparation is None:
+                raise InvalidTypeError(
+                    "samples",
+                    f"expected an array of shape {expected}, got a {type(samples).__name__}{' of dicts' * rows}: the "
+                    "tasks of these models had no preparation, which would turn tables into numbers",
+                )
+            samples = self.preparation.apply(samples, name)
+        try:  # copied, as torch warns of arrays that cannot be written to
+            read = torch.as_tensor(samples if isinstance(samples, Tensor) else np.array(samples, order="C")).cpu()
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError("samples", f"expected an array of numbers of shape {expected}: {error}") from error
+        if tuple(read.shape[1:]) != shape or not read.dim():
+            hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
+            if self.preparation is not None and not hint:
+                hint = f". Give a table, or an array with a column for each of {few(self.preparation.features)}"
+            raise ShapeError(
+                "samples", f"expected samples of shape {expected}, got {list(read.shape)}{hint}", public=True
+            )
+        if read.is_floating_point() and not dtype.is_floating_point:
+            raise ShapeError(
+                "samples", f"expected whole numbers ({dtype}), as in training, got {read.dtype}", public=True
+            )
+        if len(bad := not_finite(read)):
+            raise NotFiniteError(
+                "samples",
+                f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
+                "fill it in, or leave the sample out",
+                public=True,
+            )
+        return read.to(dtype, copy=True)  # models may work in place
+
+
+class Predicts(ABC):
+    """What can predict by every site's model."""
+
+    @abstractmethod
+    def model(self, site: Node) -> nn.Module:
+        """Return a site's model."""
+
+    @abstractmethod
+    def _reading(self) -> Reading:
+        """Return how samples of sites are read."""
+
+    def outputs(self, site: Node, samples: Any = None) -> Tensor:
+        """Return what a site's model returns for samples; see `predict`."""
+        reading = self._reading()
+        inputs, module = reading.samples(site, samples), self.model(site)
+        inputs = inputs.to(next(module.parameters()).device)
+        with torch.no_grad(), LookUps():
+            try:
+                return torch.as_tensor(module(inputs))
+            except OutsideError as error:
+                raise RangeError(
+                    "samples",
+                    f"a sample of site {reading.name(site)!r} leads to id {error.found}, and an embedding of the model "
+                    f"has ids 0 to {error.size - 1}: leave out what it was not trained with",
+                ) from error
+
+    def predict(self, site: Node, samples: Any = None) -> np.ndarray:
+        """Predict by a site's model.
+
+        Args:
+            site: The site, by name or position; where all names are whole numbers, a number is a name.
+            samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
+                what it reads, such as a frame with the same columns, or a list of rows as dicts. Needed.
+
+        Returns:
+            A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
+            that are real numbers the predicted values, in the units of the table if it was one.
+
+        Raises:
+            KeyError: If there is no such site.
+            TypeError: If the site or its samples are not given, or several sites at once.
+            ValueError: If samples are not of the shape that the models read, hold numbers that are not finite, or lead
+                to ids that an embedding has not.
+        """
+        outputs, reading = self.outputs(site, samples).cpu(), self._reading()
+        answers = reading.answers(outputs)
+        if answers.kind == "values" and reading.preparation is not None:
+            outputs = reading.preparation.restore(outputs, reading.name(site))
+        return answers.predict(outputs)
+
+    def predict_proba(self, site: Node, samples: Any = None) -> np.ndarray:
+        """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
+
+        Raises:
+            ValueError: As `predict`, and where outputs are no logits of classes: in a regression, or after training
+                with a loss of the user's own (see `outputs`).
+        """
+        outputs = self.outputs(site, samples).cpu()
+        return self._reading().answers(outputs).probabilities(outputs)

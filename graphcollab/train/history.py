@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -16,9 +15,6 @@ from graphcollab.errors import UnknownError
 from graphcollab.files import write_csv, write_whole
 from graphcollab.metrics import summarize
 from graphcollab.train.summaries import MISSING
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Finding", "History"]
 

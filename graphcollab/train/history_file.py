@@ -96,7 +96,7 @@ class HistoryFile:
 def _entries(history: History, kind: str, start: int) -> list[tuple[Any, ...]]:
     """Return what lines of a kind hold, from one on: a round's number, and what was measured then."""
     if kind == VALUES:
-        columns = (history.rounds, history.seconds, *history.values.values())
+        columns: list[list[Any]] = [history.rounds, history.seconds, *history.values.values()]
         return [*zip(*(column[start:] for column in columns), strict=True)]
     return [(round_, *found) for round_, found in islice(getattr(history, kind).items(), start, None)]
 

@@ -1,11 +1,10 @@
-"""What a run is: method, data, models and edges it began with, so that only the same run is resumed."""
+"""Identity of a run: method, data, models and graph, compared with that of other processes and of checkpoints."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab._version import __version__
-from graphcollab.control.shares import ROWS, split_rows, tell_all
+from graphcollab.control.shares import ROWS
 from graphcollab.env import Attendance, Isolate
 from graphcollab.errors import MismatchError, OtherRunError, StateError
 from graphcollab.method import Method
@@ -32,24 +31,21 @@ from graphcollab.train.fingerprint import MODELS, describe, fingerprint
 
 __all__ = [
     "describe_run",
-    "describe_start",
     "differences",
     "identify_models",
     "identify_tasks",
-    "isolated_at_start",
     "require_alike",
     "require_one_state",
     "require_same",
     "require_same_run",
 ]
 
-OWN = ("inputs in", "targets in", "weights in")  # what sites do not tell each other, not even as a checksum
+OWN = ("inputs in", "targets in", "weights in", "edge_")  # what sites do not compare, not even by checksums
 VERSION = "version of "
 SHAPES = "shapes of the models"
 INITIAL = "initial models"
 BASE = "frozen weights"  # of the base model that all nodes of an architecture share, by their checksum
 FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
-AT_START = "factor of Isolate at the start"
 SHOWN = 100  # characters of a value in a message
 
 
@@ -61,9 +57,9 @@ def describe_run(
     seed: int,
     autocast: bool,
     compile: bool,
-    attend: Attendance | None = None,
-    isolate: Isolate | bool = False,
-    plane: Plane | None = None,
+    attend: Attendance | None,
+    isolate: Isolate | bool,
+    plane: Plane,
 ) -> dict[str, Any]:
     """Describe a run: settings by `describe`, everything else by plain values and checksums."""
     about: dict[str, Any] = {
@@ -84,15 +80,20 @@ def describe_run(
         "node names": list(tasks.names),
         "node ids": checksum(tasks.ids),
         "true clusters": None if tasks.cluster is None else checksum(tasks.cluster),
+        "architecture": data.x.kinds.tolist(),
+        "edges": checksum(data.edge_index),
+        "edges are given": "allowed" in data,
     }
-    if plane is not None and not plane.alone and tasks.classes is not None:
+    edge_fields = {name: value for name, value in data.to_dict().items() if "edge" in name and name != "edge_index"}
+    about |= {name: checksum(value) for name, value in edge_fields.items() if isinstance(value, Tensor)}
+    if not plane.alone and tasks.classes is not None:
         about["classes of every node"] = checksum(tasks.classes)
     for number, module in enumerate(modules):
         if shared := shared_tensors(module):
             about[f"{BASE} of architecture {number}"] = weights_checksum(shared)
     for number, rows in enumerate(data.x.tensors):
         about[f"{INITIAL} of architecture {number}"] = checksum(rows[:1])
-    return about | _describe_samples(tasks, plane or Plane(tasks.num_nodes))
+    return about | _describe_samples(tasks, plane)
 
 
 def identify_tasks(tasks: Tasks, plane: Plane | None = None) -> str:
@@ -127,24 +128,19 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
     return about
 
 
-def require_same_run(about: Mapping[str, Any], data: Data, plane: Plane) -> None:
+def require_same_run(about: Mapping[str, Any], plane: Plane) -> None:
     """Check that all processes play the same run, from the same initial models, with the same instructions of the CPU.
 
-    Else a ValueError says in what they differ: sums in another order are other sums, and so may be what they decide.
+    Else a MismatchError says in what they differ: sums in another order are other sums, and so may be what they decide.
     """
-    if plane.alone:
-        return
-    kinds = data.x.kinds
-    same = {**about, "architecture=": kinds.tolist() if plane.private else checksum(kinds)}
-    same["edges"] = checksum(data.edge_index)
-    if plane.private:  # what decides is told by one of them, so they may have other processors
-        require_alike({name: value for name, value in same.items() if not name.startswith(OWN)}, plane)
-    else:
+    if plane.private:  # one of them decides, so they may have other processors
+        require_alike({name: value for name, value in about.items() if not name.startswith(OWN)}, plane)
+    elif not plane.alone:
         machine = {
             "instructions of the CPU": torch.backends.cpu.get_cpu_capability(),
             "kernels for mixing": ", ".join(PRODUCTS),  # some were built without a compiler, perhaps
         }
-        require_alike(machine | same, plane)
+        require_alike({**machine, **about}, plane)
 
 
 def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
@@ -202,31 +198,11 @@ def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
     return next((name for name in names if len({one.get(name) for one in told}) > 1), None)
 
 
-def isolated_at_start(saved: Mapping[str, Any]) -> Isolate | bool:
-    """Return whether nodes that diverged were isolated when the run of a checkpoint began, and by which factor."""
-    factor = saved.get(AT_START)
-    return factor is not None and Isolate(factor)
+def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str, called: str) -> dict[str, Any]:
+    """Check that a checkpoint is of the run at hand; return its identity from now on.
 
-
-def describe_start(data: Data, plane: Plane, fields: Sequence[Field], isolate: Isolate | bool) -> dict[str, Any]:
-    """Describe the state before the first round by a checksum per field: edges, weights, a pretrained mixer.
-
-    Rows of nodes are not described, as they may be in other processes: they follow from the initial models.
-    """
-    about: dict[str, Any] = {AT_START: _factor(isolate)}
-    data = Data(**split_rows(tell_all(data, fields, plane).to_dict(), fields)[0])
-    for name in sorted(data.keys()):
-        tensors: dict[str, Tensor] = {}
-        encode(data[name], name, tensors, copy=False)
-        if tensors:
-            about[f"{name} at the start"] = _checksums(tensors)
-    return about
-
-
-def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
-    """Check that a checkpoint is of the run at hand; return what that is from now on: what it was, but for the factor.
-
-    Else an `OtherRunError` says in what they differ.
+    That is the saved one, but nodes may begin to be isolated. Else an `OtherRunError` says in what they differ; its
+    cause names no values, so other sites may read it.
     """
     differing = differences(saved, wanted)
     if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
@@ -234,26 +210,19 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
     if not differing:
         return {**saved, FACTOR: wanted[FACTOR] if saved.get(FACTOR) is None else saved[FACTOR]}
     (first, (there, here)), *others = differing.items()
+    what = f"the checkpoints in {folder} are of another run, which differs in {first} ({_shown(there)} there, "
+    what += f"{_shown(here)} here)"
+    if others:
+        what += f", and also in {', '.join(key for key, _ in others[:5])}"
+    cure = "use another folder, or resume=False to start afresh"
     if first.startswith(VERSION):
-        raise OtherRunError(
-            first,
-            f"the checkpoints in {folder} were written with {first.removeprefix(VERSION)} {there}, and this is {here}, "
-            "which may compute something else: finish the run with the versions it began with, use another folder, or "
-            "resume=False to start afresh",
-        )
-    more = f", and also in {', '.join(key for key, _ in others[:5])}" if others else ""
-    if first.startswith(BASE):
-        more += ". The weights of the base model, which are not trained, are others: load those that it began with"
+        cure = f"finish the run with the versions it began with, {cure}"
+    elif first.startswith(BASE):
+        cure = f"load the base model that the run began with, {cure}"
     elif all(key.startswith(INITIAL) for key in differing):
-        more += (
-            ". The initial models differ: a module that is made anew begins with other parameters, so give a function "
-            "that makes it, such as lambda: torch.nn.Linear(6, 1)"
-        )
-    raise OtherRunError(
-        first,
-        f"the checkpoints in {folder} are of another run, which differs in {first} ({_shown(there)} there, "
-        f"{_shown(here)} here){more}: use another folder, or resume=False to start afresh",
-    )
+        cure = f"give a function that makes the model, such as lambda: torch.nn.Linear(6, 1), {cure}"
+    names = f"the checkpoints of {called} are of another run, which differs in {few([*differing])}: {cure}"
+    raise OtherRunError(first, f"{what}: {cure}") from MismatchError("checkpoint", names, public=True)
 
 
 def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -19,7 +18,7 @@ from graphcollab.settings import SettingError
 __all__ = ["LOCK", "hold_folder"]
 
 LOCK = ".lock"
-UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what disks answer that have no locks
+UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems that have no locks
 PAUSE = 0.02  # seconds between two tries
 
 
@@ -36,61 +35,36 @@ def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0)
     """
     if not str(folder):
         raise SettingError(name, "the name of a folder", folder)
-    folder, missing, owner = Path(folder), [], os.getpid()
-    for place in (folder, *folder.parents):
-        if os.path.isdir(place):  # False, too, where one may not look
-            break
-        if os.path.lexists(place):
-            raise InvalidValueError(
-                name, f"{name}={str(folder)!r} must be a folder, and {place} is not one: name another"
-            )
-        missing.append(place)
-    try:
-        lock = _acquired(folder, wait)
-    except OSError as error:
-        raise InvalidValueError(
-            name, f"{name}={str(folder)!r} cannot be written to ({error}): name another folder"
-        ) from error
-    try:
-        yield
-    finally:
-        if os.getpid() == owner:  # not in a forked child
-            if lock is not None:
-                (folder / LOCK).unlink(missing_ok=True)  # while it is held: who waits for it locks a new file
-                lock.release()
-            with suppress(OSError):  # something is there
-                for place in missing:
-                    place.rmdir()
-
-
-def _acquired(folder: Path, wait: float) -> FileLock | None:
-    """Return the folder's lock, with the number of this process in its file; None and a warning if a disk has none."""
-    settings: dict[str, Any] = {
-        "thread_local": False,
-        "poll_interval": PAUSE,
-        "fallback_to_soft": False,
-        "on_acquired": _sign,
-    }
-    lock = FileLock(folder / LOCK, wait, **settings)
+    folder, owner = Path(folder), os.getpid()
+    missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+    lock = FileLock(
+        folder / LOCK, wait, thread_local=False, poll_interval=PAUSE, fallback_to_soft=False, on_acquired=_sign
+    )
     try:
         _acquire(lock, folder)
     except Timeout as error:
-        TemporaryFile(dir=folder).close()  # an OSError where nothing can be written, which looks like a lock
-        number = ""
-        with suppress(OSError):  # released meanwhile
-            number = (folder / LOCK).read_text()
         raise InUseError(
             f"folder {folder}",
-            f"another run is under way in {folder} (process {number or 'unknown'}): wait for its end, or use another "
+            f"another run is under way in {folder} (process {_holder(folder)}): wait for its end, or use another "
             "folder",
         ) from error
     except OSError as error:
         if error.errno not in UNKNOWN:
-            raise
-        told = f"the disk of {folder} has no locks ({error}): make sure that no other run uses the folder"
+            raise InvalidValueError(
+                name, f"{name}={str(folder)!r} cannot be written to ({error}): name another folder"
+            ) from error
+        told = f"the file system of {folder} has no locks ({error}): make sure that no other run uses the folder"
         issue("unsupported", f"folder {folder}", told)
-        return None
-    return lock
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:  # not in a forked child
+            if lock.is_locked:
+                (folder / LOCK).unlink(missing_ok=True)  # while it is held: a run that waits for it locks a new file
+                lock.release()
+            with suppress(OSError):  # something is there
+                for place in missing:
+                    place.rmdir()
 
 
 def _acquire(lock: FileLock, folder: Path) -> None:
@@ -98,11 +72,20 @@ def _acquire(lock: FileLock, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire()
+        except Timeout:
+            TemporaryFile(dir=folder).close()  # an OSError where nothing can be written, which looks like a lock
+            raise
         except FileNotFoundError:
-            if folder.is_dir():  # else who held it has removed it
+            if folder.is_dir():  # else the run that held it has removed it
                 raise
 
 
 def _sign(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
+
+
+def _holder(folder: Path) -> str:
+    with suppress(OSError):  # released meanwhile
+        return (folder / LOCK).read_text() or "unknown"
+    return "unknown"

@@ -21,7 +21,7 @@ from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural
 from graphcollab.stack import Stacks
-from graphcollab.tasks import Column, Pool, Preparation, Split, Tasks
+from graphcollab.tasks import Pool, Preparation, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.weigh import Formula, SampleCounts, Uniform
@@ -179,28 +179,20 @@ def difference(known: Preparation, other: Preparation) -> str:
     Names of classes, columns, categories and indicators count, and means and deviations unless every site has its
     own in what is known.
     """
-    if known.classes != other.classes:
-        amounts = "none, as targets are amounts"
-        its, mine = (_listed(one.classes) or amounts for one in (other, known))
-        return f"the classes are {its}, and not {mine}"
-    names, others = ([column.name for column in one.columns] for one in (known, other))
-    if names != others:
-        return f"the columns are {_listed(others)}, and not {_listed(names)}"
-    pairs = [*zip((*known.columns, known.target), (*other.columns, other.target), strict=True)]
-    for one, two in pairs[:-1]:
-        if one.features != two.features:
-            return f"column {one.name!r} becomes {_listed(two.features)}, and not {_listed(one.features)}"
-    for one, two in pairs:
-        if not known.sites and (one.mean, one.deviation) != (two.mean, two.deviation):
-            return f"column {one.name!r} has {_moments(two)}, and not {_moments(one)}"
+    moments = not known.sites
+    its = _compared(other, moments)
+    for what, mine in _compared(known, moments).items():
+        if mine != its.get(what):
+            found, expected = (few([*map(repr, one)]) or "none" for one in (its.get(what, ()), mine))
+            return f"{what} {found} instead of {expected}"
     return ""
 
 
-def _listed(values: Sequence[Any]) -> str:
-    return few([*map(repr, values)])
-
-
-def _moments(column: Column) -> str:
-    if len(column.mean) > 1:
-        return "means and deviations of every site"
-    return f"mean {column.mean[0]:g} and deviation {column.deviation[0]:g}"
+def _compared(preparation: Preparation, moments: bool) -> dict[str, tuple[Any, ...]]:
+    columns = preparation.columns
+    found = {"classes": tuple(preparation.classes), "columns": tuple(column.name for column in columns)}
+    found |= {f"column {column.name!r} as": tuple(column.features) for column in columns}
+    if moments:
+        every = (*columns, preparation.target)
+        found |= {f"column {one.name!r} with mean and deviation": (*one.mean, *one.deviation) for one in every}
+    return found

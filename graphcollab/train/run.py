@@ -17,11 +17,10 @@ from graphcollab.control.state import LOOP, to_device
 from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan
 from graphcollab.env import Attendance, Env, Isolate
-from graphcollab.errors import ConflictError, MismatchError, OtherRunError, StateError, UnsupportedError
+from graphcollab.errors import ConflictError, StateError, UnsupportedError
 from graphcollab.memory import let_go
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
-from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Count, Natural, Seed, checked
@@ -35,9 +34,6 @@ from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
 from graphcollab.train.identity import (
     describe_run,
-    describe_start,
-    differences,
-    isolated_at_start,
     require_alike,
     require_same,
     require_same_run,
@@ -65,7 +61,6 @@ BETWEEN_PARTIES = {
 }
 """Settings that cannot be given where nodes are of parties that keep their data, and why."""
 
-OF_ONE_SITE = {"checkpoint", "checkpoint_every", "resume", "backend", "chunk", "microbatch", "threads"}
 ENDING = 60.0  # seconds in which a site's last job, which was aborted, may let its folder go
 LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
 
@@ -186,15 +181,13 @@ def run(
     with ExitStack() as held, plane.agreed():
         held.callback(let_go)
         if not plane.alone:
-            told: dict[str, Any] = {"rounds": rounds, "evaluate_every": evaluate_every, "patience": patience}
-            told["on_nonfinite"] = on_nonfinite
-            if not plane.private:  # each site saves, and computes, as it likes
-                told |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
-                told |= {"backend": backend, "chunk": chunk, "microbatch": microbatch, "threads": threads}
-            told["callbacks"] = [type(one).__name__ for one in callbacks if one.everywhere]
-            if plane.private:  # each site has a disk and a machine of its own
-                told = {name: value for name, value in told.items() if name not in OF_ONE_SITE}
-            require_alike(told, plane)
+            alike: dict[str, Any] = {"rounds": rounds, "evaluate_every": evaluate_every, "patience": patience}
+            alike |= {"on_nonfinite": on_nonfinite}
+            if not plane.private:  # each site has a disk and a machine of its own
+                alike |= {"checkpoint": str(checkpoint), "checkpoint_every": checkpoint_every, "resume": resume}
+                alike |= {"backend": backend, "chunk": chunk, "microbatch": microbatch, "threads": threads}
+            alike |= {"callbacks": [type(one).__name__ for one in callbacks if one.everywhere]}
+            require_alike(alike, plane)
         if checkpoint is not None and plane.speaks:
             held.enter_context(hold_folder(checkpoint, wait=ENDING if plane.private else 0.0))
         if not plane.speaks:
@@ -217,15 +210,13 @@ def run(
         about: dict[str, Any] = {}
         if saver or not plane.alone:
             about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate, plane)
-        require_same_run(about, data, plane)
+        require_same_run(about, plane)
         if saved:
-            _require_same(before, about, str(checkpoint), plane.called)
+            about = require_same(before, about, str(checkpoint), plane.called)
         kinds, data = data.x.kinds, keep_own(data, fields, plane)
         if not plane.alone and len(modules) > 1:
             plane.kind = kinds
         plans = _plans(before, backend, chunk, microbatch) if saved else None
-        if plans is not None:  # those of checkpoints from before a plan said all that it says now
-            before = {**before, "plans": [plan.as_dict() for plan in plans]}
         specs = [ParamSpec.from_module(module) for module in modules]
         how: dict[str, Any] = {"backend": backend, "chunk": chunk, "microbatch": microbatch, "plans": plans}
         engine = Engine(tasks, modules, specs, autocast=autocast, compile=compile, **how)
@@ -236,15 +227,11 @@ def run(
                 tasks.require(split, f"{type(callback).__name__} needs")
         method.check(tasks)
         threads = _threads(before.get("threads"), threads, engine)
-        # a resumed run is started only to be compared; the run that was begun has said what there is to say
-        began = env._replace(isolate=isolated_at_start(before)) if saved else env
-        with same_threads(threads), name_limits(engine.plans), own_filter("ignore") if saved else nullcontext():
-            data = method.start(data, began)
-        if saver:
-            about |= describe_start(data, plane, fields, began.isolate)
-            about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
+        about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
+        if not saved or plane.private:  # a site meets others in the start, whose run may be new
+            with same_threads(threads), name_limits(engine.plans), own_filter("ignore") if saved else nullcontext():
+                data = method.start(data, env)
         if saved:
-            about = _require_same(before, about, str(checkpoint), plane.called)
             data, history = to_device(saved[0], method.fields, device), saved[1]
             data = data if plane.private else keep_own(data, fields, plane)  # between sites nobody has saved more
             if data.round > rounds:
@@ -258,7 +245,7 @@ def run(
         if progress and plane.speaks:
             callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
         if saver:
-            saver.begin(about, afresh=not resume)
+            saver.begin(about, data, afresh=not resume)
         return Session(
             method, modules, env, data, history, rounds, threads, metric, evaluate_every, patience, callbacks, saver
         ).play()
@@ -271,17 +258,6 @@ def _refuse_between_parties(**settings: object) -> None:
             raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}", public=True)
 
 
-def _require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str, called: str) -> dict[str, Any]:
-    """Do as `require_same`; parties elsewhere may read in what runs differ, but no values, nor checksums of samples."""
-    try:
-        return require_same(saved, wanted, folder)
-    except OtherRunError as error:
-        what = few([*differences(saved, wanted)])
-        text = f"the checkpoints of {called} are of another run, which differs in {what}"
-        text += ": give it another folder, or resume=False"
-        raise error from MismatchError("checkpoint", text, public=True)
-
-
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
     """Return what a round costs every node, [K]: local steps, whose batches take equally long, or samples."""
     sizes = tasks.sizes("train")
@@ -291,8 +267,7 @@ def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
 
 def _plans(before: Mapping[str, Any], backend: str, chunk: int | None, microbatch: int | None) -> list[Plan]:
     """Return the plans of the run that is resumed; another way of computing would give other last bits."""
-    precision = "bfloat16" if before["autocast"] else "full"  # which older plans do not say
-    plans = [Plan(**{"precision": precision, **plan}) for plan in before["plans"]]
+    plans = [Plan(**plan) for plan in before["plans"]]
     for plan in plans:
         settings = {"backend": (backend, "auto"), "chunk": (chunk, None), "microbatch": (microbatch, None)}
         for name, (wanted, default) in settings.items():

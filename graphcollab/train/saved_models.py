@@ -29,10 +29,9 @@ from graphcollab.models import build_model
 from graphcollab.naming import Node, find_node
 from graphcollab.settings import SettingError, checked
 from graphcollab.tasks.preparation import Preparation
-from graphcollab.train.answers import Answers
+from graphcollab.train.answers import Answers, Predicts, Reading
 from graphcollab.train.folder import damage_of, read_folder
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.predicts import Predicts, Reading
 
 __all__ = ["KIND", "VERSION", "Models", "load", "rebuilt", "tensors_of", "tree_of"]
 

@@ -28,6 +28,7 @@ from graphcollab.train.checkpoint import (
     write_checkpoint,
     write_rows,
 )
+from graphcollab.train.encoding import encode
 from graphcollab.train.history import History
 from graphcollab.train.history_file import HISTORY, HistoryFile
 from graphcollab.train.lock import hold_folder
@@ -78,8 +79,13 @@ class Saver:
         self._kept, self._saved = [(path, file)], (data.round, len(history))
         return data, history, about
 
-    def begin(self, about: Mapping[str, Any], afresh: bool) -> None:
-        """Say what the run is; remove what another one was writing and, if this one starts afresh, its checkpoints."""
+    def begin(self, about: Mapping[str, Any], data: Data, afresh: bool) -> None:
+        """Take the identity of the run, and remove files that a killed run was writing; if afresh, all checkpoints.
+
+        Data that cannot be stored are an InvalidTypeError.
+        """
+        for name, value in data.to_dict().items():
+            encode(value, name, {}, copy=False)
         self.about = about
         if not self.plane.speaks:
             return
@@ -168,5 +174,5 @@ def save_checkpoint(folder: str | Path, data: Data, history: History, about: Map
     with hold_folder(folder):
         saver = Saver(folder)
         saver.resume()
-        saver.begin(about, afresh=False)
+        saver.begin(about, data, afresh=False)
         return saver.save(data, history)

@@ -77,7 +77,7 @@ OTHERS = {
     "ids": ({"tasks": lambda: replace(small(), node_id=torch.arange(6) + 1)}, "node ids"),
     "loss": ({"tasks": lambda: replace(small(), loss=nn.functional.cross_entropy)}, "loss"),
     "metric": ({"tasks": lambda: replace(small(), metric=Metric.per_node("zero", True, lambda o, t: 0.0))}, "metric"),
-    "edges": ({"graph": Ring()}, "allowed at the start"),
+    "edges": ({"graph": Ring()}, "edges"),
     "pretrained": (
         {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=Mixer.create(SPEC, seed=9))},
         "method.weigh.pretrained",
@@ -226,6 +226,19 @@ def test_a_finished_run_is_not_trained_further(tmp_path):
     assert count.played == 0
     assert torch.equal(first.stacks.tensors[0], again.stacks.tensors[0])
     assert again.history.seconds == first.history.seconds
+
+
+def test_a_resumed_run_is_not_started_again(tmp_path, monkeypatch):
+    start(tmp_path)
+    monkeypatch.setattr(Method, "start", lambda *_: pytest.fail("started again"))
+    assert start(tmp_path, rounds=3).data.round == 3
+
+
+def test_another_assignment_of_architectures_is_refused(tmp_path):
+    models = {"model": [MLP(4, (6,), 3), MLP(4, (6,), 3)], "method": local(epochs=1)}
+    start(tmp_path, architecture=[0, 1] * 3, **models)
+    with raises("other-run", "architecture"):
+        start(tmp_path, rounds=3, architecture=[1, 0] * 3, **models)
 
 
 def test_a_run_can_be_prolonged(tmp_path):

@@ -356,18 +356,18 @@ def of_a_table():
 @pytest.mark.parametrize(
     ("new", "settings", "difference"),
     [
-        ({"y": ["sick", "healthy"] * 12}, {}, "the classes are 'healthy', 'sick', and not 'ill', 'well'"),
-        ({"y": ["well", "ill", "unsure"] * 8}, {}, "the classes are 'ill', 'unsure', 'well', and not"),
-        ({"y": [0.5, 1.5] * 12}, {}, "the classes are none, as targets are amounts, and not 'ill', 'well'"),
+        ({"y": ["sick", "healthy"] * 12}, {}, "classes 'healthy', 'sick' instead of 'ill', 'well'"),
+        ({"y": ["well", "ill", "unsure"] * 8}, {}, "classes 'ill', 'unsure', 'well' instead of"),
+        ({"y": [0.5, 1.5] * 12}, {}, "classes none instead of 'ill', 'well'"),
         (
             {"weight": [1, 2] * 12},
             {"columns": ["weight", "sex"]},
-            "the columns are 'weight', 'sex', and not 'age', 'sex'",
+            "columns 'weight', 'sex' instead of 'age', 'sex'",
         ),
-        ({"sex": ["f", "x"] * 12}, {}, "column 'sex' becomes 'sex = f', 'sex = x', and not 'sex = f', 'sex = m'"),
-        ({"age": [20.0, None] * 12}, {}, "column 'age' becomes 'age', 'age missing', and not 'age'"),
-        ({"age": [10, 30] * 12}, {}, "column 'age' has mean 20 and deviation 10, and not mean"),
-        ({}, {"pooled": "per_site"}, "column 'age' has means and deviations of every site, and not mean"),
+        ({"sex": ["f", "x"] * 12}, {}, "column 'sex' as 'sex = f', 'sex = x' instead of 'sex = f', 'sex = m'"),
+        ({"age": [20.0, None] * 12}, {}, "column 'age' as 'age', 'age missing' instead of 'age'"),
+        ({"age": [10, 30] * 12}, {}, "column 'age' with mean and deviation 20.0, 10.0 instead of"),
+        ({}, {"pooled": "per_site"}, "column 'age' with mean and deviation"),
     ],
 )
 def test_newcomers_that_were_prepared_in_another_way_are_refused(new, settings, difference, of_a_table):
