@@ -50,4 +50,5 @@ def describe(annotation: Any) -> str:
         return "a function"
     if args:
         return f"{getattr(origin, '__name__', origin)}[{', '.join(map(describe, args))}]"
-    return {type(None): "None", ...: "..."}.get(annotation) or getattr(annotation, "__name__", str(annotation))
+    words: dict[Any, str] = {type(None): "None", ...: "..."}
+    return words.get(annotation) or str(getattr(annotation, "__name__", annotation))

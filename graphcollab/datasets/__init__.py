@@ -17,7 +17,7 @@ from graphcollab.datasets.labelled_arrays import LabelledArrays, join_datasets
 from graphcollab.datasets.mini_imagenet import mini_imagenet
 from graphcollab.datasets.site_table import SiteTable, heart_disease, parkinsons
 from graphcollab.datasets.vision import cifar10, cifar100, digits, fashion_mnist, mnist, svhn
-from graphcollab.errors import InvalidTypeError, MissingError, UnsupportedError
+from graphcollab.errors import MissingError, UnsupportedError
 from graphcollab.settings import checked, look_up
 
 __all__ = ["DATASETS", "TABLES", "LabelledArrays", "SiteTable", "from_arrays", "from_npz", "join_datasets"]
@@ -86,11 +86,6 @@ def load_dataset(
     known: dict[str, Callable[..., Any]] = {**DATASETS, **TABLES}
     loader = look_up("dataset", name, known, also=", or the path of an .npz file")
     accepted = inspect.signature(loader).parameters
-    unknown = [option for option in options if option not in accepted]
-    if unknown:
-        raise InvalidTypeError(
-            unknown[0], f"dataset {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted)}"
-        )
     if "root" not in accepted:  # part of an installed package: there is nothing to find or fetch
         return loader(**options)
     root = root if root is not None else os.environ.get("GRAPHCOLLAB_DATA")

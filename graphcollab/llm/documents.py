@@ -17,7 +17,7 @@ from graphcollab.naming import few
 from graphcollab.tasks import Split
 from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites, to_groups
 
-__all__ = ["Documents", "gather_documents", "kinds_of"]
+__all__ = ["Documents", "gather_documents"]
 
 USES = {"train": "training", "val": "validation", "test": "testing"}
 
@@ -58,31 +58,19 @@ class Documents:
         if self.words is not None:
             together = len(WORDS) * together + torch.tensor([WORDS.index(word) for word in self.words])
             self._warn_of_shared()
-        self._require_enough(draw)
-        splits = draw.divide(self.sites, kinds, together)
+        try:
+            splits = draw.divide(self.sites, kinds, together)
+        except TooFewError as error:
+            raise TooFewError(
+                "documents",
+                f"{error.subject} has too few different documents to set some aside for validation or testing, all "
+                "copies of one together: divide long ones, such as into paragraphs, give val= and test=, or "
+                "val_fraction=0 and test_fraction=0",
+            ) from error
         for name, split in splits.items():
             lists = [split.of(k).sort().values for k in range(split.num_nodes)]
             splits[name] = Split.from_lists(split.pool, lists)
         return splits
-
-    def _require_enough(self, draw: Draw) -> None:
-        """Raise a ValueError that names a node which has too few documents to set some aside."""
-        given = {*draw.elsewhere} | ({*self.words} if self.words is not None else set())
-        fractions = {"val": draw.val_fraction, "test": 0.0 if given else draw.test_fraction}
-        drawn = [word for word, fraction in fractions.items() if fraction and word not in given]
-        train = self._of("train") if self.words is not None else torch.ones(len(self.texts), dtype=torch.bool)
-        pairs = torch.stack([self.sites.owner[train], self.copies[train]]).unique(dim=1)
-        counts = pairs[0].bincount(minlength=len(self.sites.names))
-        few_of = [self.sites.names[k] for k in (counts <= len(drawn)).nonzero().flatten().tolist()]
-        if few_of and drawn:
-            off = " and ".join(f"{word}_fraction=0" for word in drawn)
-            raise TooFewError(
-                "documents",
-                f"{few([repr(name) for name in few_of])} {'has' if len(few_of) == 1 else 'have'} fewer than "
-                f"{1 + len(drawn)} different documents, and whole documents are set aside for "
-                f"{' and '.join(USES[word] for word in drawn)}, all copies of one together: divide long ones, such as "
-                f"into paragraphs, give {' and '.join(f'{word}=' for word in drawn)}, or {off}",
-            )
 
     def _warn_of_shared(self) -> None:
         """Warn of texts that a node has for two splits."""
@@ -191,9 +179,3 @@ def _check_unicode(text: str, subject: str, who: str) -> None:
 
 def _shown(value: object) -> str:
     return f"{str(value)[:40]!r}, a {type(value).__name__}"
-
-
-def kinds_of(labels: Sequence[Any], classes: Sequence[Any]) -> Tensor:
-    """Return every label's place among the classes, [N]."""
-    place = {name: k for k, name in enumerate(classes)}
-    return torch.tensor([place[label] for label in labels])

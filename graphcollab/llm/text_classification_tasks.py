@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphcollab.errors import DuplicateError, InvalidTypeError, MissingError, RangeError, UnknownError
 from graphcollab.llm.blocks import PADDING
-from graphcollab.llm.documents import Documents, gather_documents, kinds_of
+from graphcollab.llm.documents import Documents, gather_documents
 from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
 from graphcollab.llm.tokenizer import encode, fingerprint, require_tokenizer
 from graphcollab.settings import Count, Seed, checked
@@ -110,7 +110,8 @@ def _kinds(documents: Documents, classes: Sequence[Any] | None) -> Tensor:
             f"label {strange[0]!r}",
             f"the label {strange[0]!r} is none of the classes {list(known)}: add it, or correct the label",
         )
-    return kinds_of(labels, known)
+    place = {name: k for k, name in enumerate(known)}
+    return torch.tensor([place[label] for label in labels])
 
 
 def _padded(tokens: Sequence[Sequence[int]], context: int) -> Tensor:

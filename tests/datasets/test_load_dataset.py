@@ -85,7 +85,7 @@ def test_options_are_passed_on(mini_imagenet_root: Path) -> None:
 
 
 def test_unknown_option() -> None:
-    with raises("type", "size", "'digits'", kind=TypeError):
+    with raises("type", "size", "digits", "seed", kind=TypeError):
         load_dataset("digits", size=3)
 
 
