@@ -40,7 +40,6 @@ class Backend(ABC):
         module: One module of the architecture; a copy of it, which shares frozen weights, serves as working memory.
         spec: Its columns.
         autocast: Compute forward passes in bfloat16.
-        compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
         padding: Where batches may be padded to one length: ``"always"``, only in ``"evaluation"`` (predictions), or
             ``"never"``. Default: by the types of layers, ``padding_by_type``.
         memory_format: How images and the weights of convolutions lie in memory; only the loop knows any but
@@ -65,7 +64,6 @@ class Backend(ABC):
         module: nn.Module,
         spec: ParamSpec,
         autocast: bool = False,
-        compile: bool = False,
         padding: Padding | None = None,
         memory_format: MemoryFormat = "contiguous",
         microbatch: int | None = None,
@@ -82,7 +80,7 @@ class Backend(ABC):
         self.autocast = autocast
         self.memory_format = getattr(torch, "contiguous_format" if memory_format == "contiguous" else memory_format)
         self.microbatch = microbatch
-        self.draws = Draws(self.module, twice=compile)
+        self.draws = Draws(self.module)
 
     @property
     def samplewise(self) -> bool:

@@ -48,7 +48,6 @@ class Engine:
         microbatch: Samples of a row at a time in training. Default: likewise.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
         autocast: Compute forward passes in bfloat16. Where there are plans, these say so.
-        compile: Compile stacked forward passes with ``torch.compile``.
 
     Attributes:
         initial: The first architecture's model as it was made, [P]: that of a run's beginning, in every process.
@@ -67,7 +66,6 @@ class Engine:
         microbatch: int | None = None,
         plans: Sequence[Plan] | None = None,
         autocast: bool = False,
-        compile: bool = False,
     ) -> None:
         keep_heap()
         self.tasks = tasks
@@ -84,7 +82,7 @@ class Engine:
                 check_plan(plan, module, spec, sample, self.objective)
         self.initial = specs[0].flatten(modules[0])
         self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
-        self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair, compile) for plan, pair in planned)
+        self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair) for plan, pair in planned)
         self._footprints = Footprints(self.backends)
         self._gradients = SplitGradients(self.objective, StandingBatches(tasks))
         self.replays = Replays()

@@ -91,10 +91,10 @@ class Plan:
         """Return the plan as plain values."""
         return asdict(self)
 
-    def backend_for(self, module: nn.Module, spec: ParamSpec, compile: bool = False) -> Backend:
+    def backend_for(self, module: nn.Module, spec: ParamSpec) -> Backend:
         """Return the backend that computes as planned with models of an architecture."""
         half = self.precision == "bfloat16"
-        how = half, compile, self.padding, self.memory_format, self.microbatch, self.graphs
+        how = half, self.padding, self.memory_format, self.microbatch, self.graphs
         return BACKENDS[self.backend](module, spec, *how)
 
 

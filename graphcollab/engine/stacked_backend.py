@@ -225,7 +225,7 @@ class StackedBackend(Backend):
         return static
 
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
-        """Return outputs in a step: as `_forward`, unless a subclass has something better."""
+        """Return outputs in a step, and latents where an objective reads them."""
         return self._forward([*params, *rest], inputs, objective.reads.latents)
 
     def _moving(

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
@@ -39,8 +38,7 @@ class VmapBackend(StackedBackend):
     def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
         super().__init__(module, spec, *settings, **named)
         self.chain = make_chain(module)
-        self.layers = None if self.draws.twice else dense_layers(self.chain, spec)
-        self._compiled = torch.compile(self._forward) if self.draws.twice else self._forward
+        self.layers = dense_layers(self.chain, spec)
 
     @property
     def only_reads(self) -> bool:
@@ -72,10 +70,6 @@ class VmapBackend(StackedBackend):
 
         with stacked_ops(), self._autocast(inputs.device):
             return self._whole(vmap(one, randomness="different")(views, inputs))
-
-    def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
-        run = self._forward if self.draws.active else self._compiled  # torch.compile draws in another way
-        return run([*params, *rest], inputs, objective.reads.latents)
 
     def _moving(
         self, optimizer: RowOptimizer, objective: Objective
