@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-__all__ = ["among_first", "blocks", "by_receiver", "first_ones", "receives", "shares", "turns"]
+__all__ = ["among_first", "blocks", "by_receiver", "receives", "shares", "turns"]
 
 
 def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
@@ -24,20 +24,6 @@ def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
         table = table.gather(1, place)
         there = table >= 0
     return table.masked_select(there)
-
-
-def first_ones(receiver: Tensor, key: Tensor, count: int) -> Tensor:
-    """Return which edges are among the ``count`` of their receiver with the smallest keys, in order of receivers.
-
-    Keys are different, or it does not matter which of equal ones come first.
-    """
-    order, there = _table(receiver)
-    if order is None or there.shape[1] <= count:
-        order = by_receiver(receiver, key)
-        return order[turns(receiver.index_select(0, order), int(receiver.max()) + 1) < count] if len(order) else order
-    table = torch.full(there.shape, -1, device=receiver.device).masked_scatter(there, order)
-    table = table.gather(1, _spread(key, table, there).topk(count, dim=1, largest=False).indices)
-    return table.masked_select(table >= 0)
 
 
 def among_first(receiver: Tensor, count: int, *keys: Tensor) -> Tensor:
