@@ -1,6 +1,7 @@
 """What is computed with models: rows, the engine and its backends, objectives and optimisers."""
 
 from graphcollab.engine.backend import Backend
+from graphcollab.engine.choice import make_plan
 from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity, SupervisedContrast
 from graphcollab.engine.engine import Engine
 from graphcollab.engine.frozen import FrozenWeightsError
@@ -10,7 +11,7 @@ from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.losses import Loss, Proximal, as_objective
 from graphcollab.engine.objective import Context, FirstView, Objective, Reads
 from graphcollab.engine.optimizer import SGD, Adam, AdamW, LocalSteps, RowOptimizer, as_row_optimizer
-from graphcollab.engine.plan import Plan, make_plan
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.rows import Fitted, NonFiniteLossError, Outputs, Rows
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.views import AddNoise, Augment, ImageAugment, Views

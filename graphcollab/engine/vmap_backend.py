@@ -13,6 +13,7 @@ from graphcollab.engine.dense_steps import dense_layers, take_dense_steps
 from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import make_chain, stacked_ops, stepping
@@ -35,8 +36,8 @@ class VmapBackend(StackedBackend):
     by_node: ClassVar[bool] = False
     together: ClassVar[bool] = True
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
-        super().__init__(module, spec, *settings, **named)
+    def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
+        super().__init__(module, spec, plan)
         self.chain = make_chain(module)
         self.layers = dense_layers(self.chain, spec)
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from graphcollab.engine import Loss, Plan, as_objective, make_plan, stacked
 from graphcollab.engine import plan as plan_file
-from graphcollab.engine.plan import BACKENDS, check_plan
+from graphcollab.engine.choice import backend_of, check_plan
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
@@ -254,7 +254,7 @@ def test_chains_with_a_patched_forward_are_none():
     chosen = make_plan(module, ParamSpec.from_module(module), (torch.randn(5, 2), torch.arange(5) % 3), CROSS_ENTROPY)
     inputs = torch.randn(2, 4, 2)
     flat = ParamSpec.from_module(module).flatten(module).repeat(2, 1)
-    outputs = BACKENDS[chosen.backend](module, ParamSpec.from_module(module)).predict(flat, inputs)
+    outputs = backend_of(chosen, module, ParamSpec.from_module(module)).predict(flat, inputs)
     torch.testing.assert_close(outputs, torch.stack([module(own).detach() for own in inputs]))
 
 
