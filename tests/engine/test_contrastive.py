@@ -17,6 +17,7 @@ from graphcollab.engine import (
     Context,
     FirstView,
     Loss,
+    Plan,
     PrototypeContrast,
     PrototypeUniformity,
     Proximal,
@@ -314,7 +315,7 @@ def split_models(norm):
 def test_gradients_of_models_are_autograds_padded_or_not(objective, kind):
     """Losses and gradients with respect to all parameters, against the plain module; four of six samples count."""
     model, spec, rows, inputs, targets = split_models("layer")
-    backend = kind(model, spec)
+    backend = kind(model, spec, Plan(kind.name, 3, "by hand"))
     weight = torch.tensor([0.25] * 4 + [0.0] * 2).double().expand(3, -1)
     losses, gradients, _ = backend.gradient(rows, inputs, targets, weight, objective)
     short = backend.gradient(rows, inputs[:, :4], targets[:, :4], None, objective)
