@@ -458,7 +458,8 @@ def test_damaged_description_of_a_mixer(tmp_path):
     good = other_mixer(tmp_path)
     tensors = load_file(good)
     for widths in (None, "no json", '["backbone.1"]', '{"backbone.1": 9, "head": 7}', '{"other": 3}'):
-        metadata = {"format": "graphcollab-mixer-1"} | ({} if widths is None else {"widths": widths})
+        form = '{"score": "cosine", "normalise": true, "own": "gate"}'
+        metadata = {"format": "graphcollab-mixer-3", "form": form} | ({} if widths is None else {"widths": widths})
         save_file(tensors, good, metadata)
         with raises("damaged", f"file {good}"):
             go(meta_l2c(pretrained=good))

@@ -164,12 +164,6 @@ def faults(cases) -> list[str]:
         return [fault for case in cases if (fault := case.fault())]
 
 
-@pytest.fixture(autouse=True)
-def eager(monkeypatch):
-    """Let torch.compile trace, but not call this machine's C++ compiler."""
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-
-
 def test_every_owner_works_with_what_it_needs():
     for owner in owners():
         with warnings.catch_warnings():

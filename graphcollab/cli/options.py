@@ -127,8 +127,6 @@ class Computing:
     """Threads of the processor. Default: by the size of the models."""
     autocast: bool = False
     """Compute in bfloat16."""
-    compile: bool = False
-    """Compile models by torch.compile: starts slowly, may pay on a GPU."""
 
 
 @Parameter(name="*", group=TRAINING)

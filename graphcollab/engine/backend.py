@@ -14,9 +14,10 @@ from graphcollab.device import beside
 from graphcollab.engine.dense_steps import Dense
 from graphcollab.engine.draws import Draws
 from graphcollab.engine.frozen import Frozen
-from graphcollab.engine.modules import MemoryFormat, Padding, copy_module, padding_by_type
+from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.stack import ParamSpec
@@ -39,15 +40,7 @@ class Backend(ABC):
     Args:
         module: One module of the architecture; a copy of it, which shares frozen weights, serves as working memory.
         spec: Its columns.
-        autocast: Compute forward passes in bfloat16.
-        compile: Compile stacked forward passes with ``torch.compile``; the loop has nothing to gain.
-        padding: Where batches may be padded to one length: ``"always"``, only in ``"evaluation"`` (predictions), or
-            ``"never"``. Default: by the types of layers, ``padding_by_type``.
-        memory_format: How images and the weights of convolutions lie in memory; only the loop knows any but
-            ``"contiguous"``.
-        microbatch: Samples of a node that go through the model at once in training, at most; gradients of the parts of
-            a batch add up. Default: all of them.
-        graphs: Take the steps of stacked models on static tensors, on a GPU as CUDA graphs.
+        plan: How they are computed.
 
     Attributes:
         by_node: Whether randomness inside layers is keyed per node.
@@ -60,29 +53,19 @@ class Backend(ABC):
     layers: Sequence[Dense] | None = None
     """Linear layers whose plain steps are compiled, where it is such a module."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        spec: ParamSpec,
-        autocast: bool = False,
-        compile: bool = False,
-        padding: Padding | None = None,
-        memory_format: MemoryFormat = "contiguous",
-        microbatch: int | None = None,
-        graphs: bool = False,
-    ) -> None:
-        self.graphs = graphs
+    def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
+        self.graphs = plan.graphs
         self.module = copy_module(module)
         for layer in self.module.modules():
             if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
                 layer.sparse = False  # a row's gradient is dense
         self.frozen = Frozen(self.module)
         self.spec = spec
-        self.padding = padding or padding_by_type(module, spec)
-        self.autocast = autocast
-        self.memory_format = getattr(torch, "contiguous_format" if memory_format == "contiguous" else memory_format)
-        self.microbatch = microbatch
-        self.draws = Draws(self.module, twice=compile)
+        self.padding = plan.padding
+        self.autocast = plan.precision == "bfloat16"
+        self.memory_format = torch.channels_last if plan.memory_format == "channels_last" else torch.contiguous_format
+        self.microbatch = plan.microbatch
+        self.draws = Draws(self.module)
 
     @property
     def samplewise(self) -> bool:

@@ -38,22 +38,19 @@ class SupervisedContrast(Objective):
     Args:
         temperature: τ.
         form: ``"out"`` or ``"in"``.
-        reduction: ``"mean"`` or ``"sum"`` over the views of the batch. With weights the sum is their weighted mean
-            times the number of views whose weight is not 0.
         normalize: False: u is p itself, as in the code of FedClassAvg's authors.
         of: ``"projection"`` or ``"latent"``: what is compared.
     """
 
     temperature: Positive = 0.5
     form: Literal["out", "in"] = "out"
-    reduction: Literal["mean", "sum"] = "mean"
     normalize: bool = True
     of: Literal["projection", "latent"] = "projection"
 
     reads: ClassVar[Reads] = Reads(latents=True, whole=True)  # samples are compared
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the loss of a batch of views."""
+        """Return the mean over the views of the batch."""
         _check_labels(targets)
         unit = _latents(context, self.of)
         unit = F.normalize(unit, dim=1) if self.normalize else unit
@@ -68,13 +65,7 @@ class SupervisedContrast(Objective):
             losses = -shares.masked_fill(~same, 0).sum(1) / count.clamp(min=1)
         else:
             losses = count.clamp(min=1).to(shares.dtype).log() - shares.masked_fill(~same, nothing).logsumexp(1)
-        losses = losses.masked_fill(count == 0, 0)
-        if self.reduction == "mean":
-            return context.mean(losses)
-        if context.weight is None:
-            return losses.sum()
-        whole = context.weight.sum().clamp(min=torch.finfo(losses.dtype).tiny)
-        return context.mean(losses) / whole * (context.weight != 0).sum()
+        return context.mean(losses.masked_fill(count == 0, 0))
 
 
 @dataclass(frozen=True)

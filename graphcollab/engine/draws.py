@@ -31,16 +31,13 @@ class Draws:
 
     Args:
         module: What the computations are of. Its dropout layers are made to say when they are at work, but for those
-            with a ``forward`` of their own, and not with ``twice``. Default: none that has such layers.
-        twice: Make a computation again without `own_randomness` where it drew nothing (compiled functions give other
-            last bits, and are not used under it).
+            with a ``forward`` of their own. Default: none that has such layers.
     """
 
-    def __init__(self, module: nn.Module | None = None, twice: bool = False) -> None:
-        for layer in module.modules() if module is not None and not twice else ():
+    def __init__(self, module: nn.Module | None = None) -> None:
+        for layer in () if module is None else module.modules():
             if isinstance(layer, _DropoutNd) and "forward" not in vars(layer):
                 layer.forward = partial(_in_layer, layer.forward)
-        self.twice = twice
         self.active = False
         self._layers_only = False
         self._count = self._elsewhere = 0
@@ -66,10 +63,8 @@ class Draws:
                 return found
         found = self._made("anywhere", compute)
         self._where[kind] = self._seen(known)
-        if self._where[kind] == "nowhere":
-            if known == "nowhere":
-                self._unwatched.add(kind)
-            return compute() if self.twice else found
+        if self._where[kind] == known == "nowhere":
+            self._unwatched.add(kind)
         return found
 
     def _made(self, where: Where, compute: Callable[[], T]) -> T:

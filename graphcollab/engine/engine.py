@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, batch_groups
+from graphcollab.engine.choice import backend_of, check_plan, make_plan
 from graphcollab.engine.footprint import Footprints
 from graphcollab.engine.heap import keep_heap
 from graphcollab.engine.losses import as_objective, ignored_target
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
-from graphcollab.engine.plan import Plan, check_plan, make_plan
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.replayed import Replays
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
@@ -48,7 +49,6 @@ class Engine:
         microbatch: Samples of a row at a time in training. Default: likewise.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
         autocast: Compute forward passes in bfloat16. Where there are plans, these say so.
-        compile: Compile stacked forward passes with ``torch.compile``.
 
     Attributes:
         initial: The first architecture's model as it was made, [P]: that of a run's beginning, in every process.
@@ -67,7 +67,6 @@ class Engine:
         microbatch: int | None = None,
         plans: Sequence[Plan] | None = None,
         autocast: bool = False,
-        compile: bool = False,
     ) -> None:
         keep_heap()
         self.tasks = tasks
@@ -84,7 +83,7 @@ class Engine:
                 check_plan(plan, module, spec, sample, self.objective)
         self.initial = specs[0].flatten(modules[0])
         self.plans, planned = tuple(plans), zip(plans, pairs, strict=True)
-        self.backends: tuple[Backend, ...] = tuple(plan.backend_for(*pair, compile) for plan, pair in planned)
+        self.backends: tuple[Backend, ...] = tuple(backend_of(plan, *pair) for plan, pair in planned)
         self._footprints = Footprints(self.backends)
         self._gradients = SplitGradients(self.objective, StandingBatches(tasks))
         self.replays = Replays()

@@ -13,6 +13,7 @@ from graphcollab.engine.backend import Key
 from graphcollab.engine.modules import embed_arguments, in_parts, positions_of
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness, randomness_by_row
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.engine.stacked import stacked_linear
@@ -39,8 +40,8 @@ class SharedBackend(StackedBackend):
 
     name = "shared"
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
-        super().__init__(module, spec, *settings, **named)
+    def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
+        super().__init__(module, spec, plan)
         layers = layers_of(self.module, spec)
         if isinstance(layers, str):
             raise UnsupportedError("backend", layers)

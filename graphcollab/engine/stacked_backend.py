@@ -14,6 +14,7 @@ from graphcollab.device import beside
 from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.replayed import Replays
 from graphcollab.engine.samples import Batch, Feed
@@ -38,8 +39,8 @@ class StackedBackend(Backend):
     takes the steps of all rows in one call per operation.
     """
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
-        super().__init__(module, spec, *settings, **named)
+    def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
+        super().__init__(module, spec, plan)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
         buffers = dict(module.named_buffers())
         self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
@@ -225,7 +226,7 @@ class StackedBackend(Backend):
         return static
 
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
-        """Return outputs in a step: as `_forward`, unless a subclass has something better."""
+        """Return outputs in a step, and latents where an objective reads them."""
         return self._forward([*params, *rest], inputs, objective.reads.latents)
 
     def _moving(

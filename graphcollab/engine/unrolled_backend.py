@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from graphcollab.engine.modules import embed_arguments
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.stacked_backend import Leaves
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.stack import ParamSpec
@@ -31,8 +32,8 @@ class UnrolledBackend(VmapBackend):
 
     name = "unrolled"
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
-        super().__init__(module, spec, *settings, **named)
+    def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
+        super().__init__(module, spec, plan)
         self.chain = self.layers = None
         self._streams: list[torch.cuda.Stream] = []
 

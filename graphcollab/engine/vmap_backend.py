@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
@@ -14,6 +13,7 @@ from graphcollab.engine.dense_steps import dense_layers, take_dense_steps
 from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import make_chain, stacked_ops, stepping
@@ -36,11 +36,10 @@ class VmapBackend(StackedBackend):
     by_node: ClassVar[bool] = False
     together: ClassVar[bool] = True
 
-    def __init__(self, module: nn.Module, spec: ParamSpec, *settings: Any, **named: Any) -> None:
-        super().__init__(module, spec, *settings, **named)
+    def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
+        super().__init__(module, spec, plan)
         self.chain = make_chain(module)
-        self.layers = None if self.draws.twice else dense_layers(self.chain, spec)
-        self._compiled = torch.compile(self._forward) if self.draws.twice else self._forward
+        self.layers = dense_layers(self.chain, spec)
 
     @property
     def only_reads(self) -> bool:
@@ -72,10 +71,6 @@ class VmapBackend(StackedBackend):
 
         with stacked_ops(), self._autocast(inputs.device):
             return self._whole(vmap(one, randomness="different")(views, inputs))
-
-    def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
-        run = self._forward if self.draws.active else self._compiled  # torch.compile draws in another way
-        return run([*params, *rest], inputs, objective.reads.latents)
 
     def _moving(
         self, optimizer: RowOptimizer, objective: Objective

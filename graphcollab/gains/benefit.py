@@ -33,7 +33,7 @@ from graphcollab.train.start import Model, require_alike, tasks_of
 __all__ = ["benefit"]
 
 REPEATS, ROUNDS = 10, 30
-OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast", "compile")
+OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast")
 RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites")
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
@@ -103,7 +103,7 @@ def benefit(
         jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
             process (see `compare`).
         progress: Show a progress bar.
-        settings: Of `run`: ``device``, ``backend``, ``chunk``, ``microbatch``, ``threads``, ``autocast``, ``compile``.
+        settings: Of `run`: ``device``, ``backend``, ``chunk``, ``microbatch``, ``threads``, ``autocast``.
 
     Raises:
         ValueError: If there are fewer than two sites, sites differ between splits, a site has no samples to choose or

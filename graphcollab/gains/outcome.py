@@ -330,8 +330,10 @@ class Benefit:
                 claimed: Verdict = "gains" if gain > 0 else "loses"
                 none = self.untold(models) or (gain > 0 and self.by_constants(models))
                 verdict: Verdict = claimed if p <= judged.level and not none else "no evidence"
-                ends, score = (float(lows[a, k]), float(highs[a, k])), float(scores[a, k])
-                told.append(Gain(site, name, mean, score, flat, gain, *ends, p, float(bars[a, k]), verdict))
+                ends = float(lows[a, k]), float(highs[a, k])
+                told.append(
+                    Gain(site, name, mean, float(scores[a, k]), flat, gain, *ends, p, float(bars[a, k]), verdict)
+                )
         return told
 
 

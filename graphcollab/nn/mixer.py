@@ -291,9 +291,6 @@ class Mixer:
     def load(cls, path: str | Path) -> Mixer:
         """Read a mixer from its file, or one that the package brings by name (`mixer_cards`); nothing is executed.
 
-        Files of the first format (version 0.1 before bounded scores) are read as what they are: inner products of raw
-        changes, ``score="product"``, ``normalise=False``, ``own="softmax"``.
-
         Raises:
             FileNotFoundError: If there is no such file.
             ValueError: If it is not a mixer's file, or of a format that this version does not know.

@@ -28,12 +28,8 @@ class Form(TypedDict, total=False):
     own: Own
 
 
-FORMATS = ("graphcollab-mixer-1", "graphcollab-mixer-2", "graphcollab-mixer-3")
+FORMAT = "graphcollab-mixer-3"
 FORMS = {"score": get_args(Score), "own": get_args(Own), "normalise": (True, False)}
-SECOND = -5.0  # log-odds of which mixers of the second format tell how far their gate has moved
-FIRST: Form = {"score": "product", "own": "softmax", "normalise": False}  # what mixers of the first format compute
-
-
 BROUGHT = Path(__file__).with_name("pretrained")  # the mixers that the package brings, and their cards
 
 
@@ -51,16 +47,16 @@ def write_mixer(
     path: str | Path, widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> Path:
     """Write encoders as one file, the whole of it or nothing."""
-    metadata = {"format": FORMATS[-1], "widths": json.dumps(dict(widths)), "form": json.dumps(dict(form))}
+    metadata = {"format": FORMAT, "widths": json.dumps(dict(widths)), "form": json.dumps(dict(form))}
     return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, metadata))
 
 
 def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor]]:
-    """Return widths, form and tensors of a file of any format so far, or of a mixer that the package brings, by name.
+    """Return widths, form and tensors of a mixer's file, or of a mixer that the package brings, by name.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no mixer's file, of a format that is not known, or damaged.
+        ValueError: If it is no mixer's file, one of another version of the format, or damaged.
     """
     given, path = path, Path(path)
     if not path.is_file() and given in (names := list(mixer_cards())):
@@ -78,20 +74,18 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
     except SafetensorError as error:
         raise FormatError(f"file {path}", f"{path} is not a safetensors file: {error}") from error
     found = metadata.get("format")
-    if found not in FORMATS:
-        newer = ", written by a newer graphcollab: update" if str(found).startswith("graphcollab-mixer-") else ""
-        raise (VersionError if newer else FormatError)(
-            f"file {path}", f"{path} is not a mixer ({' or '.join(FORMATS)}); its format is {found!r}{newer}"
+    if found != FORMAT:
+        other = ", written by another version of graphcollab" if str(found).startswith("graphcollab-mixer-") else ""
+        raise (VersionError if other else FormatError)(
+            f"file {path}", f"{path} is not a mixer ({FORMAT}); its format is {found!r}{other}"
         )
     try:
         widths = {str(layer): int(width) for layer, width in json.loads(metadata["widths"]).items()}
-        form = dict(FIRST) if found == FORMATS[0] else dict(json.loads(metadata["form"]))
+        form = dict(json.loads(metadata["form"]))
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedError(f"file {path}", f"{path} is damaged: its description cannot be read ({error!r})") from error
     if problem := misform(form) or _misfit(widths, form, tensors):
         raise DamagedError(f"file {path}", f"{path} is damaged: {problem}")
-    if found == FORMATS[1] and "gate" in tensors:
-        tensors["gate"] = tensors["gate"] + SECOND
     return widths, cast(Form, form), tensors
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-__all__ = ["among_first", "blocks", "by_receiver", "first_ones", "receives", "shares", "turns"]
+__all__ = ["among_first", "blocks", "by_receiver", "receives", "shares", "turns"]
 
 
 def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
@@ -20,24 +20,11 @@ def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
         return order
     table = torch.full(there.shape, -1, device=receiver.device).masked_scatter(there, order)
     for key in reversed(keys):
-        place = _spread(key, table, there).sort(dim=1, stable=True).indices
+        own = key.index_select(0, table.masked_select(there))
+        place = _spread(own, there).sort(dim=1, stable=True).indices
         table = table.gather(1, place)
         there = table >= 0
     return table.masked_select(there)
-
-
-def first_ones(receiver: Tensor, key: Tensor, count: int) -> Tensor:
-    """Return which edges are among the ``count`` of their receiver with the smallest keys, in order of receivers.
-
-    Keys are different, or it does not matter which of equal ones come first.
-    """
-    order, there = _table(receiver)
-    if order is None or there.shape[1] <= count:
-        order = by_receiver(receiver, key)
-        return order[turns(receiver.index_select(0, order), int(receiver.max()) + 1) < count] if len(order) else order
-    table = torch.full(there.shape, -1, device=receiver.device).masked_scatter(there, order)
-    table = table.gather(1, _spread(key, table, there).topk(count, dim=1, largest=False).indices)
-    return table.masked_select(table >= 0)
 
 
 def among_first(receiver: Tensor, count: int, *keys: Tensor) -> Tensor:
@@ -55,8 +42,7 @@ def among_first(receiver: Tensor, count: int, *keys: Tensor) -> Tensor:
         late = turns(receiver.index_select(0, order), int(receiver.max()) + 1) >= count
         return first.index_fill_(0, order[late], False)
     key = keys[0].index_select(0, order)
-    last = torch.inf if key.is_floating_point() else torch.iinfo(key.dtype).max
-    table = key.new_full(there.shape, last).masked_scatter(there, key)
+    table = _spread(key, there)
     least = torch.from_numpy(np.partition(table.numpy(), count - 1, axis=1)[:, count - 1 : count])
     below, same = table < least, table == least
     below |= same & (same.cumsum(1) <= count - below.sum(1, keepdim=True))
@@ -77,10 +63,10 @@ def _table(receiver: Tensor) -> tuple[Tensor | None, Tensor]:
     return (None if there.numel() > 4 * len(order) else order), there
 
 
-def _spread(key: Tensor, table: Tensor, there: Tensor) -> Tensor:
-    """Return the keys of the edges in a table; a place without an edge, which is -1, comes last."""
+def _spread(key: Tensor, there: Tensor) -> Tensor:
+    """Return the keys of edges in their places of a table, row by row; a place without an edge comes last."""
     last = torch.inf if key.is_floating_point() else torch.iinfo(key.dtype).max
-    return key.new_full(there.shape, last).masked_scatter(there, key.index_select(0, table.masked_select(there)))
+    return key.new_full(there.shape, last).masked_scatter(there, key)
 
 
 def turns(receiver: Tensor, count: int) -> Tensor:

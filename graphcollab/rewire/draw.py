@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.keyed import keyed_uniform
-from graphcollab.ops.by_receiver import blocks, by_receiver, first_ones, turns
+from graphcollab.ops.by_receiver import among_first, blocks, by_receiver, turns
 
 __all__ = ["Candidates", "draw_peers"]
 
@@ -182,7 +182,7 @@ def _race(
     at = _skip(number[arrives], who - first, taken, excluded, len(node_id))
     who_hears, who_speaks = node_id.index_select(0, listener), node_id.index_select(0, sender)
     wait = -torch.log1p(-keyed_uniform(_KNOWN_STREAM, *keys, who_hears, who_speaks)) / rate
-    early = first_ones(listener - first, wait, count)
+    early = among_first(listener - first, count, wait)
     senders = torch.cat([sender[early], candidates.node(who, at)])
     listeners = torch.cat([listener[early], who])
     rates, times = torch.cat([rate[early], rest[who]]), torch.cat([wait[early], late[arrives]])

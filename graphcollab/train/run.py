@@ -94,7 +94,6 @@ def run(
     microbatch: Count | None = None,
     threads: Count | None = None,
     autocast: bool = False,
-    compile: bool = False,
     owner: Owner = None,
 ) -> Result:
     """Train personalised models and the graph between them.
@@ -148,8 +147,6 @@ def run(
             convolutions and large stacked models, else one. The caller's setting is as before afterwards, and runs in
             several threads do not change each other's.
         autocast: Compute forward passes in bfloat16.
-        compile: Compile stacked forward passes with ``torch.compile`` (slow to start, may pay on a GPU), except where
-            layers draw random numbers.
         owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
             Default: that which has a node's samples, where each has those of some (`Tasks.share`); else contiguous
             shares, balanced by local steps of a round (by samples where those are not known).
@@ -209,7 +206,7 @@ def run(
         isolate: Isolate | bool = on_nonfinite if isinstance(on_nonfinite, Isolate) else on_nonfinite == "isolate"
         about: dict[str, Any] = {}
         if saver or not plane.alone:
-            about = describe_run(method, tasks, data, modules, seed, autocast, compile, attend, isolate, plane)
+            about = describe_run(method, tasks, data, modules, seed, autocast, attend, isolate, plane)
         require_same_run(about, plane)
         if saved:
             about = require_same(before, about, str(checkpoint), plane.called)
@@ -219,7 +216,7 @@ def run(
         plans = _plans(before, backend, chunk, microbatch) if saved else None
         specs = [ParamSpec.from_module(module) for module in modules]
         how: dict[str, Any] = {"backend": backend, "chunk": chunk, "microbatch": microbatch, "plans": plans}
-        engine = Engine(tasks, modules, specs, autocast=autocast, compile=compile, **how)
+        engine = Engine(tasks, modules, specs, autocast=autocast, **how)
         callbacks = tuple(one for one in callbacks if one.everywhere or plane.speaks)
         env = Env(engine, plane, seed, isolate, attend, callbacks)
         for callback in callbacks:

@@ -17,6 +17,7 @@ from graphcollab.engine import (
     Context,
     FirstView,
     Loss,
+    Plan,
     PrototypeContrast,
     PrototypeUniformity,
     Proximal,
@@ -34,10 +35,9 @@ SQUARED_ERROR = as_objective("mse")
 
 NO_OUTPUTS = torch.zeros(0)
 SUPERVISED = [
-    SupervisedContrast(temperature, form, reduction, normalize)
+    SupervisedContrast(temperature, form, normalize)
     for temperature in (0.1, 1.0)
     for form in ("out", "in")
-    for reduction in ("mean", "sum")
     for normalize in (True, False)
 ]
 ALL = [*SUPERVISED, PrototypeContrast(), PrototypeContrast(normalize=False), PrototypeUniformity(),
@@ -45,7 +45,7 @@ ALL = [*SUPERVISED, PrototypeContrast(), PrototypeContrast(normalize=False), Pro
        CROSS_ENTROPY + 0.5 * SupervisedContrast() + PrototypeContrast(0.5) + 2.0 * PrototypeUniformity()]  # fmt: skip
 
 
-def supervised_contrast(vectors, targets, temperature, form, reduction, normalize):
+def supervised_contrast(vectors, targets, temperature, form, normalize):
     """Equations 2 and 3 of Khosla et al., term by term, for a list of vectors."""
     unit = [v / np.linalg.norm(v) if normalize else v for v in np.asarray(vectors, dtype=float)]
     losses = []
@@ -59,11 +59,11 @@ def supervised_contrast(vectors, targets, temperature, form, reduction, normaliz
             losses.append(-sum(map(math.log, shares)) / len(positive))
         else:
             losses.append(-math.log(sum(shares) / len(positive)))
-    return sum(losses) / (len(losses) if reduction == "mean" else 1)
+    return sum(losses) / len(losses)
 
 
 def settings_of(objective):
-    return objective.temperature, objective.form, objective.reduction, objective.normalize
+    return objective.temperature, objective.form, objective.normalize
 
 
 def of_projections(objective, projection, targets, weight=None, **fields):
@@ -88,9 +88,6 @@ def test_four_samples_on_two_axes_by_hand():
     targets = [0, 1, 0, 1]
     for form in ("out", "in"):
         assert float(of_projections(SupervisedContrast(1.0, form), projection, targets)) == pytest.approx(0.5514447)
-        assert float(of_projections(SupervisedContrast(1.0, form, "sum"), projection, targets)) == pytest.approx(
-            4 * 0.5514447
-        )
 
 
 def test_forms_differ_where_positives_do():
@@ -318,7 +315,7 @@ def split_models(norm):
 def test_gradients_of_models_are_autograds_padded_or_not(objective, kind):
     """Losses and gradients with respect to all parameters, against the plain module; four of six samples count."""
     model, spec, rows, inputs, targets = split_models("layer")
-    backend = kind(model, spec)
+    backend = kind(model, spec, Plan(kind.name, 3, "by hand"))
     weight = torch.tensor([0.25] * 4 + [0.0] * 2).double().expand(3, -1)
     losses, gradients, _ = backend.gradient(rows, inputs, targets, weight, objective)
     short = backend.gradient(rows, inputs[:, :4], targets[:, :4], None, objective)
@@ -347,7 +344,6 @@ def test_bad_temperatures(kind, temperature):
     ("make", "wanted"),
     [
         (lambda: SupervisedContrast(form="both"), ("value", "form", "'out'", "'in'", "'both'")),
-        (lambda: SupervisedContrast(reduction="max"), ("value", "reduction", "'mean'", "'sum'", "'max'")),
         (lambda: SupervisedContrast(of="logits"), ("value", "of", "'projection'", "'latent'", "'logits'")),
         (lambda: PrototypeUniformity("l2"), ("value", "form", "'cosine'", "'exp'", "'l2'")),
     ],

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab.engine import SGD, Adam, LocalSteps, Rows, dense_steps, vmap_backend
+from graphcollab.engine.choice import make_plan
 from graphcollab.engine.dense_steps import INSTRUCTIONS, Dense, dense_layers, take_dense_steps
 from graphcollab.engine.losses import Loss, Proximal, as_objective
-from graphcollab.engine.plan import make_plan
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import make_chain
 from graphcollab.stack import ParamSpec

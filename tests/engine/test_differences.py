@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import LoopBackend, VmapBackend, as_objective
+from graphcollab.engine import Plan, as_objective
+from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.reference import RATE, Reference
 from graphcollab.engine.trial import Difference, difference, padding_of
+from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.stack import ParamSpec
 
 CROSS_ENTROPY = as_objective("cross_entropy")
@@ -48,10 +50,15 @@ def test_numbers_by_hand():
     )
 
 
+def made(kind, reference):
+    """A backend for a reference's models, which look across the batch in training."""
+    return kind(reference.module, reference.spec, Plan(kind.name, 2, "by hand", "evaluation"))
+
+
 @pytest.mark.parametrize("kind", [VmapBackend, LoopBackend])
 def test_right_backends(kind):
     reference, numbers = trial(network())
-    assert difference(kind(reference.module, reference.spec), reference, numbers) is None
+    assert difference(made(kind, reference), reference, numbers) is None
 
 
 def wrong(kind, **methods):
@@ -85,7 +92,7 @@ def at(values, column, by=0.1):
 def test_what_is_wrong_is_named(kind, methods, wanted):
     reference, numbers = trial(network())
     assert reference.spec.num_parameters == 53
-    assert difference(wrong(kind, **methods)(reference.module, reference.spec), reference, numbers) == wanted
+    assert difference(made(wrong(kind, **methods), reference), reference, numbers) == wanted
 
 
 class Looks(nn.Linear):

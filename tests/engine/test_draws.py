@@ -65,13 +65,6 @@ def test_what_another_thread_draws_is_noticed_once():
     assert made == [True, False, True, False]
 
 
-def test_a_computation_that_drew_nothing_is_made_again_where_that_is_asked_for():
-    made = []
-    draws = Draws(twice=True)
-    draws.settle("it", CPU, lambda: made.append(draws.active))
-    assert made == [True, False]
-
-
 class Other(nn.Dropout):
     """Draws once more beside what its type draws."""
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, Engine, LocalSteps, Rows, as_objective, make_plan
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows, as_objective
+from graphcollab.engine.choice import make_plan
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from tests.raising import raises, warns

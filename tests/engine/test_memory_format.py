@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Plan, Rows, as_objective
+from graphcollab.engine.choice import check_plan
 from graphcollab.engine.modules import copy_module
-from graphcollab.engine.plan import check_plan
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.models.layers import MaxPool2
 from graphcollab.stack import ParamSpec

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Loss, Plan, as_objective, make_plan, stacked
-from graphcollab.engine import plan as plan_file
-from graphcollab.engine.plan import BACKENDS, check_plan
+from graphcollab.engine import Loss, Plan, as_objective, choice, stacked
+from graphcollab.engine.choice import backend_of, check_plan, make_plan
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
@@ -126,7 +125,7 @@ def test_a_loss_without_a_stacked_form():
 def test_chunks_follow_the_size_of_a_model(monkeypatch):
     assert plan(MLP(2, 4, 3)).chunk == 8 * 2**20 // (4 * 27)
     assert plan(MLP(2, 4, 3), chunk=5).chunk == 5
-    monkeypatch.setattr(plan_file, "CPU_CHUNK_BYTES", 4 * 27 - 1)
+    monkeypatch.setattr(choice, "CPU_CHUNK_BYTES", 4 * 27 - 1)
     assert plan(MLP(2, 4, 3)).chunk == 1
 
 
@@ -254,7 +253,7 @@ def test_chains_with_a_patched_forward_are_none():
     chosen = make_plan(module, ParamSpec.from_module(module), (torch.randn(5, 2), torch.arange(5) % 3), CROSS_ENTROPY)
     inputs = torch.randn(2, 4, 2)
     flat = ParamSpec.from_module(module).flatten(module).repeat(2, 1)
-    outputs = BACKENDS[chosen.backend](module, ParamSpec.from_module(module)).predict(flat, inputs)
+    outputs = backend_of(chosen, module, ParamSpec.from_module(module)).predict(flat, inputs)
     torch.testing.assert_close(outputs, torch.stack([module(own).detach() for own in inputs]))
 
 
@@ -320,7 +319,7 @@ def test_plans_made_in_two_threads_at_once_are_those_made_alone(monkeypatch):
 
     wide = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
     sample, plans, before = (torch.randn(5, 4), torch.arange(5) % 3), set(), list(warnings.filters)
-    both, whole = threading.Barrier(2, timeout=60), plan_file.difference
+    both, whole = threading.Barrier(2, timeout=60), choice.difference
 
     def together(backend, reference, expected):
         """Begin and end the trial under vmap while the other thread is in its own."""
@@ -337,7 +336,7 @@ def test_plans_made_in_two_threads_at_once_are_those_made_alone(monkeypatch):
             made = make_plan(module, ParamSpec.from_module(module), sample, CROSS_ENTROPY)
             plans.add((type(module).__name__, made.backend, made.reason))
 
-    monkeypatch.setattr(plan_file, "difference", together)
+    monkeypatch.setattr(choice, "difference", together)
     workers = [threading.Thread(target=work, args=(module,)) for module in (Products(), wide)]
     for worker in workers:
         worker.start()

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Objective, Proximal, Rows
 from graphcollab.engine import shared_backend as shared
-from graphcollab.engine.plan import check_plan, make_plan
+from graphcollab.engine.choice import check_plan, make_plan
 from graphcollab.engine.randomness import keyed_layers, randomness_by_row
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import make_schedule

@@ -13,7 +13,6 @@ from graphcollab.engine import (
     SGD,
     AddNoise,
     Context,
-    Feed,
     FirstView,
     LocalSteps,
     Rows,
@@ -22,6 +21,7 @@ from graphcollab.engine import (
     as_objective,
 )
 from graphcollab.engine import samples as feed_module
+from graphcollab.engine.samples import Feed
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel

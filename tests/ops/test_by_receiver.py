@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 import torch
 
-from graphcollab.ops.by_receiver import among_first, blocks, by_receiver, first_ones, turns
+from graphcollab.ops.by_receiver import among_first, blocks, by_receiver, turns
 
 
 @pytest.mark.parametrize("crowd", [0, 400], ids=["alike", "one has far more than others"])
@@ -22,22 +20,6 @@ def test_order_is_that_of_sorting_tuples(crowd):
     keys = [*zip(receiver.tolist(), first.tolist(), second.tolist(), range(len(receiver)), strict=True)]
     assert by_receiver(receiver, first, second).tolist() == [key[-1] for key in sorted(keys)]
     assert by_receiver(receiver).tolist() == receiver.argsort(stable=True).tolist()
-
-
-@pytest.mark.parametrize("crowd", [0, 400], ids=["alike", "one has far more than others"])
-@pytest.mark.parametrize("count", [1, 4, 1000])
-def test_first_ones_are_those_of_sorting(crowd, count):
-    draw = torch.Generator().manual_seed(crowd)
-    receiver = torch.cat([torch.randint(50, (300,), generator=draw), torch.full((crowd,), 7)])
-    key = torch.rand(receiver.shape, generator=draw)
-    places, keys = receiver.tolist(), key.tolist()
-    expected, seen = [], Counter()
-    for e in sorted(range(len(places)), key=lambda e: (places[e], keys[e])):
-        seen[places[e]] += 1
-        expected += [e] if seen[places[e]] <= count else []
-    found = first_ones(receiver, key, count).tolist()
-    assert sorted(found) == sorted(expected)
-    assert receiver[found].tolist() == receiver[expected].tolist()
 
 
 @pytest.mark.parametrize("crowd", [0, 400], ids=["alike", "one has far more than others"])
@@ -68,7 +50,6 @@ def test_what_is_no_number_comes_last():
 def test_without_edges_there_is_no_order():
     nothing = torch.empty(0, dtype=torch.int64)
     assert by_receiver(nothing, nothing).tolist() == []
-    assert first_ones(nothing, nothing, 3).tolist() == []
     assert among_first(nothing, 3, nothing).tolist() == []
 
 

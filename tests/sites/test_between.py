@@ -120,7 +120,6 @@ SETTINGS = {
         "threads": 1,
     },
     "autocast": {"autocast": True},
-    "compile": {"compile": True},
 }
 
 
@@ -130,9 +129,7 @@ def test_every_setting_is_tried_or_refused():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "group", [pytest.param(one, marks=[pytest.mark.slow] * (one == "compile")) for one in SETTINGS]
-)
+@pytest.mark.parametrize("group", SETTINGS)
 def test_settings_that_are_not_refused_work(group, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 

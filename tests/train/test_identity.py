@@ -83,7 +83,6 @@ OTHERS = {
         "method.weigh.pretrained",
     ),
     "autocast": ({"autocast": True}, "autocast"),
-    "compile": ({"compile": True}, "compile"),
     "backend": ({"backend": "loop"}, "backend"),
     "chunk": ({"chunk": 2}, "chunk"),
 }
