@@ -74,7 +74,7 @@ def test_results_json(failing):
 
 def test_figures(failing):
     figure = comparison_figures(failing)["accuracy"]
-    names = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert sorted(names) == ["fedavg (failed on 1 of 2 seeds)", "l2c", "local"]
     with raises("empty", "method 'cobo'"):
         comparison_figures(failing, ["cobo"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,13 +20,10 @@ from graphcollab.metrics.edges import Graphs, pair_weights
 from graphcollab.naming import find_nodes
 from graphcollab.report._text import require_some, shown
 from graphcollab.report.figures._style import (
-    COLOURS,
+    COLORS,
     LOOKS,
-    MARKED,
-    TEXT,
-    leftmost,
-    legend_beside,
     legend_right,
+    log_if_wide,
     new_figure,
     new_panels,
     over_rounds,
@@ -76,10 +72,10 @@ def accuracy_curves(
         table = torch.tensor([[seed[r] for r in rounds] for seed in values], dtype=torch.float64)
         found[name] = rounds, table * (100 if percent else 1)
     figure, panel = _draw_curves(found, title)
-    legend_beside(panel)
     many = max(map(len, curves.values()))
     band = f"\n(band: one standard deviation over {many} seeds)" if many > 1 else ""
     over_rounds(panel, f"mean test {metric}{' (%)' if percent else ''}", over + band)
+    legend_right(figure)
     return figure
 
 
@@ -97,27 +93,23 @@ def traffic_curves(graphs: Mapping[str, Graphs], cluster: Tensor, title: str | N
     require_some(graphs, "the graph of at least one round of each run", ": record with RecordGraph")
     means = {name: 100 * cluster_traffic(rounds, cluster)[1] for name, rounds in graphs.items()}
     figure, panel = _draw_curves({name: (sorted(graphs[name]), mean[None]) for name, mean in means.items()}, title)
-    for line in panel.lines:
-        line.set_clip_on(False)
     size = cluster.unique(return_counts=True)[1].double()
     chance = 100 * float((size * (size - 1)).sum() / max(len(cluster) * (len(cluster) - 1), 1))
-    panel.axhline(chance, color=TEXT, linestyle=":", linewidth=1, label="peers at random")
-    legend_beside(panel)
-    panel.set_ylim(0, 100)
+    panel.axhline(chance, color="black", linestyle=":", linewidth=1, label="peers at random")
+    panel.set_ylim(-2, 102)
     over_rounds(panel, "heard from own cluster (%)")
+    legend_right(figure)
     return figure
 
 
 def _draw_curves(curves: Mapping[str, tuple[Sequence[int], Tensor]], title: str | None) -> tuple[Figure, Axes]:
     """Draw means of values [S, T] over rounds, and a band of one standard deviation where there are several seeds."""
-    figure = new_figure(6.4, 4.0 if title else 3.7, title)
+    figure = new_figure(6.4, 4.0, title)
     panel = figure.subplots()
     panel.set_prop_cycle(LOOKS)
     for name, (rounds, values) in curves.items():
         mean = values.mean(0).numpy()
-        (line,) = panel.plot(rounds, mean, markersize=4, linewidth=1.8, label=name)
-        if len(rounds) > MARKED:
-            line.set_marker("")
+        (line,) = panel.plot(rounds, mean, marker=".", label=name)
         if len(values) > 1:
             std = values.std(0).numpy()
             panel.fill_between(rounds, mean - std, mean + std, color=line.get_color(), alpha=0.15, linewidth=0)
@@ -137,7 +129,12 @@ def similarity_curves(scores: Graphs, cluster: Tensor, metric: str = "similarity
         metric: What was measured.
     """
     hint = "no similarities were recorded: record them with RecordGraph(scores=True), or measure them with "
-    return _draw_bands(scores, cluster, (0.1, 0.9), False, metric, title, f"{hint}ProbeSimilarity(...)")
+    inside, between = similarity_by_cluster(scores, cluster, (0.1, 0.9), False)
+    used = (~(inside[0].isnan() & between[0].isnan()).all(0)).nonzero().flatten().tolist()
+    if not used:
+        raise EmptyError("graphs", f"{hint}ProbeSimilarity(...)")
+    bands = {f"cluster {int(cluster.unique()[c])}": (inside[:, :, c], between[:, :, c]) for c in used}
+    return _draw_bands(sorted(scores), bands, metric, title)
 
 
 @shown
@@ -153,39 +150,25 @@ def weight_curves(graphs: Graphs, cluster: Tensor, title: str | None = None) -> 
     every = torch.ones(len(cluster), len(cluster)).nonzero().T.flip(0)  # all ordered pairs
     dense = {r: pair_weights(*graph, len(cluster), f"round {r}: ") for r, graph in graphs.items()}
     graphs = {r: (every, weights.nan_to_num(0.0).flatten()) for r, weights in dense.items()}
-    hint = "there are no weights between different nodes: record graphs with RecordGraph(rounds)"
-    return _draw_bands(graphs, cluster, (0.0, 1.0), True, "weight", title, hint)
+    inside, between = similarity_by_cluster(graphs, cluster, (0.0, 1.0), True)
+    if bool((inside[0].isnan() & between[0].isnan()).all()):
+        raise EmptyError(
+            "graphs", "there are no weights between different nodes: record graphs with RecordGraph(rounds)"
+        )
+    return _draw_bands(sorted(graphs), {"all nodes": (inside[:, :, 0], between[:, :, 0])}, "weight", title)
 
 
 def _draw_bands(
-    graphs: Graphs,
-    cluster: Tensor,
-    quantiles: tuple[float, float],
-    pooled: bool,
-    ylabel: str,
-    title: str | None,
-    hint: str,
+    rounds: Sequence[int], bands: Mapping[str, tuple[Tensor, Tensor]], ylabel: str, title: str | None
 ) -> Figure:
-    """Draw what is measured inside clusters and between them over rounds: mean and band, a panel for each cluster.
-
-    Clusters for which there is nothing are left out; if there are no others, the hint is raised.
-    """
-    inside, between = similarity_by_cluster(graphs, cluster, quantiles, pooled)
-    used = (~(inside[0].isnan() & between[0].isnan()).all(0)).nonzero().flatten().tolist()
-    if not used:
-        raise EmptyError("graphs", hint)
-    names = ["all nodes"] if pooled else [f"cluster {int(cluster.unique()[c])}" for c in used]
-    figure, panels = _panels_over_rounds(names, ylabel, title)
-    rounds = sorted(graphs)
-    for panel, c in zip(panels, used, strict=True):
-        kinds = (("own cluster", inside, COLOURS[0], "-"), ("others", between, COLOURS[1], "--"))
-        for label, band, colour, line in kinds:
-            mean, low, high = band[:, :, c].numpy()
-            gaps = bool(np.isnan(mean).any())  # between which a single round would not be seen
-            marker = "o" if gaps or len(rounds) <= MARKED else ""
-            panel.plot(rounds, mean, color=colour, linestyle=line, marker=marker, markersize=3, label=label)
-            panel.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
-    legend_right(figure, panels)
+    """Draw mean, low and high [3, T] of what is measured inside clusters and between them, a panel for each name."""
+    figure, panels = _panels_over_rounds([*bands], ylabel, title)
+    for panel, pair in zip(panels, bands.values(), strict=True):
+        for label, band, color, line in zip(("own cluster", "others"), pair, COLORS, ("-", "--"), strict=False):
+            mean, low, high = band.numpy()
+            panel.plot(rounds, mean, color=color, linestyle=line, marker=".", label=label)
+            panel.fill_between(rounds, low, high, color=color, alpha=0.15, linewidth=0)
+    legend_right(figure)
     return figure
 
 
@@ -194,15 +177,13 @@ def _panels_over_rounds(names: Sequence[str], ylabel: str, title: str | None) ->
     figure, panels = new_panels(len(names), 2.7, 2.9, 1.7, title, sharex=True, sharey=True)
     for panel, name in zip(panels, names, strict=True):
         panel.set_title(name)
-        over_rounds(panel, ylabel if leftmost(panel) else "")
-        panel.tick_params(labelleft=leftmost(panel), labelbottom=True)
+        over_rounds(panel, ylabel)
+        panel.label_outer()
     return figure, panels
 
 
 @shown
-def merge_curves(
-    history: History, cluster: Tensor | None = None, percent: bool | None = None, title: str | None = None
-) -> Figure:
+def merge_curves(history: History, cluster: Tensor | None = None, title: str | None = None) -> Figure:
     """Draw the validation metric before and after merging over rounds, cluster by cluster.
 
     It is the lower part of Fig. 4.3 to 4.5, and Fig. 4.6, of *Little Help*. Means over nodes; what lies between the
@@ -213,7 +194,6 @@ def merge_curves(
     Args:
         history: Of a run that watched merging (``callbacks=[WatchMerging()]``).
         cluster: The true cluster of each node, [K], a panel each. Default: one panel for all nodes.
-        percent: Whether values are shares to be shown in percent. Default: as the metric's name says.
     """
     if not {"val_metric_before", "val_metric_after"} <= history.values.keys():
         raise MissingError("history", "the run did not watch merging: give it callbacks=[WatchMerging()]")
@@ -222,30 +202,26 @@ def merge_curves(
         raise ShapeError(
             "cluster", f"cluster must be [K] for K = {len(history.names)} nodes, got {list(cluster.shape)}"
         )
-    percent = history.metric in SHARES if percent is None else percent
+    share = history.metric in SHARES
     clusters = cluster.unique().tolist()
     names = [f"cluster {one:g}" for one in clusters] if len(clusters) > 1 else ["all nodes"]
-    label = f"validation {history.metric}{' (%)' if percent else ''}"
-    figure, panels = _panels_over_rounds(names, label, title)
+    figure, panels = _panels_over_rounds(names, f"validation {history.metric}{' (%)' if share else ''}", title)
     # twice [T, K]
-    tables = [(100 if percent else 1) * history.table(f"val_metric_{when}") for when in ("before", "after")]
-    known = torch.cat(tables)[~torch.cat(tables).isnan()]
-    if not percent and len(known) and 0 < 100 * float(known.min()) < float(known.max()):
-        panels[0].set_yscale("log")  # the panels share it
-        for panel in panels:
-            panel.minorticks_off()
+    tables = [(100 if share else 1) * history.table(f"val_metric_{when}") for when in ("before", "after")]
+    if not share:
+        log_if_wide(panels[0], torch.cat(tables))  # the panels share it
     rounds = history.rounds[len(history.rounds) - len(tables[0]) :]
     for panel, one in zip(panels, clusters, strict=True):
         before, after = (table[:, cluster == one].nanmean(1).numpy() for table in tables)
-        panel.plot(rounds, before, color=COLOURS[1], linestyle="--", linewidth=1.3, label="before merging")
-        panel.plot(rounds, after, color=COLOURS[0], linewidth=1.6, label="after merging")
+        panel.plot(rounds, before, color=COLORS[1], linestyle="--", label="before merging")
+        panel.plot(rounds, after, color=COLORS[0], label="after merging")
         worse = after < before if history.higher_is_better else after > before
         panel.fill_between(
-            rounds, before, after, where=worse, color=COLOURS[1], alpha=0.2, linewidth=0, label="merging hurts"
+            rounds, before, after, where=worse, color=COLORS[1], alpha=0.2, linewidth=0, label="merging hurts"
         )
         for finding in history.findings:
             where = find_nodes(finding.nodes, history.names)
             if finding.kind == "cluster death" and bool((cluster[where] == one).any()):
-                panel.axvline(finding.round, color=TEXT, linestyle=":", linewidth=1, label="cluster death")
-    legend_right(figure, panels)
+                panel.axvline(finding.round, color="black", linestyle=":", linewidth=1, label="cluster death")
+    legend_right(figure)
     return figure

@@ -13,14 +13,13 @@ OUTSIDE = torch.tensor([[2, 3], [0, 2]])  # 0 hears another cluster, 2 its own
 
 def test_means_over_receivers_and_chance() -> None:
     graphs = {"dac": {2: (INSIDE, torch.ones(2)), 1: (OUTSIDE, torch.ones(2))}, "bad": {1: (OUTSIDE, torch.ones(2))}}
-    axes = traffic_curves(graphs, CLUSTER, title="digits").axes[0]
+    figure = traffic_curves(graphs, CLUSTER, title="digits")
+    axes = figure.axes[0]
     assert axes.lines[0].get_xdata().tolist() == [1, 2]
     assert axes.lines[0].get_ydata().tolist() == [50.0, 100.0]
     # two nodes have 1 of 4 peers inside, three have 2 of 4
     assert list(axes.lines[2].get_ydata()) == pytest.approx([40.0, 40.0])
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["dac", "bad", "peers at random"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["dac", "bad", "peers at random"]
 
 
 def test_scored_models_do_not_count() -> None:
