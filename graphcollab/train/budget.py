@@ -48,14 +48,12 @@ def spend(
         raise ConflictError(
             "budget",
             f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two",
-            public=True,
         )
     if isinstance(budget, Mapping):
         if differing := sorted({name for name, _ in made} ^ set(budget)):
             raise MismatchError(
                 "budget",
                 f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}",
-                public=True,
             )
         return [Spending(budget[name], evaluate_every) for name, _ in made]
     if budget == "rounds" or (budget == "steps" and len(made) == 1):
@@ -67,7 +65,6 @@ def spend(
                 f"method {name!r}",
                 f"method {name!r} does not tell how many local steps it takes in a round: give its local piece a "
                 "method local_steps, or compare by budget='rounds'",
-                public=True,
             )
     work = max(_work(method, sizes, rounds) for _, method in made) if budget == "steps" else float(budget)
     many = [_rounds_of(name, method, sizes, work) for name, method in made]
@@ -87,7 +84,6 @@ def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -
             "budget",
             f"a round of {name!r} is {one:g} local steps per node, mean over nodes, more than the budget of {work:g} "
             "allows, which is kept up to half a round: give a larger budget, or fewer steps or epochs in a round",
-            public=True,
         )
     rounds = range(2, _MOST)
     enough = bisect_left(rounds, work, key=lambda many: _work(method, sizes, many))
@@ -96,6 +92,5 @@ def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -
             f"method {name!r}",
             f"{name!r} takes no local steps, by the local_steps of its local piece, so no number of rounds makes "
             f"{work:g} of them: correct local_steps, or compare by budget='rounds'",
-            public=True,
         )
     return min(rounds[enough] - 1, rounds[enough], key=lambda many: abs(_work(method, sizes, many) - work))

@@ -121,7 +121,7 @@ def compare(
     for name in settings.keys() - takes:
         said = "; tasks say what loss and metric are, Tasks.from_frame(..., metric=...)" * (name in ("loss", "metric"))
         known = [one for one in dict.fromkeys([*own, *played]) if one in takes]
-        raise InvalidTypeError(name, unknown_argument("compare", name, known) + said, public=True)
+        raise InvalidTypeError(name, unknown_argument("compare", name, known) + said)
     grids, graphs, seeds = dict(grids or {}), dict(graphs or {}), list(seeds)
     points = _check(methods, grids, graphs, seeds)
     folder = settings.pop("checkpoint", None)
@@ -205,16 +205,13 @@ def _check(
             raise UnknownError(
                 what,
                 f"{what} for {unknown}, but the methods are {sorted(methods)}" + f"; {hint}".rstrip(" ;"),
-                public=True,
             )
     if not methods:
         raise EmptyError(
             "methods", "methods must name one method or more, such as {'l2c': methods.l2c}, got none", public=True
         )
     if not seeds or len(set(seeds)) < len(seeds):
-        raise InvalidValueError(
-            "seeds", f"seeds must be one or more, all different, such as range(5), got {seeds}", public=True
-        )
+        raise InvalidValueError("seeds", f"seeds must be one or more, all different, such as range(5), got {seeds}")
     points = {}
     for name, make in methods.items():
         grid = {**grids.get("*", {}), **grids.get(name, {})}
@@ -223,7 +220,6 @@ def _check(
                 raise InvalidValueError(
                     "grids",
                     f"the grid of {name!r} must list the values to try of {setting!r}, got {values!r}",
-                    public=True,
                 )
         points[name] = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         for point in points[name]:

@@ -120,7 +120,6 @@ def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype
             "graph",
             f"{first.name} keeps the weights that the graph's edges come with, and they have none: give edge_weight in "
             "a Data, the entries of a matrix, or pairs (sender, receiver, weight); weigh=Uniform() gives all alike",
-            public=True,
         )
     return torch.zeros(data.num_edges, dtype=dtype)
 
@@ -216,7 +215,6 @@ def _from_numbers(graph: Tensor | np.ndarray, tasks: Tasks) -> Data:
             "graph",
             f"the graph's matrix has {float(weight[bad][0]):g} where {one!r} may hear {two!r}: give 0 "
             "where there is no edge, and a number above 0 where there is one",
-            public=True,
         )
     there = weight != 0  # a sparse matrix may store zeros
     return Data(num_nodes=count, edge_index=torch.stack([sender, receiver])[:, there], edge_weight=weight[there])

@@ -113,7 +113,7 @@ class History:
     def table(self, name: str) -> Tensor:
         """Return a field at all evaluations, [T, K]; a KeyError names what was recorded."""
         if name not in self.values:
-            raise UnknownError("name", f"the history has no {name!r}; it has {sorted(self.values)}", public=True)
+            raise UnknownError("name", f"the history has no {name!r}; it has {sorted(self.values)}")
         return torch.stack(self.values[name])
 
     def last(self, name: str) -> Tensor:

@@ -222,7 +222,6 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
             "architecture",
             f"architecture must hold a number from 0 to {len(modules) - 1} for each of {count} nodes, "
             f"got shape {tuple(kind.shape)} with values {kind.unique().tolist()}",
-            public=True,
         )
     specs, tensors, members = [], [], []
     for a, module in enumerate(modules):
