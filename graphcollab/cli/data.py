@@ -17,6 +17,7 @@ from graphcollab.errors import ConflictError, MissingFileError, PathError
 from graphcollab.models import build_model
 from graphcollab.naming import close
 from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
+from graphcollab.tasks.quality_of_values import of_many_classes, warn_of
 
 __all__ = ["changed", "model_for", "require_data", "tasks_for"]
 
@@ -53,7 +54,15 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
     if data in TABLES:
         table: Any = load_dataset(data)
         return lambda seed: table.tasks(seed=seed, **own)
-    return lambda seed: Tasks.from_frame(data, seed=seed, **own)
+
+    def make(seed: int) -> Tasks:
+        tasks = Tasks.from_frame(data, seed=seed, **own)
+        target = None if tasks.preparation is None else tasks.preparation.target
+        if target is not None and target.numbers and "loss" not in own and target.name not in own.get("categories", ()):
+            warn_of(of_many_classes(target.name, len(target.categories or ()), above=2))  # which may be counts
+        return tasks
+
+    return make
 
 
 def _dealt(data: LabelledArrays, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[int], Tasks]:

@@ -30,13 +30,13 @@ def warn_of(findings: Iterable[Finding]) -> None:
         issue("quality", finding.subject, finding.message)
 
 
-def of_many_classes(target: str, different: int) -> list[Finding]:
+def of_many_classes(target: str, different: int, above: int = 10) -> list[Finding]:
     """Return the finding that targets of so many different whole numbers are taken for classes."""
     message = (
         f"column {target!r} has {different} different whole numbers, which are taken for classes: give loss='mse' if "
         "they are amounts, and loss='cross_entropy' if they are classes"
     )
-    return [Finding("many-classes", f"column {target!r}", message, {"different": different})] * (different > 10)
+    return [Finding("many-classes", f"column {target!r}", message, {"different": different})] * (different > above)
 
 
 def of_codings(
