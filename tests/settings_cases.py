@@ -51,7 +51,7 @@ SAMPLES: dict[type, Callable[[], Any]] = {
     NeighborBag: NeighborBag,
     Fit: Fit,
     Combine: ProjectedGradient,
-    nn.Module: lambda: nn.Linear(4, 3),
+    nn.Module: lambda: nn.Linear(4, 3).requires_grad_(False),
 }
 """How to make what an annotation asks for by a class."""
 

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 MANIFEST, LINES, TENSORS = "manifest.json", ".jsonl", r"tensors-[0-9a-f]{16}\.safetensors"
-HEAD = re.compile(rb'\{"format": "([\w-]+)", "version": (\d{1,9}), "sha256": "([0-9a-f]{64})"')
+HEAD = re.compile(rb'\{"format": "([\w-]+)", "version": (\d{1,9})\b(?:, "sha256": "([0-9a-f]{64})")?')
 BLANK = "0" * 64  # in the place of the manifest's own checksum
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of files, which leads to no other folder
 OURS = re.compile(rf"manifest\.json|{TENSORS}|\.(manifest\.json|{TENSORS})\.[0-9a-f]+{re.escape(PART)}|\{LOCK}")
@@ -170,7 +170,9 @@ def require_version(folder: Path, kind: str, version: int, advice: str = "use th
     except DamagedError:
         return
     head = HEAD.match(text)
-    if head is None or head[1] != kind.encode() or int(head[2]) == version or not _fits(text):  # or it is damaged
+    if head is None or head[1] != kind.encode() or int(head[2]) == version:
+        return
+    if head[3] and not _fits(text):  # a disk has changed the number
         return
     raise VersionError(
         f"folder {folder}",
@@ -250,7 +252,7 @@ def _length_of(path: Path) -> int:
 def _fits(text: bytes) -> bool:
     """Tell whether a manifest has its own checksum."""
     head = HEAD.match(text)
-    return head is not None and _digest(text.replace(head[3], BLANK.encode(), 1)) == head[3].decode()
+    return bool(head and head[3]) and _digest(text.replace(head[3], BLANK.encode(), 1)) == head[3].decode()
 
 
 def _digest(content: bytes) -> str:

@@ -84,8 +84,7 @@ class Saver:
 
         Data that cannot be stored are an InvalidTypeError.
         """
-        for name, value in data.to_dict().items():
-            encode(value, name, {}, copy=False)
+        encode(data.to_dict(), "data", {}, copy=False)
         self.about = about
         if not self.plane.speaks:
             return

@@ -83,9 +83,9 @@ def test_bytes_are_charged_to_senders_along_edges_in_use(make_graph, make_env):
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("base", "y", "'zero', 'x', 'x_start' or 'update'"),
-        ("message", "zero", "'x', 'x_start' or 'update'"),
-        ("buffers", "both", "'keep' or 'average'"),
+        ("base", "y", "'zero', 'x', 'x_start', 'update'"),
+        ("message", "zero", "'x', 'x_start', 'update'"),
+        ("buffers", "both", "'keep', 'average'"),
     ],
 )
 def test_exchange_refuses(name, value, allowed):

@@ -218,14 +218,13 @@ def test_a_number_that_a_disk_has_changed_is_damage(played):
         assert latest_checkpoint(played).name == "round-000003"
 
 
-@pytest.mark.parametrize("text", [b"graphcollab-checkpoint 4 or", b'{"format": "graphcollab-checkpoint", "version": 6'])
 @pytest.mark.parametrize("number", [3, 4])
-def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(played, number, text):
+def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(played, number):
     path = played / f"round-{number:06d}" / "manifest.json"
-    path.write_bytes(text + b" whatever comes\n")
+    path.write_bytes(b'{"format": "graphcollab-checkpoint", "version": 6 whatever comes\n')
     before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
     for use in (resume, latest_checkpoint):
-        with raises("version", f"folder {path.parent}", 4 if b"4" in text else 6, 5, "resume=False"):
+        with raises("version", f"folder {path.parent}", 6, 5, "resume=False"):
             use(played)
     assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
 

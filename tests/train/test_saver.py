@@ -267,7 +267,7 @@ def test_what_cannot_be_stored_is_refused_before_the_first_round(tmp_path, monke
         return data
 
     monkeypatch.setattr(type(METHOD), "start", strange)
-    with raises("type", "strange", "ndarray"):
+    with raises("type", "data.strange", "ndarray"):
         play(tmp_path / "run", callbacks=[count])
     assert count.played == 0
     assert names(tmp_path) == []

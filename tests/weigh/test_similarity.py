@@ -369,7 +369,7 @@ def test_a_loss_of_zero_and_one_that_is_not_finite(scene):
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda: InverseLoss(reduction="max"), ("value", "reduction", "'sum' or 'mean'", "'max'")),
+        (lambda: InverseLoss(reduction="max"), ("value", "reduction", "'sum', 'mean'", "'max'")),
         (lambda: InverseLoss(eps=0.0), ("value", "eps", "0.0")),
         (lambda: DistanceKernel(-1.0), ("value", "sigma", "'median'", "'inverse'", "-1.0")),
         (lambda: CosineUpdates(alpha=1.5), ("value", "alpha", "1.5")),
