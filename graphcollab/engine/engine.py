@@ -44,8 +44,8 @@ class Engine:
         tasks: The nodes' data.
         modules: One module per architecture, in the order of the stacks.
         specs: Their columns.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``; see `make_plan`.
-        chunk: Rows at a time. Default: by `make_plan`'s rule.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``. Default: chosen by kinds of layers.
+        chunk: Rows at a time. Default: chosen by size.
         microbatch: Samples of a row at a time in training. Default: likewise.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
         autocast: Compute forward passes in bfloat16. Where there are plans, these say so.
