@@ -65,11 +65,6 @@ EQUALS: dict[tuple[str, str], str] = {
     ("settings", "naming"): "a setting that is not known is told which name it is most like",
 }
 
-# Imports that only type checkers read and that would close a circle of files. TODO: other work removes them one by one.
-CLOSES_CIRCLE = {
-    ("graphcollab/sites/leaving.py", "graphcollab/sites/site.py"),
-}
-
 # The one file or folder that may import a library, for those that need care.
 SOLE_IMPORTER = {
     "altair": "graphcollab/report/page/_libraries.py",
@@ -318,9 +313,7 @@ def test_package_and_examples(rule):
 
 
 def test_no_circles_of_imports_those_for_types_included():
-    graph = arrows({file: parse(file) for file in FILES})
-    kept = {file: {one for one in found if (file, one) not in CLOSES_CIRCLE} for file, found in graph.items()}
-    assert circles(kept) == []
+    assert circles(arrows({file: parse(file) for file in FILES})) == []
 
 
 def test_circles_themselves():
