@@ -22,8 +22,16 @@ def test_the_first_process_writes_what_one_alone_would(tmp_path: Path) -> None:
     assert together == alone
 
 
-def _tables(text: str) -> list[str]:
-    """Tables of a page, and the words of its charts; but what took how long."""
+def _tables(text: str) -> list[list[list[str]]]:
+    """Cells of a page's tables, and the words of its charts; but what took how long, and what was sent."""
     found = re.findall(r"<table.*?</table>|<figcaption>.*?</figcaption>", text, re.DOTALL)
-    assert any("predicted (%)" in one for one in found)
-    return [one for one in found if "seconds" not in one and "sent" not in one]
+    assert any("predicted probability (%)" in one for one in found)
+    return [_cells(one) for one in found]
+
+
+def _cells(table: str) -> list[list[str]]:
+    rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)]
+    if not rows:
+        return [[table]]
+    kept = [k for k, head in enumerate(rows[0]) if "seconds" not in head and "sent" not in head]
+    return [[row[k] for k in kept] for row in rows]
