@@ -252,7 +252,9 @@ def _length_of(path: Path) -> int:
 def _fits(text: bytes) -> bool:
     """Tell whether a manifest has its own checksum."""
     head = HEAD.match(text)
-    return bool(head and head[3]) and _digest(text.replace(head[3], BLANK.encode(), 1)) == head[3].decode()
+    if head is None or not head[3]:
+        return False
+    return _digest(text.replace(head[3], BLANK.encode(), 1)) == head[3].decode()
 
 
 def _digest(content: bytes) -> str:
