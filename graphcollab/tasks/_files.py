@@ -144,9 +144,11 @@ def _refuse_ambiguous(path: Path, name: str, cells: Sequence[str], separator: st
     """Refuse numbers whose commas or points may separate thousands or decimals."""
     known = [cell for cell in cells if cell not in MISSING]
     if separator in _DECIMAL_COMMAS_WITH:
-        mark, word, why = ".", "point", "others of the file have decimal commas"
+        mark, word = ".", "point"
+        why = "numbers without a point are all below a thousand, or others of the file have decimal commas"
         plain = all(_DECIMAL_COMMA.fullmatch(cell) for cell in known if mark not in cell)
-        ambiguous = plain and all(_THOUSANDS_POINTS.fullmatch(cell) for cell in known if mark in cell) and commas()
+        grouped = plain and all(_THOUSANDS_POINTS.fullmatch(cell) for cell in known if mark in cell)
+        ambiguous = grouped and (_only_above(known) or commas())
     else:
         mark, word = ",", "comma"
         why = f"decimal commas are read where values are separated by semicolons or tabs, and not by {separator!r}"
@@ -158,6 +160,13 @@ def _refuse_ambiguous(path: Path, name: str, cells: Sequence[str], separator: st
             f"{path}: row {row} has {cells[row]!r} in column {name!r}, whose {word} may separate thousands or "
             f"decimals: write numbers without separators of thousands and all decimals alike ({why})",
         )
+
+
+def _only_above(known: Sequence[str]) -> bool:
+    """Return whether points begin at a thousand: several numbers have one, and the longest without has three digits."""
+    pointed = {cell for cell in known if "." in cell}
+    whole = {cell.lstrip("+-") for cell in known if cell.lstrip("+-").isdecimal()}
+    return len(pointed) > 1 and max(map(len, whole), default=0) == 3
 
 
 def _parsed(cells: Sequence[str]) -> np.ndarray:

@@ -26,6 +26,7 @@ __all__ = [
     "LARGEST_FLOAT",
     "MISSING",
     "NOTHING",
+    "TRUTHS",
     "as_number",
     "as_text",
     "dates",
@@ -55,9 +56,13 @@ NOTHING = "no values"
 """The kind of a column that is empty at a site, which goes with every other."""
 MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"}
 """Text that means a missing value, wherever it comes from."""
-_TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
+TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
+"""Words that are true and false where a column has no others."""
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
-_LIKE_NUMBER = re.compile(r"[+−-]?(\d[\d.,'\s]*|\.\d+)(e[+-]?\d+)?\s*([%‰€$£]|°[CF]?)?", re.IGNORECASE)
+_UNITS = r"EUR|USD|GBP|[kmµu]?g|[mdc]?l|[kcm]?m|h|min|m?s|years?|days?|mmHg|bpm|[mµu]?g/[md]?l|[mµu]mol/l"
+_LIKE_NUMBER = re.compile(  # units of letters after a space: "30s" may be people in their thirties
+    rf"[+−-]?(\d[\d.,'\s]*|\.\d+)(e[+-]?\d+)?(\s*([%‰€$£]|°[CF]?)|(?<=\s)({_UNITS}))?", re.IGNORECASE
+)
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?")
 _FEW = 10  # different values that may be categories however few rows there are
 
@@ -153,9 +158,9 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
 def from_words(words: Sequence[str | None]) -> np.ndarray:
     """Return a column of text, or of true and false where it says nothing else; of these missing ones are NaN."""
     known = set(words) - {None}
-    if not known or not known <= _TRUTHS.keys():
+    if not known or not known <= TRUTHS.keys():
         return objects(words)
-    values = [np.nan if one is None else _TRUTHS[one] for one in words]
+    values = [np.nan if one is None else TRUTHS[one] for one in words]
     return np.array(values, np.float64 if None in words else bool)
 
 

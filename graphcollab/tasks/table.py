@@ -28,6 +28,7 @@ from graphcollab.errors import (
 from graphcollab.naming import close, few
 from graphcollab.tasks._files import existing, is_csv, read_csv, read_frame
 from graphcollab.tasks._values import (
+    TRUTHS,
     as_text,
     dates,
     factorised,
@@ -181,6 +182,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
             raise ConflictError(f"column {name!r}", f"column {name!r} names the site of every row: give node={name!r}")
         kinds[name] = {site: kind_of(part) for site, part in parts.items()}
         if any(part.dtype.kind == "O" for part in parts.values()):
+            _refuse_mixed_truths(name, parts)
             parts = {site: part if part.dtype.kind == "O" else as_text(part) for site, part in parts.items()}
         return np.concatenate([*parts.values()])
 
@@ -193,6 +195,20 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
     declared = frozenset().union(*(table.declared for table in tables.values()))
     every = (*names, *([node] if node else []))
     return Table(every, sum(sizes.values()), read, sizes, declared, made=node, kinds=kinds)
+
+
+def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
+    """Refuse a column of true and false at one site, that is 1 and 0, with the same words among others at another."""
+    numbers = {site: set(part[~np.isnan(part)].tolist()) for site, part in parts.items() if part.dtype.kind != "O"}
+    one = next((site for site, values in numbers.items() if values and values <= {0, 1}), None)
+    words = {site: set(part.tolist()) & TRUTHS.keys() for site, part in parts.items() if site not in numbers}
+    other = next((site for site, found in words.items() if found), None)
+    if one is not None and other is not None:
+        raise MismatchError(
+            f"column {name!r}",
+            f"column {name!r} holds only true and false at site {one!r}, and other values beside "
+            f"{min(words[other])!r} at site {other!r}: leave it empty where it is neither, or {without(name)}",
+        )
 
 
 def _of_site(site: str, table: Table, name: str) -> np.ndarray:

@@ -68,7 +68,7 @@ def test_points_that_may_separate_thousands_are_refused_beside_decimal_commas(tm
 @pytest.mark.parametrize(
     "cells",
     [["1.234,5", "2.000,0"], ["1 234,5", "12"], ["12 %", "7%"], ["1'000", "20"], ["5 €", "-1 €"], ["7\u00a0%", "8 %"],
-     ["1\u202f000", "20\u202f000,5"]],
+     ["1\u202f000", "20\u202f000,5"], ["3 kg", "4.5 kg"], ["5 mg/dl", "6 mg/dl"]],
 )  # fmt: skip
 def test_numbers_with_units_or_separators_are_no_categories(tmp_path, cells):
     for table in (
@@ -164,6 +164,15 @@ def test_missing_among_true_and_false(tmp_path):
     assert open_table({"smoker": ["true", "unknown"]}).column("smoker").tolist() == ["true", "unknown"]
 
 
+def test_true_and_false_beside_other_words_at_another_site():
+    sites = {"a": {"s": ["True", None, "False"], "y": [0, 1, 0]}, "b": {"s": ["True", "unknown"], "y": [0, 1]}}
+    with raises("mismatch", "column 's'", "'a'", "'True'"):
+        Tasks.from_frame(sites, categorical=["s"], **ALL)
+    sites["b"]["s"] = ["some", "unknown"]
+    names = ("s = 0", "s = 1", "s = some", "s = unknown")
+    assert Tasks.from_frame(sites, categorical=["s"], indicator_above=1, **ALL).preparation.features == names
+
+
 def test_numbers_as_text_are_the_categories_that_they_are():
     table = {"site": ["a", "b"] * 6, "ward": [1, 2, 3] * 4, "y": [0, 1] * 6}
     given = Tasks.from_frame(table, categorical=["ward"], **ALL).preparation
@@ -255,6 +264,19 @@ def test_many_whole_numbers_may_be_amounts():
     Tasks.from_frame(table, target="days", loss="mse", **ALL)
     Tasks.from_frame(table, target="days", loss="cross_entropy", **ALL)
     Tasks.from_frame({**table, "days": [k % 10 for k in range(44)]}, target="days", **ALL)
+
+
+def test_points_that_begin_at_a_thousand(tmp_path):
+    def column(*cells):
+        return open_table(write(tmp_path / "t.csv", "eur", cells, ";")).column("eur").tolist()
+
+    with raises("ambiguous", "column 'eur'", "row 1 has '1.234'", "point", "below a thousand"):
+        column("999", "1.234", "850", "2.100")
+    assert column("999", "1.234", "850", "1.234") == [999, 1.234, 850, 1.234]  # a single one
+    assert column("9999", "1.234", "850", "2.100") == [9999, 1.234, 850, 2.1]
+    assert column("999", "1.234", "850", "2.1") == [999, 1.234, 850, 2.1]
+    assert column("9", "1.234", "8", "2.100") == [9, 1.234, 8, 2.1]
+    assert column("1.000", "1.234", "8.500", "2.100") == [1, 1.234, 8.5, 2.1]
 
 
 def test_rows_with_too_many_values(tmp_path):
