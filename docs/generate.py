@@ -52,12 +52,7 @@ def exports() -> Iterator[tuple[Path, str]]:
 def exporting(source: str, folder: str, files: dict[str, str]) -> str:
     """Return an ``__init__.py`` with anew its imports from the files of its folder, and its ``__all__``."""
     home = {name: file for file, text in files.items() for name in listed(text) or defined(text)}
-    added = {
-        name
-        for file, text in files.items()
-        for name in listed(text)
-        if not file.startswith("_") and (folder == "methods" or (folder in SLOTS and f"\nclass {name}" in text))
-    }
+    added = {name for file, text in files.items() if not file.startswith("_") for name in shown_by_itself(folder, text)}
     imports = [one for one in importing_block(source) if isinstance(one, ast.ImportFrom) and of_package(one)]
     indent = " " * imports[0].col_offset
     here = {one: (one.module or "").startswith(f"graphcollab.{folder}.") for one in imports}
@@ -74,6 +69,18 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
         textwrap.indent(importing(*group), indent) for group in sorted(groups.items())
     ]
     return "".join(lines)
+
+
+def shown_by_itself(folder: str, source: str) -> list[str]:
+    """Return what a file shows without being asked: methods, and the classes of pieces."""
+    public = [node for node in ast.parse(source).body if not getattr(node, "name", "_").startswith("_")]
+    if folder == "methods":
+        return [
+            one.name
+            for one in public
+            if isinstance(one, ast.FunctionDef) and "method" in map(ast.unparse, one.decorator_list)
+        ]
+    return [one.name for one in public if isinstance(one, ast.ClassDef) and folder in SLOTS]
 
 
 def importing_block(source: str) -> list[ast.stmt]:

@@ -69,7 +69,6 @@ def choices() -> str:
     """Return the module of names that options of the command line choose from."""
     lines = ['"""Names to choose from on the command line. `make generate` writes this file."""', ""]
     lines += ["from __future__ import annotations", "", "from typing import Literal", ""]
-    lines += ['__all__ = ["Dataset", "Method", "Metric"]', ""]
     known = {"Dataset": [*TABLES, *DATASETS], "Method": methods.__all__, "Metric": METRICS}
     for kind, names in known.items():
         lines += [f"{kind} = Literal[", *(f'    "{name}",' for name in names), "]"]

@@ -6,8 +6,6 @@ import argparse
 
 from graphcollab.train.start import check_device
 
-__all__ = ["add_device"]
-
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add ``--device``, of which ``auto`` is the GPU, if there is one."""

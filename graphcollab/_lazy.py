@@ -11,9 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["make_lazy"]
-
-
 IMPORTING = threading.RLock()  # libraries that import each other in circles are not for several threads at once
 
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-__all__ = ["MOST", "Known", "Real", "bounds_of", "is_in", "literals_of"]
-
 MOST = 2**63  #: Whole numbers are smaller than this: they have 64 bits.
 
 

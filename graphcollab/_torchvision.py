@@ -18,8 +18,6 @@ import torch
 
 from graphcollab.errors import MissingPackageError
 
-__all__ = ["torchvision_datasets", "torchvision_models"]
-
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",

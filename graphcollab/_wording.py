@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 from graphcollab._ranges import MOST, bounds_of, literals_of
 
-__all__ = ["describe", "printable"]
-
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that a terminal or browser obeys: control characters, and those that change the direction of text."""
 

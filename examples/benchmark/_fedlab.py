@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from graphcollab._torchvision import torchvision_datasets
 
-__all__ = ["INSTALL", "fedlab_round"]
-
 INSTALL = "pip install --no-deps fedlab==1.3.0 munch pynvml pandas"
 
 

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-__all__ = ["Bench", "Timing", "card", "tf32"]
-
 CACHE_BYTES = 2**27  # more than the second-level cache of a card
 SLEEP_CYCLES = 10**6  # in which the CPU queues what is timed: half a millisecond on an H100
 SMI = "driver_version,memory.total,clocks.max.sm,clocks.sm,clocks.mem,power.limit"

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-__all__ = ["GOALS", "Goal"]
-
 Found = Mapping[str, Mapping[str, float]]
 
 ALL, TEN = "100 × 878,538, all pairs", "100 × 878,538, 10 neighbours"

@@ -16,8 +16,6 @@ from torch import Tensor
 from graphcollab.ops import Structure, mix
 from graphcollab.ops.kernels import PRODUCTS, choose_product, edge_dot
 
-__all__ = ["kernels_for", "mixing", "weighted"]
-
 # name, graph, nodes and parameters with a card, and without
 CASES = (
     ("100 × 878,538, all pairs", "complete", (100, 878_538), (12, 2000)),

@@ -24,8 +24,6 @@ from graphcollab.ops import Structure, mix
 from graphcollab.ops.kernels import edge_dot
 from graphcollab.testing import Scene
 
-__all__ = ["right"]
-
 ROOT = Path(__file__).parents[2]
 PYTEST = importlib.util.find_spec("pytest") is not None
 COUNTED = "fedavg", "dpsgd", "l2c", "meta_l2c", "cobo", "dac", "fedamp", "pfedgraph"

@@ -30,8 +30,6 @@ from graphcollab.plane import Plane
 from graphcollab.stack import ParamSpec
 from graphcollab.train import build_graph, build_modules
 
-__all__ = ["peers", "rounds", "size"]
-
 # Name, method and settings; local training first, in whose rounds the others are measured.
 ROUNDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("local", "local", {}),

@@ -25,8 +25,6 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Split
 from graphcollab.train import build_graph, build_modules
 
-__all__ = ["CASES", "CLASSES", "LR", "WAYS", "graph_loop", "launches", "make_tasks", "training"]
-
 LR, CLASSES = 0.01, 10
 FEW = 20  # nodes of which a loop is timed, which takes so much longer with more
 PRECISIONS = ("fp32", "bf16", "TF32")  # bf16 by autocast

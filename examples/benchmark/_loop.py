@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["loop_round"]
-
 
 def loop_round(
     module: nn.Module, samples: list[tuple[Tensor, Tensor]], batch_size: int, lr: float, half: bool = False

@@ -15,11 +15,6 @@ import torch
 
 from graphcollab.train.start import check_device
 
-__all__ = [
-    "Timed", "add_device", "arguments", "forget_peak", "interleave", "machine", "on_gpu", "peak", "peak_bytes", "wait",
-    "write",
-]  # fmt: skip
-
 
 class Ratio(NamedTuple):
     """Median and quartiles of a ratio."""

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["INSTALL", "pfl_round"]
-
 INSTALL = (
     "pip install --no-deps pfl==0.6.0 'dp-accounting>=0.4,<0.6' 'multiprocess>=0.70.15,<0.71' "
     "'prv-accountant>=0.2,<0.3' dill absl-py attrs dm-tree mpmath scipy"

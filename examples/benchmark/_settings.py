@@ -15,8 +15,6 @@ from graphcollab import build_model, grouped_tasks, load_dataset, shard_tasks
 from graphcollab.datasets import LabelledArrays, SiteTable
 from graphcollab.tasks import Tasks
 
-__all__ = ["SETTINGS", "Setting"]
-
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray]
 Root: TypeAlias = str | os.PathLike[str] | None
 

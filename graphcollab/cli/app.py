@@ -22,8 +22,6 @@ from graphcollab.cli.settings_file import read_settings
 from graphcollab.cli.values import flat
 from graphcollab.errors import DivergedError, GraphcollabError, InUseError, LostError, ResourceError, StateError
 
-__all__ = ["APP", "call", "main"]
-
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError)
 """Errors of a run, not of its input."""

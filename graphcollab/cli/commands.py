@@ -27,8 +27,6 @@ from graphcollab.cli.options import (
 )
 from graphcollab.cli.values import SEVERAL, flat
 
-__all__ = ["COMMANDS"]
-
 Methods = Annotated[tuple[Method, ...], SEVERAL, Parameter(group=METHODS)]
 Rows = Annotated[Path, Parameter(group=DATA)]
 Folder = Annotated[Path | None, Parameter(group=OUTPUT)]

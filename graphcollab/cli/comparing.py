@@ -29,8 +29,6 @@ from graphcollab.gains import Benefit, benefit
 from graphcollab.train import Comparison, RecordGraph, compare
 from graphcollab.train.history import History
 
-__all__ = ["play_benefit", "play_compare"]
-
 LOCAL = "local"
 LARGE = 100_000  # edges, from which on one graph is kept
 FEW_SITES = 50  # up to which the answer has a row for every site

@@ -19,8 +19,6 @@ from graphcollab.naming import close
 from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
 from graphcollab.tasks.quality_of_values import of_many_classes, warn_of
 
-__all__ = ["changed", "model_for", "require_data", "tasks_for"]
-
 OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")
 """Options of tables that datasets without sites have, too."""
 

@@ -15,8 +15,6 @@ from graphcollab.errors import ExistsError, FormatError, MissingPackageError, Ot
 from graphcollab.files import write_whole
 from graphcollab.naming import few
 
-__all__ = ["CHECKPOINTS", "RESULTS", "folder_of", "settings_kept", "write_figures", "write_page"]
-
 CHECKPOINTS, PAGE, RESULTS = "checkpoints", "report.html", "results.txt"
 FREE = ("jobs", "device", "threads", "save", "out")
 """Options that may differ where a run goes on: how it is computed, and what is written."""

@@ -25,8 +25,6 @@ from graphcollab.methods import get_method
 from graphcollab.naming import close, few
 from graphcollab.tasks import Tasks
 
-__all__ = ["list_datasets", "list_methods", "show_name"]
-
 WIDTH = 100
 INSIDE = ("values", "higher_is_better", "best")  # entries about saved models that `show` leaves out
 LOADERS: Mapping[str, Callable[..., Any]] = {**datasets.TABLES, **datasets.DATASETS}

@@ -9,8 +9,6 @@ from graphcollab.cli.values import entries, literal
 from graphcollab.errors import ConflictError, DuplicateError, FormatError, UnknownError
 from graphcollab.methods import get_method
 
-__all__ = ["ALL", "Grids", "makers_of", "only_values", "settings_grids"]
-
 ALL = "*"
 Grids = dict[str, dict[str, list[Any]]]
 

@@ -11,22 +11,6 @@ from cyclopts import Group, Parameter
 from graphcollab.cli.choices import Metric
 from graphcollab.cli.values import SEVERAL
 
-__all__ = [
-    "COMPUTING",
-    "DATA",
-    "EVALUATION",
-    "METHODS",
-    "OUTPUT",
-    "TRAINING",
-    "Columns",
-    "Computing",
-    "Dealing",
-    "Model",
-    "Output",
-    "Strings",
-    "Training",
-]
-
 DATA, METHODS, TRAINING, EVALUATION, COMPUTING, OUTPUT = (
     Group.create_ordered(name)
     for name in ("Data", "Methods and model", "Training", "Evaluation", "Computing", "Output and more")

@@ -9,8 +9,6 @@ import sys
 
 from graphcollab._wording import printable
 
-__all__ = ["note", "tell", "write_in_any_encoding"]
-
 SIGNS = {"−": "-", "–": "-", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "±": "+-", "·": "*", "†": "^"}
 SIGNS |= {"²": "^2", "½": "1/2", "τ": "tau", "α": "alpha", "λ": "lambda", "Σ": "sum", "σ": "sigma", "µ": "u"}
 """What replaces signs where the encoding of the output lacks them."""

@@ -19,8 +19,6 @@ from graphcollab.tasks import Table, open_table
 from graphcollab.train import Models, load
 from graphcollab.train.folder import MANIFEST
 
-__all__ = ["folders_of_models", "play_predict", "require_free", "saved_models", "trained_past_best"]
-
 MODELS = "models"  # the folder in that of a comparison
 PAST = 1.1  # times its least value, a validation loss is clearly past its best
 

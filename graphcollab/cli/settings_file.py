@@ -12,8 +12,6 @@ from typing import Any, get_args
 from graphcollab.cli.choices import Dataset
 from graphcollab.errors import FormatError, InvalidTypeError, MismatchError
 
-__all__ = ["RUN", "read_settings", "read_toml", "settings_text"]
-
 RUN = "run.toml"
 PATHS = ("data", "saved", "out")
 """Options that are paths; in a file they are relative to its folder."""

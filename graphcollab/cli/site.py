@@ -17,8 +17,6 @@ from graphcollab.sites import site
 from graphcollab.sites.gathering import CONNECTION
 from graphcollab.train import Result
 
-__all__ = ["play_site"]
-
 
 def play_site(asked: dict[str, Any]) -> None:
     """Take part in a run, or rehearse it."""

@@ -13,8 +13,6 @@ from cyclopts import Parameter, Token, convert
 
 from graphcollab.errors import FormatError
 
-__all__ = ["SEVERAL", "entries", "flat", "literal"]
-
 RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 LITERALS = {"none": None, "true": True, "false": False}
 

@@ -11,17 +11,6 @@ from graphcollab.errors import DisconnectedError
 from graphcollab.relation import Relation
 from graphcollab.transforms import select_edges
 
-__all__ = [
-    "allow",
-    "allowed_only",
-    "components",
-    "forbidden_edges",
-    "parts_apart",
-    "require_both_ways",
-    "server_groups",
-    "without_the_alone",
-]
-
 
 def allow(edge_index: Tensor, num_nodes: int) -> Relation:
     """Return the edges that may exist: those given (the same tensor), without self-loops, which always may."""

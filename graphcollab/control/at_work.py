@@ -11,18 +11,6 @@ from torch_geometric.utils import scatter
 
 from graphcollab.env import Env
 
-__all__ = [
-    "attend",
-    "count_messages",
-    "crossing_edges",
-    "dismiss",
-    "edges_in_use",
-    "has_neighbors",
-    "membership",
-    "serving",
-    "weights_in_use",
-]
-
 
 def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:
     """Return which nodes belonged to the collaboration in the last round, which means are over, and which ever had."""

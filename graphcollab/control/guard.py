@@ -18,19 +18,6 @@ from graphcollab.slots import Local
 from graphcollab.stack import Stacks
 from graphcollab.transforms import select_edges
 
-__all__ = [
-    "find_diverged",
-    "initial_bounds",
-    "isolate",
-    "large_targets",
-    "screen",
-    "settle",
-    "settle_validation",
-    "sift",
-    "unless_ruined",
-    "without_refused",
-]
-
 RAISED, WINDOW = 3, 10
 LARGE = 3.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
 OR_ISOLATE = ", or go on without such nodes by on_nonfinite='isolate'"

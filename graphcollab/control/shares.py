@@ -14,8 +14,6 @@ from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 
-__all__ = ["ROWS", "SHARED_EDGES", "join_rows", "keep_own", "split_rows", "tell_all", "with_rows"]
-
 ROWS = ("models", "rows", "per_sample")  # kinds of which every process has those of its own nodes
 SHARED_EDGES = ("last_graph",)  # relations whose edges all processes have, and only receivers their values
 

@@ -12,8 +12,6 @@ from torch_geometric.data import Data
 
 from graphcollab.piece import Field, Piece
 
-__all__ = ["LOOP", "end_phase", "end_round", "fields_of", "start_round", "to_device"]
-
 LOOP = (
     Field("x", "models", "models now", "run", "owner"),
     Field("x_init", "models", "models at the start of the run", "run"),

@@ -26,8 +26,6 @@ from graphcollab.errors import (
 )
 from graphcollab.settings import checked
 
-__all__ = ["from_arrays", "from_npz"]
-
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGB with alpha
 

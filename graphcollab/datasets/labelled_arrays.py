@@ -20,8 +20,6 @@ from graphcollab.settings import checked
 from graphcollab.tasks._deal import label_starts
 from graphcollab.tasks.samples import not_finite
 
-__all__ = ["LabelledArrays", "join_datasets"]
-
 
 @dataclass(frozen=True, eq=False)
 class LabelledArrays:

@@ -18,8 +18,6 @@ from graphcollab.errors import DamagedError, DuplicateError, FormatError, Missin
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Real, Seed, checked
 
-__all__ = ["mini_imagenet"]
-
 _SPLITS = ("train", "val", "test")
 _FOLDERS = ("mini_imagenet", "mini-imagenet", "miniImageNet", "MiniImageNet", "miniImagenet")
 _SUFFIXES = (".jpg", ".jpeg", ".png")

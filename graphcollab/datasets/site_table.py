@@ -14,8 +14,6 @@ from graphcollab.errors import MissingFileError
 from graphcollab.settings import checked
 from graphcollab.tasks import Tasks, open_table
 
-__all__ = ["SiteTable", "heart_disease", "parkinsons"]
-
 _HEART = Path(__file__).with_name("heart_disease.csv")
 _PARKINSONS = "parkinsons_updrs.data"
 _TARGETS = ("motor_UPDRS", "total_UPDRS")

@@ -22,8 +22,6 @@ from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.errors import DamagedError, MissingFileError, ShapeError
 from graphcollab.settings import Real, Seed, checked
 
-__all__ = ["cifar10", "cifar100", "digits", "fashion_mnist", "mnist", "svhn"]
-
 _CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 

@@ -14,8 +14,6 @@ from typing import Any
 from graphcollab.errors import GraphcollabError, LostError
 from graphcollab.files import own_name, write_new
 
-__all__ = ["PARTS", "ProcessLostError", "as_value", "from_value", "lives", "write_error_file"]
-
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # what torchrun shows of a process that has ended
 
 

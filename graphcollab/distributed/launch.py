@@ -23,8 +23,6 @@ from graphcollab.errors import ConflictError, LostError, MismatchError, MissingE
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
-__all__ = ["Company", "agreed", "among", "deal", "launched", "meet", "meeting", "one_voice", "speaks"]
-
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
 
 

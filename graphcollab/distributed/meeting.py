@@ -17,8 +17,6 @@ from torch import Tensor
 from graphcollab.distributed.errors import ProcessLostError, as_value, from_value, lives
 from graphcollab.errors import StateError
 
-__all__ = ["Meeting"]
-
 T = TypeVar("T")
 
 VERBS = ("status", "everyone", "fetch", "reduce", "gather", "concat", "tell")

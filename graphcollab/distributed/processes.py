@@ -16,8 +16,6 @@ from graphcollab.errors import MismatchError, MissingError, ShapeError
 from graphcollab.naming import few
 from graphcollab.transport import SharedTransport
 
-__all__ = ["Processes"]
-
 
 class Processes(Meeting, SharedTransport):
     """One of several processes that play the same run, verb by verb.

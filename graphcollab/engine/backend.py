@@ -23,8 +23,6 @@ from graphcollab.engine.samples import Batch, Feed
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
-__all__ = ["Backend", "Key", "batch_groups", "take_step"]
-
 _JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
 
 R = TypeVar("R")

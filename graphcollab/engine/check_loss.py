@@ -15,8 +15,6 @@ from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.reference import leaves
 from graphcollab.errors import ContractError, ShapeError
 
-__all__ = ["check_loss", "refuse_broadcast"]
-
 FEW = 4  # samples with one target, and with others
 MOVES = 1, 2, 3
 

@@ -26,8 +26,6 @@ from graphcollab.memory import used_up
 from graphcollab.settings import Count, check_setting, look_up
 from graphcollab.stack import ParamSpec
 
-__all__ = ["backend_of", "check_plan", "make_plan"]
-
 KINDS = VmapBackend, LoopBackend, SharedBackend, UnrolledBackend
 BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in KINDS}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "

@@ -14,8 +14,6 @@ from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.errors import MissingError, ShapeError
 from graphcollab.settings import Positive
 
-__all__ = ["PrototypeContrast", "PrototypeUniformity", "SupervisedContrast"]
-
 
 @dataclass(frozen=True)
 class SupervisedContrast(Objective):

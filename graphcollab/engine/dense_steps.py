@@ -32,8 +32,6 @@ try:
 except ImportError:
     _chain = None
 
-__all__ = ["INSTRUCTIONS", "Dense", "dense_layers", "take_dense_steps"]
-
 INSTRUCTIONS: list[str] = _chain.instructions() if _chain else []
 """The sets of instructions that this machine has, the best one last; none without the compiled kernel."""
 

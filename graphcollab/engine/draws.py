@@ -13,8 +13,6 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from graphcollab.engine.randomness import own_randomness, randomness_at_work
 
-__all__ = ["Draws"]
-
 T = TypeVar("T")
 
 Where: TypeAlias = Literal["nowhere", "layers", "anywhere"]

@@ -27,8 +27,6 @@ from graphcollab.memory import new_rows
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks, local_steps, make_schedule
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """Computes with rows: (parameters, whose data).

@@ -15,8 +15,6 @@ from graphcollab.engine.rows import Rows
 from graphcollab.engine.samples import copied
 from graphcollab.tasks import Tasks
 
-__all__ = ["ROOM", "Counted", "Footprint", "Footprints"]
-
 ROOM = 2**29  # bytes of activations at once
 COPIES = 11  # samples of a trial pass: sizes of weights are hardly ever a multiple of it
 LEAST = 32  # samples of a row that had better pass at once

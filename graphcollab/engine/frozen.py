@@ -17,8 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphcollab.errors import ContractError
 from graphcollab.param_spec import shared_tensors
 
-__all__ = ["Frozen", "FrozenWeightsError", "unwritten"]
-
 
 class FrozenWeightsError(ContractError):
     """Something writes to weights that belong to no node but to all."""

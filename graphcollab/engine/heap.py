@@ -6,8 +6,6 @@ import ctypes
 import os
 import sys
 
-__all__ = ["keep_heap"]
-
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # what mallopt(3) calls them
 THRESHOLDS = "trim_threshold", "mmap_threshold"
 KEPT = 2**28  # bytes: the activations of a thousand tokens in a small language model

@@ -13,8 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from graphcollab.engine.randomness import own_randomness, randomness_at_work
 from graphcollab.errors import StateError
 
-__all__ = ["keyed_checkpoint"]
-
 
 def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function and keep none of its activations: the backward pass computes them again.

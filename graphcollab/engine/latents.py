@@ -7,8 +7,6 @@ from graphcollab.engine.modules import no_latents
 from graphcollab.errors import MissingError
 from graphcollab.stack import Stacks
 
-__all__ = ["require_latents"]
-
 
 def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
     """Check that the models of every architecture have latents.

@@ -13,8 +13,6 @@ from torch.overrides import TorchFunctionMode
 
 from graphcollab.errors import RangeError
 
-__all__ = ["INSIDE", "EnoughError", "LookUps", "OutsideError", "guarded"]
-
 OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
 Arguments: TypeAlias = tuple[tuple[str, ...], str, str]
 """The first arguments of an operation, in their order, and which of them are the table and the ids."""

@@ -16,8 +16,6 @@ from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Batch, Feed
 
-__all__ = ["LoopBackend"]
-
 
 class LoopBackend(Backend):
     """Row by row, all its local steps before the next row's: the one module's parameters point into the row at hand.

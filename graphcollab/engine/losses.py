@@ -15,8 +15,6 @@ from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.errors import ContractError, InvalidTypeError, InvalidValueError, MissingError, RangeError, ShapeError
 from graphcollab.settings import NonNegative, look_up
 
-__all__ = ["Loss", "Proximal", "as_objective", "cross_entropy", "ignored_target"]
-
 
 @dataclass(frozen=True, repr=False)
 class Loss(Objective):

@@ -17,18 +17,6 @@ from graphcollab.param_spec import shared_tensors
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
-__all__ = [
-    "MemoryFormat",
-    "Padding",
-    "copy_module",
-    "embed_arguments",
-    "in_parts",
-    "in_training",
-    "no_latents",
-    "padding_by_type",
-    "positions_of",
-]
-
 MemoryFormat: TypeAlias = Literal["contiguous", "channels_last"]
 """What lies side by side in images [B, C, H, W]: the pixels of a channel, or the channels of a pixel."""
 Padding: TypeAlias = Literal["never", "evaluation", "always"]

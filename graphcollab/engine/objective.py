@@ -20,8 +20,6 @@ from graphcollab.piece import Piece
 from graphcollab.settings import Finite, check_setting
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Context", "FirstView", "Objective", "Reads", "Sum", "require_weighted"]
-
 Params = Mapping[str, Tensor]
 
 

@@ -9,8 +9,6 @@ from graphcollab.engine.reference import Reference
 from graphcollab.engine.shared_backend import layers_of
 from graphcollab.engine.trial import mixes_samples
 
-__all__ = ["better_looped", "has_images", "mostly_frozen", "not_shared", "not_stacked", "not_unrolled"]
-
 LOOKUPS = {
     "padding_idx": "an embedding's padding_idx is trained under vmap",
     "scale_grad_by_freq": "an embedding counts the tokens of all nodes (scale_grad_by_freq) under vmap",

@@ -21,8 +21,6 @@ from graphcollab.errors import ConflictError, UnsupportedError
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError
 
-__all__ = ["SGD", "Adam", "AdamW", "LocalSteps", "RowOptimizer", "as_row_optimizer"]
-
 State: TypeAlias = Mapping[str, Sequence[Tensor]]
 Decay: TypeAlias = Annotated[float, Real(least=0, below=1)]
 

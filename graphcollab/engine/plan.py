@@ -9,8 +9,6 @@ from graphcollab.engine.modules import MemoryFormat, Padding
 from graphcollab.errors import ConflictError
 from graphcollab.settings import Count, check_settings
 
-__all__ = ["GRAPHED", "Plan", "Precision"]
-
 GRAPHED = ("vmap", "unrolled")
 
 Precision: TypeAlias = Literal["full", "bfloat16"]

@@ -23,8 +23,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphcollab.errors import UnsupportedError
 from graphcollab.keyed import keyed_seed
 
-__all__ = ["keyed_layers", "own_randomness", "randomness_at_work", "randomness_by_row"]
-
 _LAYER_STREAM = 105
 
 CHECKPOINTING = str(checkpoint.__file__)

@@ -22,8 +22,6 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Pool, Schedule
 from graphcollab.typing import Embedded
 
-__all__ = ["Memory", "Numbers", "Reference", "changed", "equal", "leaves", "memory_of"]
-
 Memory: TypeAlias = dict[str, Any]
 """What layers keep in plain attributes, by name."""
 Numbers: TypeAlias = dict[str, Tensor]

@@ -10,8 +10,6 @@ from torch import Tensor
 
 import graphcollab.engine.static_steps as steps
 
-__all__ = ["Replayed", "Replays", "replayable"]
-
 KEPT = 8  # computations: for some objectives, or for chunks
 LARGEST = 2**26  # bytes that are given: a GPU works on more of them for longer than the launches take
 

@@ -13,16 +13,6 @@ from graphcollab.device import beside, consecutive, pick, read
 from graphcollab.errors import DivergedError, MismatchError, MissingError, ShapeError
 from graphcollab.stack import ParamSpec, Stacks
 
-__all__ = [
-    "Fitted",
-    "NonFiniteLossError",
-    "Outputs",
-    "Rows",
-    "entries",
-    "in_order",
-    "outcome",
-]
-
 
 @dataclass(frozen=True)
 class Rows:

@@ -15,8 +15,6 @@ from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.tasks import Pool, Schedule, Tasks
 
-__all__ = ["Batch", "Feed", "copied", "few_samples", "in_mean", "take_samples", "weights_of"]
-
 _VIEW_STREAM = 135
 
 VIEWS_AT_ONCE = 1024  # images that one call of the augmentation makes for a node, about

@@ -22,8 +22,6 @@ from graphcollab.errors import UnsupportedError
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
-__all__ = ["SharedBackend", "count_at_once", "layers_of"]
-
 CPU_POSITIONS = 2**10  # that fill a core's products; more of them leave its caches
 CUDA_POSITIONS = 2**14
 

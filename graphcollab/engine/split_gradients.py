@@ -12,8 +12,6 @@ from graphcollab.engine.stacked_backend import StackedBackend
 from graphcollab.engine.standing import StandingBatches
 from graphcollab.tasks import Tasks
 
-__all__ = ["SplitGradients"]
-
 
 class SplitGradients:
     """Computes losses and gradients of models on whole splits, in evaluation mode.

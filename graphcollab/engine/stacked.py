@@ -19,8 +19,6 @@ from torch.overrides import TorchFunctionMode
 
 from graphcollab.engine.look_ups import INSIDE, guarded
 
-__all__ = ["Chain", "elementwise", "flatten", "linear", "make_chain", "stacked_linear", "stacked_ops", "stepping"]
-
 # Layers that treat every number alike and have no state: the same for one node and for many.
 ELEMENTWISE = (
     nn.CELU, nn.ELU, nn.GELU, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid,

@@ -23,8 +23,6 @@ from graphcollab.engine.standing import Standing
 from graphcollab.engine.static_steps import Kind, StaticSteps
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Leaves", "StackedBackend"]
-
 KEPT_BYTES = 2**30  # of the static steps of a backend: four whole chunks on a GPU, or some of small models
 KEPT = 16  # static steps, each of which has graphs with memory of their own
 

@@ -11,8 +11,6 @@ from graphcollab.device import beside
 from graphcollab.engine.samples import CUDA_BATCH_BYTES, Batch, copied, weights_of
 from graphcollab.tasks import Pool, Tasks
 
-__all__ = ["Standing", "StandingBatches"]
-
 KEPT = 16  # batches: of splits, and of chunks
 
 

@@ -15,8 +15,6 @@ from graphcollab.engine.backend import take_step
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
 
-__all__ = ["Kind", "StaticSteps", "kinds", "record", "warn_unrecorded"]
-
 Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any, bool], tuple[Tensor, list[Tensor | None]]]
 """Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from.
 

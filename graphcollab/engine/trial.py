@@ -30,8 +30,6 @@ from graphcollab.engine.reference import (
 )
 from graphcollab.errors import ContractError
 
-__all__ = ["BUFFERS", "FAILURES", "Difference", "difference", "kept_by", "mixes_samples", "padding_of"]
-
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
 STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # the first one of either
 BUFFERS = "buffers after a step"

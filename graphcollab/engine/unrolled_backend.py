@@ -17,8 +17,6 @@ from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.stack import ParamSpec
 from graphcollab.typing import Embedded
 
-__all__ = ["UnrolledBackend"]
-
 BRANCHES = 8  # rows whose operations a graph may run beside each other
 
 

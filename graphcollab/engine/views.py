@@ -16,8 +16,6 @@ from graphcollab.errors import ConflictError, ContractError, MissingPackageError
 from graphcollab.piece import Piece
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real, Share
 
-__all__ = ["AddNoise", "Augment", "ImageAugment", "Views"]
-
 Augment: TypeAlias = Callable[[Tensor], Tensor]
 """Takes samples [n, ...] to changed ones of the same shape, drawn for every sample from PyTorch's global generator."""
 

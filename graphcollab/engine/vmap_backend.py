@@ -20,8 +20,6 @@ from graphcollab.engine.stacked import make_chain, stacked_ops, stepping
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 from graphcollab.stack import ParamSpec
 
-__all__ = ["VmapBackend"]
-
 
 class VmapBackend(StackedBackend):
     """Models of a chunk as stacked tensors: vmap over the forward pass and the loss.

@@ -2,7 +2,7 @@
 
 from graphcollab.exchange.exchange import Exchange, LaplacianPull
 from graphcollab.exchange.layer import Layer
-from graphcollab.exchange.route import AlongEdges, Route, Ways
+from graphcollab.exchange.route import AlongEdges, Route, Sent, Ways
 from graphcollab.exchange.servers import AtServer, NeighborhoodMeans, Served, ThroughCenters, ThroughServer
 from graphcollab.exchange.unmixed import NoExchange, PrototypeAverage, Receive
 
@@ -17,6 +17,7 @@ __all__ = [
     "PrototypeAverage",
     "Receive",
     "Route",
+    "Sent",
     "Served",
     "ThroughCenters",
     "ThroughServer",

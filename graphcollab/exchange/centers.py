@@ -17,8 +17,6 @@ from graphcollab.keyed import keyed_bits, keyed_order
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Split
 
-__all__ = ["center_losses", "draw_centers", "take_centers"]
-
 _DRAW_STREAM, _SAMPLE_STREAM = 124, 125
 
 

@@ -23,8 +23,6 @@ from graphcollab.settings import Buffers, NonNegative, Positive
 from graphcollab.slots import Exchanger
 from graphcollab.stack import Stacks
 
-__all__ = ["Exchange", "LaplacianPull", "buffers_travel", "buffers_width", "term"]
-
 
 def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
     """Tell whether buffers are averaged: that is asked for, and every architecture has some."""

@@ -23,8 +23,6 @@ from graphcollab.ops.by_receiver import receives
 from graphcollab.piece import Readers
 from graphcollab.slots import Exchanger
 
-__all__ = ["Layer"]
-
 _ROUTE = AlongEdges()
 _WEIGHTS = ("edge_weight", "edge_attr")  # what layers call them
 

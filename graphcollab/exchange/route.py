@@ -16,8 +16,6 @@ from graphcollab.device import beside, pick
 from graphcollab.env import Env
 from graphcollab.piece import Piece, Readers
 
-__all__ = ["AlongEdges", "Route", "Ways"]
-
 
 class Sent(NamedTuple):
     """What nodes send, and what becomes of it: b_i + s Σ_j w_ij (m_j − a_i) where it comes to a node.

@@ -24,17 +24,6 @@ from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.settings import Incomplete
 
-__all__ = [
-    "SERVER",
-    "AtServer",
-    "NeighborhoodMeans",
-    "Served",
-    "ThroughCenters",
-    "ThroughServer",
-    "connect_servers",
-    "places",
-]
-
 SERVER = Field("server", "relation", "every node's link to its server; a node that is alone has none")
 
 

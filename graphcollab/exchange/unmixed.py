@@ -20,8 +20,6 @@ from graphcollab.local.prototypes import PROTOTYPES, with_prototypes
 from graphcollab.piece import Field, Readers
 from graphcollab.slots import Exchanger
 
-__all__ = ["NoExchange", "PrototypeAverage", "Receive", "class_means"]
-
 
 @dataclass(frozen=True)
 class NoExchange(Exchanger):

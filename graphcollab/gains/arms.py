@@ -27,8 +27,6 @@ from graphcollab.tasks._sites import name_ids
 from graphcollab.train import Callback, Result, WatchMetrics, run
 from graphcollab.train.start import Model
 
-__all__ = ["Arm", "Make", "Measured", "Runs", "averaging", "nodes_of"]
-
 Make = Callable[..., Method | Phases]
 
 

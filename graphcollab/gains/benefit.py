@@ -30,8 +30,6 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Model, require_alike, tasks_of
 
-__all__ = ["benefit"]
-
 REPEATS, ROUNDS = 10, 30
 OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast")
 RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites")

@@ -14,8 +14,6 @@ from graphcollab.gains.arms import Measured
 from graphcollab.tasks import Tasks
 from graphcollab.train.elsewhere import told_by_owners
 
-__all__ = ["CONSTANTS", "constants"]
-
 FREQUENCIES = "the class frequencies"
 CONSTANTS = {"mse": "the mean of the targets", "cross_entropy": FREQUENCIES, "bce": FREQUENCIES}
 """What constants say, by loss."""

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from graphcollab.metrics.inference import Differences, holm
 
-__all__ = ["Gain", "Judged", "Verdict", "judge"]
-
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
 
 

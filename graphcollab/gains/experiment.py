@@ -16,8 +16,6 @@ from graphcollab.gains.layout import Layout
 from graphcollab.tasks import Tasks
 from graphcollab.train.start import Model, build_modules, for_tasks
 
-__all__ = ["Experiment", "Played"]
-
 
 @dataclass
 class Played:

@@ -9,8 +9,6 @@ from graphcollab.tasks import Tasks
 from graphcollab.tasks._pairs import class_labels
 from graphcollab.train.elsewhere import told_by_owners
 
-__all__ = ["LEAST", "groups_held", "minority_held", "rarer_held"]
-
 LEAST = 5  # samples beside the most frequent target, with which something is claimed of a site
 
 

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from graphcollab.keyed import keyed_order
 
-__all__ = ["LIMIT", "Layout"]
-
 LIMIT = 30  # sites up to which all pairs are tried
 _PAIR_STREAM, _LEFT_STREAM = 171, 172
 

@@ -22,8 +22,6 @@ from graphcollab.naming import Node, find_node
 from graphcollab.train.collapse import EVEN_KINDS
 from graphcollab.train.trial import SHARES
 
-__all__ = ["Benefit"]
-
 LEVELS = {"overall": 0.35, "groups": 0.15, "sites": 0.3, "pairs": 0.2}  # each family's part of the level
 MODELS = {"groups": "without", "pairs": "pairs"}  # whose models a family's are, if not called as what sites gain by
 Scores = Mapping[str, Tensor]

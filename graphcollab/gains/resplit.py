@@ -14,8 +14,6 @@ from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.tasks._pairs import class_labels
 from graphcollab.tasks.samples import hold_out
 
-__all__ = ["HALVES", "halve_tests", "resplit"]
-
 _SPLIT_STREAM, _HALF_STREAM = 173, 174
 HALVES = ("half", "other half")
 Part = Annotated[float, Real(above=0, below=1)]

@@ -7,8 +7,6 @@ from typing import Any
 from graphcollab._torchvision import torchvision_datasets
 from graphcollab.extras import import_extra
 
-__all__ = ["peft", "transformers"]
-
 torchvision_datasets()  # transformers imports torchvision, which beside some builds of PyTorch is possible only now
 
 

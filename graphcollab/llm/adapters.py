@@ -26,8 +26,6 @@ from graphcollab.train.folder import MANIFEST, damage_of, entry_of, require_own,
 if TYPE_CHECKING:
     from graphcollab.train import Result
 
-__all__ = ["load_adapter", "save_adapters"]
-
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 KIND, VERSION = "graphcollab-adapter", 2
 UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in the name of a folder, on one system or another

@@ -12,17 +12,6 @@ from torch import Tensor, nn
 from graphcollab.errors import EmptyError, InvalidTypeError, MissingError, RangeError, UnknownError, UnsupportedError
 from graphcollab.llm._libraries import transformers
 
-__all__ = [
-    "DRAWN",
-    "head_of",
-    "kind_of",
-    "layer_names",
-    "require_causal",
-    "require_padding",
-    "shared_copy",
-    "target_layers",
-]
-
 DRAWN = "_modules_drawn"  # attribute of a loaded classifier: names of the modules whose weights were in no file
 KINDS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",

@@ -10,8 +10,6 @@ from graphcollab.llm.base import head_of, kind_of, shared_copy
 from graphcollab.llm.language_model import LanguageModel
 from graphcollab.train.checksum import weights_checksum
 
-__all__ = ["base_checksum"]
-
 
 def base_checksum(model: nn.Module) -> str:
     """Return the checksum (BLAKE2b) of a base's weights, in single precision; the same with adapters and without.

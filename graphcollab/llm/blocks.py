@@ -10,8 +10,6 @@ from torch import Tensor
 from graphcollab.errors import ConflictError, InvalidValueError, MissingError
 from graphcollab.tasks import Tasks
 
-__all__ = ["PADDING", "blocks_of", "count_predicted", "require_tokens"]
-
 PADDING = -1
 """What stands in the place of a token where there is none."""
 

@@ -16,8 +16,6 @@ from graphcollab.llm.base import DRAWN, head_of, kind_of, layer_names, shared_co
 from graphcollab.llm.language_model import LanguageModel, Share
 from graphcollab.settings import Count, Momentum, Positive, checked
 
-__all__ = ["Base", "build_lora", "read_base"]
-
 Base = Annotated[nn.Module | str | Path, "a model of transformers, or the folder or hub name of one"]
 
 

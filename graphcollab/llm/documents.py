@@ -17,8 +17,6 @@ from graphcollab.naming import few
 from graphcollab.tasks import Split
 from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites, to_groups
 
-__all__ = ["Documents", "gather_documents"]
-
 USES = {"train": "training", "val": "validation", "test": "testing"}
 
 

@@ -26,8 +26,6 @@ from graphcollab.settings import checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.checksum import weights_checksum
 
-__all__ = ["LanguageModel", "Share", "adapter_of"]
-
 Share: TypeAlias = Literal["both", "A", "B"]
 """Which matrices of the adapters make up the part ``"lora"``."""
 

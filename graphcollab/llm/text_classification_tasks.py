@@ -21,8 +21,6 @@ from graphcollab.tasks._pairs import facts_of_pool
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks.statistics import HERE, Statistics
 
-__all__ = ["text_classification_tasks"]
-
 
 @checked
 def text_classification_tasks(

@@ -20,8 +20,6 @@ from graphcollab.tasks._pairs import facts_of_pool
 from graphcollab.tasks._sites import Draw
 from graphcollab.tasks.statistics import HERE, Statistics
 
-__all__ = ["Clusters", "Texts", "clusters_in_order", "text_tasks"]
-
 Texts: TypeAlias = Annotated[Mapping[Any, Any], "a dict {node: documents of the node}"]
 Clusters: TypeAlias = Annotated[Mapping[Any, int] | None, "a dict {node: number of its cluster}"]
 

@@ -10,8 +10,6 @@ from graphcollab.errors import ConflictError, InvalidValueError, ShapeError
 from graphcollab.metrics import Metric
 from graphcollab.metrics.metric import row_mean
 
-__all__ = ["perplexity", "token_loss"]
-
 
 def _of_block(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the losses of blocks [B], which is what language models put out; targets [B] play no part."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from graphcollab.errors import InvalidTypeError
 
-__all__ = ["encode", "fingerprint", "require_tokenizer"]
-
 PASSING = "truncation", "padding"  # how a tokenizer was called last
 
 

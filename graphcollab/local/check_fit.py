@@ -16,8 +16,6 @@ from graphcollab.env import Env
 from graphcollab.errors import TooFewError
 from graphcollab.tasks import Tasks
 
-__all__ = ["check_batches", "check_judging", "check_objective", "check_views"]
-
 
 def check_batches(local: LocalSteps, views: Views | None, embeds: bool, data: Data, env: Env) -> None:
     """Check that models which need several samples at a time (batch normalisation) get them."""

@@ -15,8 +15,6 @@ from graphcollab.ops import bundle_gram, bundle_sum, cone_coefficients
 from graphcollab.piece import Cures, Piece
 from graphcollab.settings import Count, Fraction, NonNegative, Real
 
-__all__ = ["ClippedMean", "Combine", "ProjectedGradient"]
-
 
 @dataclass(frozen=True)
 class Combine(Piece, ABC):

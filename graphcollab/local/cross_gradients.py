@@ -24,8 +24,6 @@ from graphcollab.settings import Count
 from graphcollab.slots import Local
 from graphcollab.stack import Stacks
 
-__all__ = ["CrossGradients"]
-
 
 @dataclass(frozen=True)
 class CrossGradients(Local):

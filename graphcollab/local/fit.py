@@ -26,8 +26,6 @@ from graphcollab.slots import Local
 from graphcollab.stack import Stacks
 from graphcollab.tasks.schedule import local_steps
 
-__all__ = ["Fit", "FitPersonal"]
-
 
 @dataclass(frozen=True)
 class Fit(LocalSteps, Local):

@@ -18,8 +18,6 @@ from graphcollab.piece import Field
 from graphcollab.settings import NonNegative
 from graphcollab.typing import Embedded
 
-__all__ = ["PROTOTYPES", "PrototypeDistance", "embed_sample", "with_prototypes"]
-
 PROTOTYPES = (
     Field("prototypes", "rows", "class prototypes that a node has received, [K, C, d_z]", known_to="owner"),
     Field("prototype_known", "rows", "which classes it has a prototype of, [K, C]", known_to="owner"),

@@ -17,8 +17,6 @@ from graphcollab.local.fit import Fit
 from graphcollab.piece import ALONE, Field
 from graphcollab.slots import Local
 
-__all__ = ["FitWithReference"]
-
 
 @dataclass(frozen=True)
 class FitWithReference(Local):

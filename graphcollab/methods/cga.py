@@ -12,8 +12,6 @@ from graphcollab.settings import Buffers, NonNegative
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis, Uniform
 
-__all__ = ["cga"]
-
 
 @method(ProjectedGradient, lr=0.01, batch_size=10, momentum=0.9, weight_decay=5e-4)
 def cga(

@@ -13,8 +13,6 @@ from graphcollab.settings import Buffers, Count, Natural, NonNegative, Positive
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import GradientAlignment
 
-__all__ = ["cobo"]
-
 
 @method(GradientAlignment, lr=0.01, batch_size=128)
 def cobo(

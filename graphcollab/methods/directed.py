@@ -13,8 +13,6 @@ from graphcollab.settings import Count, NonNegative, Real, Share
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import KeepWeights, TrialMixtures
 
-__all__ = ["directed"]
-
 ANY_WEIGHT = 1e-12  # edges that have vanished weigh exactly 0
 
 

@@ -12,8 +12,6 @@ from graphcollab.method import Method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Incomplete, NonNegative, Share
 
-__all__ = ["ditto"]
-
 
 @method(lr=0.05, epochs=1, batch_size=16)
 def ditto(

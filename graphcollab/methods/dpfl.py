@@ -10,8 +10,6 @@ from graphcollab.settings import Buffers, Count
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import DoubleGreedy, PeerWeights
 
-__all__ = ["dpfl"]
-
 
 @method(DoubleGreedy, lr=0.01, epochs=5, batch_size=16, momentum=0.9, weight_decay=1e-4)
 def dpfl(

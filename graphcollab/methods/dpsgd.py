@@ -12,8 +12,6 @@ from graphcollab.settings import Buffers
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Metropolis, Uniform
 
-__all__ = ["dfedavgm", "dpsgd"]
-
 
 @method(lr=0.01, epochs=None, batch_size=10, weight_decay=5e-4)
 def dpsgd(

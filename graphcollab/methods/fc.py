@@ -12,8 +12,6 @@ from graphcollab.settings import Count, Fraction, Real
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import KeepWeights
 
-__all__ = ["fc"]
-
 
 @method(lr=0.01, batch_size=10, weight_decay=5e-4)
 def fc(

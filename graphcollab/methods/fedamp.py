@@ -13,8 +13,6 @@ from graphcollab.settings import Buffers, Fraction, NonNegative, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineWeights, DistanceKernel, PeerWeights, SimilarityWeights
 
-__all__ = ["fedamp", "heurfedamp"]
-
 
 @method(lr=0.01, epochs=5, batch_size=10)
 def fedamp(

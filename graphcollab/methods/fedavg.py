@@ -12,8 +12,6 @@ from graphcollab.method import Method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, NonNegative, Share
 
-__all__ = ["fedavg", "fedavg_finetuned"]
-
 
 @method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def fedavg(

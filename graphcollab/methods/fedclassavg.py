@@ -12,8 +12,6 @@ from graphcollab.method import Method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Incomplete, NonNegative, Positive, Share
 
-__all__ = ["fedclassavg"]
-
 
 @method(lr=1e-4, epochs=1, batch_size=64, optimizer="adam")
 def fedclassavg(

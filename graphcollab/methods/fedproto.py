@@ -12,8 +12,6 @@ from graphcollab.method import Method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Incomplete, NonNegative, Share
 
-__all__ = ["fedproto"]
-
 
 @method(lr=0.01, epochs=1, batch_size=10, momentum=0.5)
 def fedproto(

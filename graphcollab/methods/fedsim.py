@@ -11,8 +11,6 @@ from graphcollab.method import Method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Incomplete, Positive, Share
 
-__all__ = ["fedsim"]
-
 
 @method(lr=0.01, epochs=1, batch_size=32)
 def fedsim(

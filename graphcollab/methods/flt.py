@@ -12,8 +12,6 @@ from graphcollab.rewire import Encoder, TaskPeers, sample_nodes
 from graphcollab.settings import Buffers, Count, Positive, Real, Share
 from graphcollab.weigh import SampleCounts, Uniform
 
-__all__ = ["flt"]
-
 
 @method(TaskPeers, lr=0.01, epochs=5, batch_size=10, momentum=0.5)
 def flt(

@@ -11,8 +11,6 @@ from graphcollab.rewire import GreedyPeers
 from graphcollab.settings import Buffers, Count, Fraction, NonNegative
 from graphcollab.weigh import FirstOrderGain
 
-__all__ = ["fomo"]
-
 
 @method(GreedyPeers, FirstOrderGain, lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def fomo(

@@ -12,8 +12,6 @@ from graphcollab.method import Method
 from graphcollab.rewire import ChooseCenter, sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 
-__all__ = ["ifca"]
-
 
 @method(ChooseCenter, lr=0.1, epochs=1, batch_size=10)
 def ifca(

@@ -19,8 +19,6 @@ from graphcollab.slots import Rewiring
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import ChannelAttention, LearnedLogits
 
-__all__ = ["l2c", "meta_l2c"]
-
 Variant: TypeAlias = Literal["consistent", "neighbors", "algorithm"]
 
 VARIANTS: dict[str, tuple[Literal["x", "x_start"], bool]] = {

@@ -8,8 +8,6 @@ from graphcollab.declare import Training, fit, method, patient
 from graphcollab.method import Method
 from graphcollab.settings import Count
 
-__all__ = ["local"]
-
 
 @method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def local(*, patience: Count | None = None, **training: Unpack[Training]) -> Method:

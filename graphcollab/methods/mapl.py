@@ -22,8 +22,6 @@ from graphcollab.settings import Buffers, Natural, NonNegative, Positive
 from graphcollab.transforms import Threshold, WithSelfLoops
 from graphcollab.weigh import ClassifierSimilarity, Uniform
 
-__all__ = ["mapl"]
-
 NOTHING = 1e-12  # a weight below is zero but for rounding
 PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)
 PUBLISHED: tuple[Objective, ...] = (

@@ -24,8 +24,6 @@ from graphcollab.weigh import (
 )
 from graphcollab.weigh.similarity import SimilarityLike
 
-__all__ = ["dac", "oracle", "panm", "pens", "random_peers"]
-
 
 @method(AdaptivePeers, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
 def dac(

@@ -12,8 +12,6 @@ from graphcollab.settings import Buffers, Finite, Fraction, Positive, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineUpdates, PeerWeights, SimplexWeights
 
-__all__ = ["pfedgraph"]
-
 
 @method(SimplexWeights, lr=0.01, epochs=5, batch_size=64, momentum=0.9, weight_decay=1e-5)
 def pfedgraph(

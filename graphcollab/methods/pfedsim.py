@@ -14,8 +14,6 @@ from graphcollab.settings import Buffers, Incomplete, Natural, Real, Share
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import HeadAffinity
 
-__all__ = ["pfedsim"]
-
 
 @method(HeadAffinity, lr=0.01, epochs=5, batch_size=32)
 def pfedsim(

@@ -13,8 +13,6 @@ from graphcollab.metrics.probabilities import brier, ece, log_loss
 from graphcollab.settings import checked, look_up
 from graphcollab.tasks import metric_fit
 
-__all__ = ["METRICS", "AnyMetric", "as_metric"]
-
 METRICS: dict[str, Metric] = metric_fit.METRICS
 """The metrics that have a name; one that is added is known by it everywhere."""
 METRICS.update({metric.name: metric for metric in (accuracy, auc, brier, ece, log_loss, mae, mse, r2, rmse)})

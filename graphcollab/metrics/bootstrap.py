@@ -15,8 +15,6 @@ from graphcollab.metrics.metric import Metric
 from graphcollab.settings import Count, Real, Seed, checked
 from graphcollab.stack import Stacks
 
-__all__ = ["bootstrap", "bootstrap_nodes", "percentile_interval"]
-
 _STREAM = 161
 LARGE = 2**22  # numbers in the outputs of the resamples that are judged at a time
 

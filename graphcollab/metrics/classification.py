@@ -9,8 +9,6 @@ from torch.nn import functional
 from graphcollab.errors import RangeError, ShapeError
 from graphcollab.metrics.metric import IGNORED, Metric, row_mean
 
-__all__ = ["accuracy", "auc", "counted_classes"]
-
 
 def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> Tensor:
     """Return which targets [R, n, ...] count: of real samples, and not `IGNORED`; refuse those that are no class."""

@@ -11,8 +11,6 @@ from torch import Tensor
 from graphcollab.documentation import checked_with
 from graphcollab.errors import DuplicateError, NotFiniteError, RangeError, ShapeError
 
-__all__ = ["SHARED", "Graph", "Graphs", "check_edges", "measure", "pair_weights"]
-
 Graph: TypeAlias = tuple[Tensor, Tensor]
 """Edges j -> i, [2, E], and what i gives to j, [E]."""
 Graphs: TypeAlias = Mapping[int, Graph]

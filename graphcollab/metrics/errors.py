@@ -10,8 +10,6 @@ from torch import Tensor
 from graphcollab.errors import ShapeError
 from graphcollab.metrics.metric import Metric, row_mean
 
-__all__ = ["mae", "mse", "r2", "rmse"]
-
 
 def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return outputs and targets of one shape, as float64."""

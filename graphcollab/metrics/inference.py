@@ -9,8 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Differences", "corrected_differences", "holm"]
-
 ROUNDING = 1e-9  # errors smaller than so much of the mean are 0 but for rounding
 FOUND = 0.8  # how often a difference that could have been detected would have been
 

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from graphcollab.errors import ContractError, InvalidTypeError, ShapeError
 
-__all__ = ["IGNORED", "Metric", "row_mean"]
-
 IGNORED = -100
 """The target that metrics of classes leave out, as PyTorch's losses of classes do by default."""
 

@@ -15,8 +15,6 @@ from graphcollab.metrics.edges import measure
 from graphcollab.settings import Count, Seed
 from graphcollab.stack import Stacks
 
-__all__ = ["node_latents"]
-
 _SAMPLE_STREAM = 152
 
 

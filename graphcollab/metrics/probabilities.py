@@ -15,8 +15,6 @@ from graphcollab.errors import ShapeError
 from graphcollab.metrics.classification import counted_classes
 from graphcollab.metrics.metric import Metric, row_mean
 
-__all__ = ["BINS", "brier", "confidences", "ece", "log_loss"]
-
 BINS = 15
 """How many bins `ece` has."""
 

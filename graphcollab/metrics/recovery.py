@@ -15,15 +15,6 @@ from graphcollab.errors import RangeError, ShapeError
 from graphcollab.metrics.edges import check_edges, measure, pair_weights
 from graphcollab.settings import Count, Natural, Seed
 
-__all__ = [
-    "adjusted_rand_index",
-    "class_overlap",
-    "in_cluster_share",
-    "recovered_clusters",
-    "recovery_auc",
-    "weight_by_overlap",
-]
-
 RESTARTS = 10  # Louvain's result depends on the order in which it visits nodes; the best of several is kept
 
 

@@ -23,18 +23,6 @@ from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import refuse_misfit
 
-__all__ = [
-    "AnyMetrics",
-    "Scores",
-    "as_metrics",
-    "not_defined",
-    "refuse_broadcasting",
-    "refuse_metric",
-    "score_all",
-    "score_nodes",
-    "score_rows",
-]
-
 AnyMetrics: TypeAlias = Annotated[
     str | Metric | Callable[..., Any] | Sequence[str | Metric | Callable[..., Any]] | None,
     "a metric (a name, a Metric or a function), several of them, or None for the tasks' own",

@@ -15,8 +15,6 @@ from graphcollab.errors import NotFiniteError, ShapeError
 from graphcollab.metrics.inference import corrected_differences
 from graphcollab.settings import NonNegative, Real, checked
 
-__all__ = ["PairedDifference", "paired_difference", "summarize", "worst_shown"]
-
 WORST = {10: 20, 20: 10}  # from how many nodes on the mean over the worst is shown, by their share in percent
 
 Values: TypeAlias = Tensor | np.ndarray | Sequence[Any]

@@ -15,8 +15,6 @@ from graphcollab.metrics.edges import Graphs, check_edges, measure
 from graphcollab.metrics.recovery import in_cluster_share
 from graphcollab.settings import Fraction, Natural
 
-__all__ = ["cluster_traffic", "contact_counts", "never_sampled", "server_graph", "similarity_by_cluster"]
-
 
 @measure
 def contact_counts(graphs: Graphs, num_nodes: Natural) -> tuple[Tensor, Tensor]:

@@ -10,8 +10,6 @@ from torch_geometric.utils import scatter
 
 from graphcollab.metrics.edges import check_edges, measure
 
-__all__ = ["AGREE", "WeightSpread", "weight_agreement", "weight_spread"]
-
 AGREE = 0.5  # correlation of weights from which on graphs that were learned twice are called the same
 UNIFORM = 1e-3  # spread of weights, relative to their size, below which they are all alike
 ROUNDING = 1e-5  # what may be missing from a sum of 1 that is computed in single precision

@@ -13,8 +13,6 @@ from graphcollab._torchvision import torchvision_models
 from graphcollab.models.layers import MaxPool2, Residual, image_size
 from graphcollab.settings import Count, checked, look_up
 
-__all__ = ["small_backbone", "small_backbones", "torchvision_backbone", "torchvision_backbones"]
-
 
 @checked
 def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str, nn.Module]:

@@ -18,8 +18,6 @@ from graphcollab.errors import ShapeError
 from graphcollab.models.layers import MaxPool2, Residual, image_size, replace_batch_norm
 from graphcollab.settings import Count, Real, SettingError, checked
 
-__all__ = ["CNN", "MLP", "ResNet9", "fedavg_cnn", "maml_cnn"]
-
 Rate: TypeAlias = Annotated[float, Real(least=0, below=1)]
 Norm: TypeAlias = Literal["group", "batch"]
 Padding: TypeAlias = Literal["valid", "same"]

@@ -12,8 +12,6 @@ from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchN
 from graphcollab.errors import ShapeError, UnsupportedError
 from graphcollab.settings import Count, checked
 
-__all__ = ["replace_batch_norm"]
-
 
 class _MaxPool2(torch.autograd.Function):
     """Maxima of four strided slices; the gradient goes to the first of equal ones, as in ``F.max_pool2d``."""

@@ -16,8 +16,6 @@ from graphcollab.models.backbones import small_backbone
 from graphcollab.settings import Count, checked
 from graphcollab.typing import Embedded
 
-__all__ = ["SplitModel", "split_models"]
-
 _NORMS: Mapping[str, type[nn.Module]] = MappingProxyType(
     {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}
 )

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter, softmax
 
-__all__ = ["attend", "raise_own"]
-
 
 def attend(
     logit: Tensor, receiver: Tensor, own: Tensor, num_nodes: int, in_use: Tensor | None = None, level: bool = False

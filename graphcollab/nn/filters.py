@@ -12,8 +12,6 @@ from graphcollab.errors import MismatchError, ShapeError, UnknownError
 from graphcollab.memory import new_rows
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Columns", "filter_widths", "layers_of", "require_widths", "root_mean_square"]
-
 Columns = tuple[int, int]
 Layers = dict[str, tuple[int, list[Columns]]]
 

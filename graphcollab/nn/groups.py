@@ -9,8 +9,6 @@ from torch import Tensor
 
 from graphcollab.errors import ConflictError
 
-__all__ = ["groups_of_newcomers"]
-
 
 def groups_of_newcomers(known_group: Tensor, edge_index: Tensor, names: Sequence[str]) -> Tensor:
     """Return the groups of all nodes: of every newcomer, that of those it hears.

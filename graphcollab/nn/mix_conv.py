@@ -10,8 +10,6 @@ from torch_geometric.nn import MessagePassing
 from graphcollab.ops import Structure, mix
 from graphcollab.ops.structure import require_plain
 
-__all__ = ["MixConv"]
-
 _STEPS = ("message", "aggregate", "update")
 _HOOKS = [
     f"_{step}_forward_{when}hooks"

@@ -22,8 +22,6 @@ from graphcollab.nn.groups import groups_of_newcomers
 from graphcollab.nn.mixer_file import Form, Own, Score, misform, read_mixer, write_mixer
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Mixer"]
-
 _MIXER_STREAM = 106
 SPEED = 10.0  # the temperature's logarithm moves ten times as fast as a weight of the encoders: about 0.1 at lr 0.01
 SHUT = -4.0  # a gate's log-odds at the start: 1.8 % of the weight goes to the own model before anything is learned

@@ -14,8 +14,6 @@ from torch import Tensor
 from graphcollab.errors import DamagedError, FormatError, MissingFileError, VersionError
 from graphcollab.files import write_whole
 
-__all__ = ["FORMS", "Form", "Own", "Score", "misform", "mixer_cards", "read_mixer", "write_mixer"]
-
 Score: TypeAlias = Literal["cosine", "scaled", "product"]
 Own: TypeAlias = Literal["gate", "largest", "softmax"]
 

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from graphcollab.ops.structure import Structure
 
-__all__ = ["inner_products", "weighted_sums"]
-
 TILE = 128
 ROWS, COLUMNS = 128, 64  # receivers and columns of a product with a matrix that a program makes at once
 WASTE = 16  # so many times what is needed may a product of all pairs compute

@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-__all__ = ["among_first", "blocks", "by_receiver", "receives", "shares", "turns"]
-
 
 def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
     """Return the order of edges by receiver, of one receiver by ascending keys, the first one first, [E]."""

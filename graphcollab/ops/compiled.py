@@ -23,14 +23,6 @@ try:
 except ImportError:
     _rows = None
 
-__all__ = [
-    "INSTRUCTIONS",
-    "fits",
-    "inner_products",
-    "require_together",
-    "weighted_sums",
-]
-
 INSTRUCTIONS: list[str] = _rows.instructions() if _rows else []
 """The sets of instructions that this machine has, the best one last; none without compiled kernels."""
 

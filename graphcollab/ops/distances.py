@@ -7,9 +7,8 @@ from torch import Tensor
 
 from graphcollab.device import beside
 from graphcollab.errors import InvalidValueError
-from graphcollab.ops.kernels import Structure, column_blocks, edge_dot
-
-__all__ = ["edge_cosines", "edge_distances", "matching_distances"]
+from graphcollab.ops.kernels import column_blocks, edge_dot
+from graphcollab.ops.structure import Structure
 
 CLOSE = 32  # d² below 32 √ε (|a|² + |b|²) is computed anew from differences
 UNDERFLOW = 2.0**60  # so many times the smallest number, products of vectors' entries may have been lost

@@ -20,8 +20,6 @@ from graphcollab.memory import new_rows
 from graphcollab.ops.compiled import require_together
 from graphcollab.ops.structure import Structure
 
-__all__ = ["HERE", "inner_products", "usable", "weighted_sums"]
-
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # as Triton has it: kernels then run on the CPU, for tests
 HERE = INTERPRETED or bool(torch.version.cuda)
 """Whether there may be a GPU that the kernels are for; asking for one would start its driver."""

@@ -16,8 +16,6 @@ from graphcollab.ops.compiled import INSTRUCTIONS, fits, inner_products, weighte
 from graphcollab.ops.structure import Structure
 from graphcollab.threads import share
 
-__all__ = ["PRODUCTS", "Structure", "choose_product", "column_blocks", "edge_dot"]
-
 with own_filter("ignore", "Sparse"):  # its remarks are made once per process, so have them made now
     torch.sparse_csr_tensor([0, 0], [], torch.empty(0), (1, 1), check_invariants=False)
 

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-__all__ = ["laplacian_bound", "laplacian_radius"]
-
 DENSE = 400  # nodes up to which a dense solver is the faster one
 
 

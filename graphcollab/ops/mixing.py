@@ -14,10 +14,8 @@ from graphcollab.device import beside
 from graphcollab.errors import ShapeError, UnknownError
 from graphcollab.ops import gpu
 from graphcollab.ops.compiled import weighted_sums
-from graphcollab.ops.kernels import PRODUCTS, Structure, choose_product, edge_dot
-from graphcollab.ops.structure import require_one_type, require_plain
-
-__all__ = ["edge_products", "mix"]
+from graphcollab.ops.kernels import PRODUCTS, choose_product, edge_dot
+from graphcollab.ops.structure import Structure, require_one_type, require_plain
 
 FUSED: dict[str, Callable[..., Tensor | None]] = {"compiled": weighted_sums, "triton": gpu.weighted_sums}
 

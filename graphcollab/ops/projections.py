@@ -13,8 +13,6 @@ from graphcollab.errors import NotFiniteError, RangeError
 from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.ops.kernels import column_blocks
 
-__all__ = ["bundle_gram", "bundle_sum", "cone_coefficients", "project_simplex"]
-
 BLOCK_NUMBERS = 2**18  # blocks stay in the cache
 ITERATIONS = 30  # for every vector; far more than the active set method needs
 STEPS = 4  # for every vector, where all bundles take as many; more than that is not needed either

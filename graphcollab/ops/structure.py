@@ -14,8 +14,6 @@ from graphcollab.device import beside
 from graphcollab.errors import InvalidValueError, MismatchError, RangeError, ShapeError
 from graphcollab.memory import address
 
-__all__ = ["Structure", "require_one_type", "require_plain"]
-
 
 @dataclass(frozen=True)
 class Structure:

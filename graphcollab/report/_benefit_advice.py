@@ -9,8 +9,6 @@ from graphcollab.gains import Benefit, Gain
 from graphcollab.naming import few
 from graphcollab.report._gains import bounded, by_whom, models, scale_of, site_of
 
-__all__ = ["advice", "best_group"]
-
 MANY = 1000  # times as many samples, from which on no estimate is told
 
 

@@ -10,21 +10,6 @@ from graphcollab.report._text import cell_text, gain_text, number, shown_in
 from graphcollab.report.values import Cell, Column
 from graphcollab.train.trial import SHARES
 
-__all__ = [
-    "CLAIMED",
-    "CONSTANT",
-    "bounded",
-    "by_whom",
-    "gain_cell",
-    "mark",
-    "means",
-    "models",
-    "of_metric",
-    "scale_of",
-    "site_of",
-    "told",
-]
-
 CLAIMED = ("gains", "loses")
 CONSTANT = "†"  # marks gains of constants that stand for models
 

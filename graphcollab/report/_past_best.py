@@ -14,8 +14,6 @@ from graphcollab.report._text import noted, number, shown_in
 from graphcollab.train import Comparison, Trial
 from graphcollab.train.shared_samples import Over
 
-__all__ = ["better_at_the_end_only", "past_best", "stopped_in_time", "sure_p_value"]
-
 
 class Stopped(NamedTuple):
     """What a method would have had if it had stopped at its best evaluation.

@@ -14,8 +14,6 @@ from graphcollab.report._past_best import past_best
 from graphcollab.report._text import noted, number
 from graphcollab.train import Comparison, Trial
 
-__all__ = ["unequal_terms"]
-
 EXACT = 1 + 1e-9  # means over nodes are rounded
 
 

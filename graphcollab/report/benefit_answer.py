@@ -16,8 +16,6 @@ from graphcollab.report._gains import CLAIMED, by_whom, mark, means, models, of_
 from graphcollab.report._text import FEW, agreement, noted, number, shown, shown_in, with_few
 from graphcollab.train.trial import SHARES
 
-__all__ = ["benefit_answer", "benefit_findings"]
-
 IN_UNITS = ("mae", "rmse")
 SHOWN = 8  # gains that are told one by one
 GAINS = {

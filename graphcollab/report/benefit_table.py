@@ -14,8 +14,6 @@ from graphcollab.report._text import MISSING, noted, shown, shown_in, table_text
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train.trial import SHARES
 
-__all__ = ["benefit_table", "benefit_values"]
-
 INTERVALS = (
     "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, so an "
     "interval without 0 may have none."

@@ -11,8 +11,6 @@ from graphcollab.report.values import Cell, Column, Table, mean_cell
 from graphcollab.settings import NonNegative
 from graphcollab.train import Comparison
 
-__all__ = ["budget_table", "time_to_table"]
-
 
 @shown
 def time_to_table(comparison: Comparison, target: float) -> str:

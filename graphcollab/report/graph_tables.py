@@ -15,8 +15,6 @@ from graphcollab.report._text import require_some, shown, table_text
 from graphcollab.report.values import Cell, Column, Table, mean_cell
 from graphcollab.settings import Count, Real
 
-__all__ = ["peer_table", "weight_table"]
-
 
 @shown
 def weight_table(

@@ -16,8 +16,6 @@ from graphcollab.report._text import shown
 from graphcollab.train import Comparison
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS
 
-__all__ = ["results_json", "versions"]
-
 
 @shown
 def results_json(comparison: Comparison, reference: str | None = None, **more: Any) -> str:

@@ -19,8 +19,6 @@ from graphcollab.report._text import noted, shown_in, table_text
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train.trial import SHARES
 
-__all__ = ["SiteScores"]
-
 SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
 
 

@@ -24,9 +24,6 @@ from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result
 from graphcollab.train.summaries import in_deviations
 
-__all__ = ["SiteScores", "site_table"]
-
-
 Results: TypeAlias = Annotated[
     Result | Mapping[str, Result] | Comparison, "what run or compare returns, or results by the names of their methods"
 ]

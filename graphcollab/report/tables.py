@@ -37,8 +37,6 @@ from graphcollab.train.shared_samples import Over
 from graphcollab.train.summaries import in_deviations
 from graphcollab.train.trial import METRIC_COLUMNS
 
-__all__ = ["FEW_SEEDS", "paired_table", "paired_values", "results_table", "results_values"]
-
 METHODS = "Every method, in the mean over nodes"
 CellOf: TypeAlias = Callable[[str, Mapping[str, Any]], Cell]
 FEW_SEEDS = {

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from graphcollab.findings import Finding
 
-__all__ = ["Cell", "Column", "Form", "Table", "mean_cell"]
-
 Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "general", "p-value"]
 
 

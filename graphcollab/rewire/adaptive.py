@@ -21,8 +21,6 @@ from graphcollab.rewire.peer_memory import shared_entries, update_memory
 from graphcollab.rewire.sampler import PeerSampler, nothing_known
 from graphcollab.settings import Count, Positive, Share
 
-__all__ = ["AdaptivePeers", "priors"]
-
 
 @dataclass(frozen=True)
 class AdaptivePeers(PeerSampler):

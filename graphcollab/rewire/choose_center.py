@@ -23,8 +23,6 @@ from graphcollab.piece import Field, Readers
 from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
 from graphcollab.slots import Rewiring
 
-__all__ = ["ChooseCenter"]
-
 Centers = dict[str, Tensor]
 
 

@@ -13,8 +13,6 @@ from torch_geometric.data import Data
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops.by_receiver import among_first, blocks, by_receiver, turns
 
-__all__ = ["Candidates", "draw_peers"]
-
 _KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 from graphcollab.ops.by_receiver import among_first, blocks, turns
 from graphcollab.relation import Relation
 
-__all__ = ["shared_entries", "update_memory"]
-
 
 def shared_entries(memory: Relation, share: str = "measured", tells: int | None = None) -> Relation:
     """Return what nodes tell others: what they measured or, by ``share``, ``"all"`` they know.

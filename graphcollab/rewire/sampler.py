@@ -22,8 +22,6 @@ from graphcollab.settings import Count, Fraction, Natural, NonNegative
 from graphcollab.slots import Rewiring
 from graphcollab.transforms import sort_edges
 
-__all__ = ["GreedyPeers", "PeerSampler", "add_up", "chosen_edges", "connect", "nothing_known", "update_affinity"]
-
 _EXPLORE_STREAM = 126
 
 

@@ -18,8 +18,6 @@ from graphcollab.settings import Natural, Share
 from graphcollab.slots import Rewiring
 from graphcollab.transforms import select_edges, with_edges
 
-__all__ = ["ApplyTransform", "SampleNodes", "sample_nodes"]
-
 _SAMPLE_STREAM = 107
 
 

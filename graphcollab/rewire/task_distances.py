@@ -17,8 +17,6 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.ops import matching_distances
 from graphcollab.tasks import Tasks
 
-__all__ = ["Encoder", "Reduce", "center_distances", "code_centers"]
-
 Encoder = Callable[[Tensor], Tensor]
 """Turns samples [n, ...] into codes [n, D]."""
 

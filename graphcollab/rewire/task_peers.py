@@ -20,8 +20,6 @@ from graphcollab.settings import Count, Positive, Real, Seed
 from graphcollab.slots import Rewiring
 from graphcollab.tasks import Tasks
 
-__all__ = ["TaskPeers"]
-
 
 @dataclass(frozen=True)
 class TaskPeers(Rewiring):

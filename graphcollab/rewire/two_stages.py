@@ -18,8 +18,6 @@ from graphcollab.relation import Relation
 from graphcollab.rewire.sampler import PeerSampler, add_up, chosen_edges, nothing_known
 from graphcollab.settings import Count
 
-__all__ = ["CountChosen", "FrequentPeers", "KeepChosen", "NeighborBag"]
-
 
 @dataclass(frozen=True)
 class CountChosen(PeerSampler):

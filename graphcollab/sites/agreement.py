@@ -11,8 +11,6 @@ from graphcollab.sites.received import require_facts, require_parts
 from graphcollab.tasks._values import without
 from graphcollab.tasks.statistics import common_kind, differing
 
-__all__ = ["require_agreed", "require_done"]
-
 _ALIKE = {
     "inputs": "inputs of different shapes, {}: bring them to one shape first",
     "input_type": "inputs of different types, {}: make them the same",

@@ -19,19 +19,9 @@ from graphcollab.errors import (
 )
 from graphcollab.methods import fedavg
 from graphcollab.settings import unknown_argument
-from graphcollab.tasks.tasks import TaskFields, Tasks
+from graphcollab.tasks._builders import TaskFields
+from graphcollab.tasks.tasks import Tasks
 from graphcollab.train.run import BETWEEN_PARTIES, run
-
-__all__ = [
-    "MANY_RUNS",
-    "ONE_RUN",
-    "refuse",
-    "require_known",
-    "require_name",
-    "require_of_run",
-    "require_others",
-    "require_own",
-]
 
 OWN = ("name", "data", "target", "listeners", "dry_run", "ledger", "tell_changes")
 SAMPLES = {"frame", "inputs", "targets", "train", "kwargs"}  # which `data` stands for

@@ -28,8 +28,6 @@ from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.mailbox import Mailbox
 from graphcollab.sites.past import Past
 
-__all__ = ["Connection"]
-
 
 class Connection:
     """What a site knows of where the run is, and the two things it does: tell all, and send to some.

@@ -15,8 +15,6 @@ from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import ERROR, Frame, FrameError, OtherVersionError, clipped, question
 from graphcollab.sites.meeting import Lives, Meeting, Waiting
 
-__all__ = ["Coordinator"]
-
 LOG = logging.getLogger(__name__)
 REPLAYS = 10  # how often one and the same message may be lost
 

@@ -16,8 +16,6 @@ from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, OtherVersionError, printable
 from graphcollab.sites.mailbox import Mailbox
 
-__all__ = ["COORDINATOR", "Delivery", "Link"]
-
 COORDINATOR = "coordinator"
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0  # seconds until something that has failed is tried again, twice as many each time
 

@@ -11,8 +11,6 @@ from graphcollab.errors import ExistsError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.settings import Count, Positive, checked
 
-__all__ = ["allow", "job"]
-
 OWN = "graphcollab.sites.flare."
 RUNTIME = "nvflare.collab.runtime."
 CLASSES = (RUNTIME + "controller.CollabController", RUNTIME + "executor.CollabExecutor", OWN)

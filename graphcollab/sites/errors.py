@@ -11,17 +11,6 @@ from graphcollab.distributed.errors import PARTS, as_value, from_value
 from graphcollab.errors import GraphcollabError
 from graphcollab.settings import SettingError
 
-__all__ = [
-    "LeftBehind",
-    "RoundLost",
-    "SiteLostError",
-    "is_received",
-    "public_subject",
-    "public_text",
-    "public_value",
-    "received",
-]
-
 KINDS = frozenset({"architecture", "checkpoint", "class", "column", "file", "graph", "node", "part", "phase", "site"})
 """First words of subjects that name an element; other sites may read the word, and not the name after it."""
 

@@ -15,17 +15,6 @@ from torch import Tensor
 
 from graphcollab.errors import DamagedError
 
-__all__ = [
-    "ERROR",
-    "Frame",
-    "FrameError",
-    "OtherVersionError",
-    "clipped",
-    "printable",
-    "question",
-    "wrong_message",
-]
-
 MAGIC = b"graphcollab 1\n"
 AXES, NESTED, TENSORS = 32, 100, 10_000  # at most, of a tensor, of a description and of a frame
 DESCRIBED = 2**24  # bytes of a description, at most, of which every one may take 40 in memory

@@ -18,8 +18,6 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.transport import VALUES, Sites
 
-__all__ = ["CONNECTION", "Gathering", "compare_clocks", "connected"]
-
 CLOCK = 60.0  # seconds by which a site's clock may be off
 
 CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=None)

@@ -13,8 +13,6 @@ from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.errors import is_received
 from graphcollab.sites.mailbox import Mailbox
 
-__all__ = ["Door", "Hall"]
-
 T = TypeVar("T")
 
 

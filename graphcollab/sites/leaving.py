@@ -13,8 +13,6 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.delivery import COORDINATOR
 from graphcollab.sites.transport import SUMS
 
-__all__ = ["Leaving", "Line", "leaving"]
-
 ADDED = "the coordinator; all: the sum"
 READERS: dict[Reader, str] = {
     "listeners": "sites that may hear it",

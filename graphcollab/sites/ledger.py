@@ -13,8 +13,6 @@ from graphcollab.errors import ConflictError, DamagedError, MismatchError
 from graphcollab.files import write_whole
 from graphcollab.naming import few
 
-__all__ = ["Ledger"]
-
 _VERSION = 1
 _PARTS = ("known", "sums", "squares", "names")
 _ROUNDING = 1e-12  # of a sum, whose last digits depend on the order of rows

@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 
 from graphcollab.sites.frame import Frame, FrameError
 
-__all__ = ["Mailbox"]
-
 AHEAD = 4  # epochs that a message may be ahead of its reader
 WAITING = 1000  # messages of one sender that may wait
 DESCRIBED = 2**16  # bytes of a message's description, at most, which may take 40 times as many in memory

@@ -15,8 +15,6 @@ from graphcollab.naming import few
 from graphcollab.plausible import plausible
 from graphcollab.sites.frame import Frame, FrameError
 
-__all__ = ["Lives", "Meeting", "Waiting"]
-
 GREETINGS, FORMER = 100, 1000  # lives of a site that are remembered, at most
 LOG = logging.getLogger("graphcollab.sites.coordinator")
 AGAIN = 10  # deadlines after which it is said once more

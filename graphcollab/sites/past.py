@@ -10,8 +10,6 @@ from pathlib import Path
 from graphcollab.errors import MismatchError
 from graphcollab.sites.frame import Frame, FrameError
 
-__all__ = ["Past"]
-
 HEAD = struct.Struct("<16sI")  # a checksum of what this site told, and how many messages came
 ITEM = struct.Struct("<IQ")  # lengths of a sender's name and of its message
 

@@ -14,8 +14,6 @@ from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, MismatchError, TooManyError
 from graphcollab.tasks._values import LARGEST_FLOAT
 
-__all__ = ["FEW", "Received", "require_facts", "require_parts"]
-
 FEW = 6
 """Values of which no sums are told if there are fewer: those of five whole numbers can have one solution."""
 _MOST_ROWS, _MOST_CLASSES = 10**7, 10**6  # of a site; what is allocated for it is 8 bytes a row, and one a class

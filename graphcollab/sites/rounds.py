@@ -9,8 +9,6 @@ from graphcollab.errors import ConflictError
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, public_text
 
-__all__ = ["Rounds"]
-
 
 class Rounds:
     """The rounds of a run between sites: those that are lost are left behind, and come back between two rounds.

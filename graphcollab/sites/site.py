@@ -48,8 +48,6 @@ from graphcollab.train import Comparison, Result, compare, run
 from graphcollab.train.lock import hold_folder
 from graphcollab.transport import agreed
 
-__all__ = ["Site", "site"]
-
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 Name = Annotated[str, "the name on this site's certificate, as text"]

@@ -29,8 +29,6 @@ from graphcollab.tasks.quality_of_values import of_spellings, warn_of
 from graphcollab.tasks.samples import ELSEWHERE
 from graphcollab.tasks.statistics import Counts, M, Statistics
 
-__all__ = ["Everyone", "SiteStatistics"]
-
 T = TypeVar("T")
 
 OF_TABLES = (

@@ -15,8 +15,6 @@ from graphcollab.sites.statistics import Everyone, SiteStatistics
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._pairs import to_tensors
 
-__all__ = ["Message", "tasks_of_site", "told_by_site"]
-
 
 def tasks_of_site(
     meeting: Everyone,

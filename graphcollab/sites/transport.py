@@ -18,8 +18,6 @@ from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.rounds import Rounds
 from graphcollab.transport import SharedTransport
 
-__all__ = ["NUMBERS", "SUMS", "VALUES", "Presence", "Sites"]
-
 NUMBERS = "what all are told as numbers: losses, scores, weights"
 SUMS = "what is added up: models, gradients, counters"
 VALUES = "what is agreed on, and how tables are prepared"

@@ -22,8 +22,6 @@ from graphcollab.tasks.quality_of_values import warn_of
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import HERE, Statistics
 
-__all__ = ["AnyLoss", "AnyMetric", "Builders", "Names", "Part", "TaskFields"]
-
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
 AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
 AnyMetric: TypeAlias = Annotated[str, Known(METRICS)] | Callable[..., Any]

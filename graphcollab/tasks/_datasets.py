@@ -24,8 +24,6 @@ from torch.utils.data import (
 from graphcollab.checks import issue
 from graphcollab.errors import EmptyError, ShapeError, UnsupportedError
 
-__all__ = ["read_dataset", "rows_of_loader"]
-
 _TWICE = 4  # samples that are read twice, to see whether the dataset draws
 
 

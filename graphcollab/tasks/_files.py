@@ -25,8 +25,6 @@ from graphcollab.errors import (
 )
 from graphcollab.tasks._values import LARGEST, MISSING, from_words, is_number, objects
 
-__all__ = ["existing", "is_csv", "read_csv", "read_frame"]
-
 _SHEETS, _PARQUET = (".xlsx", ".xls", ".xlsm", ".ods"), (".parquet", ".pq")
 _SEPARATORS, _DECIMAL_COMMAS_WITH = ",;\t|", ";\t"
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+(,\d+)?|,\d+)", re.ASCII)

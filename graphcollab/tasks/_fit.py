@@ -21,8 +21,6 @@ from graphcollab.tasks.samples import Split
 from graphcollab.tasks.statistics import Counts
 from graphcollab.tasks.table import open_table
 
-__all__ = ["Draft", "Fit", "Seen", "declared_columns"]
-
 _MOST_CATEGORIES = 1000
 _LETTERS = 4  # bytes of a name that count as one float
 _ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and of the mean, in means

@@ -23,8 +23,6 @@ from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, war
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import Counts, M, Statistics
 
-__all__ = ["tasks_of_table"]
-
 
 def tasks_of_table(
     make: Callable[..., M],

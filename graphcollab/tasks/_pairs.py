@@ -26,8 +26,6 @@ from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
 from graphcollab.tasks.quality_of_values import warn_of
 from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
 
-__all__ = ["Every", "Samples", "class_labels", "facts_of_pool", "gathered", "to_tensors", "to_weights"]
-
 Samples = (
     tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any] | DataLoader
 )  # of the last no entries are checked

@@ -21,8 +21,6 @@ from graphcollab.tasks.quality_of_values import of_spellings
 from graphcollab.tasks.statistics import common_kind
 from graphcollab.tasks.table import Table, no_column, open_table
 
-__all__ = ["Roles", "Rows", "as_agreed", "facts_of", "if_categories", "read_rows", "refuse_many"]
-
 _DEFAULTS = {"node": "site", "target": "y"}
 """What columns of sites and of targets are called where nothing is said."""
 _TAKEN = "which the preparation reads"

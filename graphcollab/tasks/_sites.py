@@ -29,8 +29,6 @@ from graphcollab.naming import few as few_names
 from graphcollab.tasks._values import factorised, objects
 from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
 
-__all__ = ["SAMPLES", "WORDS", "Draw", "Sites", "find_sites", "in_order", "name_ids", "to_groups"]
-
 SAMPLES = "samples"
 """The name of the pool that holds all rows."""
 WORDS = ("train", "val", "test")

@@ -19,31 +19,6 @@ from torch import Tensor
 
 from graphcollab.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
 
-__all__ = [
-    "DROP",
-    "LACKING",
-    "LARGEST",
-    "LARGEST_FLOAT",
-    "MISSING",
-    "NOTHING",
-    "TRUTHS",
-    "as_number",
-    "as_text",
-    "dates",
-    "factorised",
-    "from_array",
-    "from_words",
-    "is_finite",
-    "is_missing",
-    "is_number",
-    "kind_of",
-    "numbers_of",
-    "objects",
-    "refuse_no_categories",
-    "sorted_names",
-    "without",
-]
-
 LARGEST = 2**63 - 1
 """The largest whole number that a column of int64 can hold."""
 LARGEST_FLOAT = 1e30

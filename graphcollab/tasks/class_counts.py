@@ -15,12 +15,11 @@ import torch
 from graphcollab.errors import ConflictError, MismatchError, RangeError, TooFewError
 from graphcollab.keyed import keyed_uniform
 from graphcollab.settings import Count, Fraction, Natural, Seed, SettingError, checked
+from graphcollab.tasks._builders import TaskFields
 from graphcollab.tasks._deal import Labelled, builder, clusters_of, deal_counts
-from graphcollab.tasks.tasks import TaskFields, Tasks
+from graphcollab.tasks.tasks import Tasks
 
 PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
-
-__all__ = ["class_clusters", "class_windows", "majority_counts", "majority_tasks"]
 
 _COUNT_STREAM = 151
 

@@ -15,10 +15,9 @@ from torch import Tensor
 from graphcollab.errors import DuplicateError, EmptyError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Seed
+from graphcollab.tasks._builders import TaskFields
 from graphcollab.tasks._deal import Labelled, builder, check_clusters, clusters_of, deal, draw_tests, stored_once
-from graphcollab.tasks.tasks import TaskFields, Tasks
-
-__all__ = ["ANIMALS_VEHICLES", "CIFAR100_GROUPS", "FIVE_PAIRS", "disjoint_classes", "label_shift"]
+from graphcollab.tasks.tasks import Tasks
 
 _CLASS_STREAM = 133
 

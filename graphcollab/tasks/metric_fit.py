@@ -8,8 +8,6 @@ from torch import Tensor
 
 from graphcollab.errors import ConflictError
 
-__all__ = ["METRICS", "refuse_misfit"]
-
 METRICS: dict[str, Any] = {}
 """The metrics that have a name, which `graphcollab.metrics` enters."""
 

@@ -11,11 +11,10 @@ from torch import Tensor
 from graphcollab.errors import ConflictError, DuplicateError, EmptyError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Real, Seed, checked
+from graphcollab.tasks._builders import TaskFields
 from graphcollab.tasks._deal import Labelled, builder, pools_of
 from graphcollab.tasks.samples import Split
-from graphcollab.tasks.tasks import TaskFields, Tasks
-
-__all__ = ["class_shards", "grouped_tasks", "shard_tasks"]
+from graphcollab.tasks.tasks import Tasks
 
 _SHARD_STREAM, _GROUP_STREAM = 102, 103
 

@@ -29,8 +29,6 @@ from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, nu
 from graphcollab.tasks.quality_of_values import of_new_numbers, of_new_words, of_no_values, warn_of
 from graphcollab.tasks.table import Table, open_table
 
-__all__ = ["Column", "Preparation"]
-
 _VERSION = 1
 
 

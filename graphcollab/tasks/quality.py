@@ -18,8 +18,6 @@ from graphcollab.naming import few
 from graphcollab.tasks._values import is_number, without
 from graphcollab.tasks.quality_of_samples import hashed
 
-__all__ = ["of_columns"]
-
 Columns = Mapping[str, np.ndarray]
 Known = Mapping[str, tuple[np.ndarray, np.ndarray]]
 

@@ -12,8 +12,6 @@ from graphcollab.keyed import keyed_bits
 from graphcollab.naming import few
 from graphcollab.tasks.samples import Pool, Split
 
-__all__ = ["hashed", "of_one_class", "of_repeats", "of_scales"]
-
 _USE = {"test": "testing", "val": "validation"}
 
 

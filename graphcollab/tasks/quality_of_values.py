@@ -13,16 +13,6 @@ from graphcollab.findings import Finding
 from graphcollab.naming import close, few
 from graphcollab.tasks._values import is_number
 
-__all__ = [
-    "of_codings",
-    "of_many_classes",
-    "of_new_numbers",
-    "of_new_words",
-    "of_no_values",
-    "of_spellings",
-    "warn_of",
-]
-
 
 def warn_of(findings: Iterable[Finding]) -> None:
     """Warn of findings in the name of the first caller outside of the package."""

@@ -11,11 +11,10 @@ from torch import Tensor
 from graphcollab.errors import ConflictError
 from graphcollab.keyed import keyed_normal, keyed_uniform
 from graphcollab.settings import Count, Finite, Natural, NonNegative, Seed, checked
+from graphcollab.tasks._builders import TaskFields
 from graphcollab.tasks._deal import assemble, builder, check_clusters, clusters_of
 from graphcollab.tasks.samples import Pool
-from graphcollab.tasks.tasks import TaskFields, Tasks
-
-__all__ = ["linear_regression_tasks", "linear_regression_truth"]
+from graphcollab.tasks.tasks import Tasks
 
 _TRUTH_STREAM, _SAMPLE_STREAM = 112, 113
 _INPUT_RANGE = 10.0

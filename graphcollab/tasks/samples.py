@@ -13,16 +13,6 @@ from torch_geometric.utils import cumsum, lexsort
 from graphcollab.errors import MismatchError, NotFiniteError, RangeError, ShapeError, UnknownError
 from graphcollab.keyed import keyed_bits
 
-__all__ = [
-    "ELSEWHERE",
-    "Pool",
-    "Split",
-    "bad_weights",
-    "check_splits",
-    "hold_out",
-    "not_finite",
-]
-
 ELSEWHERE = -(2**62)
 """The position of a sample that is not in the pool: another process has it. To read it is an IndexError."""
 _SPLIT_STREAM, _TEST_SPLIT_STREAM = 101, 109

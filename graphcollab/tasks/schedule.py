@@ -11,8 +11,6 @@ from torch import Tensor
 
 from graphcollab.keyed import keyed_bits
 
-__all__ = ["Schedule", "local_steps", "make_schedule"]
-
 _BATCH_STREAM = 104
 KEPT_BATCHES = 2**18  # of a chunk, of which where they lie is kept
 

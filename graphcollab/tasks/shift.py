@@ -19,10 +19,9 @@ from torch.nn import functional as F
 from graphcollab.errors import ContractError, InvalidValueError, ShapeError, TooManyError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
+from graphcollab.tasks._builders import TaskFields
 from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_starts, num_classes, stored_apart
-from graphcollab.tasks.tasks import TaskFields, Tasks
-
-__all__ = ["concept_shift", "covariate_shift", "label_permutations", "permuted_labels", "rotate", "rotation_shift"]
+from graphcollab.tasks.tasks import Tasks
 
 _LABEL_STREAM, _FRACTION_STREAM = 131, 132
 

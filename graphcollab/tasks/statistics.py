@@ -15,10 +15,8 @@ from graphcollab.naming import few
 from graphcollab.tasks._values import NOTHING, without
 from graphcollab.tasks.samples import Pool, Split
 
-__all__ = ["HERE", "Counts", "Statistics", "common_kind", "differing"]
 
-
-class Made(Protocol):
+class _Made(Protocol):
     """What builders make, a dataclass: `graphcollab.Tasks`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -40,7 +38,7 @@ class Made(Protocol):
 
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Made)
+M = TypeVar("M", bound=_Made)
 
 
 @dataclass(frozen=True)

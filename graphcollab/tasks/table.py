@@ -39,8 +39,6 @@ from graphcollab.tasks._values import (
     without,
 )
 
-__all__ = ["Table", "no_column", "open_table"]
-
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or Parquet "
     "file, or a dict of these by site"

@@ -14,13 +14,11 @@ from graphcollab.errors import ContractError, DuplicateError, EmptyError, Mismat
 from graphcollab.findings import Finding
 from graphcollab.naming import Node, few, find_nodes
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
-from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part, TaskFields
+from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part
 from graphcollab.tasks._pairs import class_labels
 from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import ELSEWHERE, Pool, Split, check_splits, hold_out
-
-__all__ = ["TaskFields", "Tasks"]
 
 
 @dataclass(frozen=True)

@@ -15,20 +15,6 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 
-__all__ = [
-    "AnyMethod",
-    "NotApplicable",
-    "changes",
-    "close",
-    "dense",
-    "differences",
-    "leaves",
-    "require",
-    "rounds_of",
-    "rows",
-    "snapshot",
-]
-
 AnyMethod = Method | Phases
 
 SOON = 3  # rounds; what begins later is left to settings that make it begin earlier

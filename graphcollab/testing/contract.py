@@ -42,24 +42,6 @@ from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory
 from graphcollab.train import History, load_checkpoint, save_checkpoint
 
-__all__ = [
-    "CONTRACT",
-    "check_absent_nodes",
-    "check_backends_agree",
-    "check_chunks_agree",
-    "check_contract",
-    "check_declared",
-    "check_input_untouched",
-    "check_keeps_dtype",
-    "check_membership",
-    "check_relabelling",
-    "check_resume",
-    "check_runs",
-    "check_sends",
-    "check_stragglers",
-    "check_two_architectures",
-]
-
 WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalisation
 RING = torch.tensor([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]])
 STRAGGLERS = Attendance(drop=0.3, late=0.3)

@@ -15,16 +15,6 @@ from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory, with_other_data
 from graphcollab.weigh import NoWeights
 
-__all__ = [
-    "PARTS",
-    "accepted",
-    "check_alone_equals_local",
-    "check_direction",
-    "check_forbidden_edges",
-    "check_reach",
-    "local_only",
-]
-
 # Three and two nodes that all hear each other, and one that hears nobody.
 PARTS = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 4], [1, 2, 0, 2, 0, 1, 4, 3]])
 ONE_WAY = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])

@@ -14,8 +14,6 @@ from torch import Tensor
 from graphcollab.errors import MismatchError, StateError
 from graphcollab.transport import SharedTransport
 
-__all__ = ["Lockstep", "Meeting", "in_lockstep", "poison"]
-
 T = TypeVar("T")
 
 

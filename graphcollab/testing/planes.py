@@ -26,8 +26,6 @@ from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
 from graphcollab.testing.scene import Scene
 from graphcollab.transport import Halo
 
-__all__ = ["OWNERS", "check_planes", "hide"]
-
 OWNERS = (torch.tensor([0, 3, 4]), torch.tensor([1, 2, 5]))
 
 

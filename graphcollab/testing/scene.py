@@ -25,8 +25,6 @@ from graphcollab.testing.lockstep import poison
 from graphcollab.train import Graph, build_graph
 from graphcollab.transport import Transport
 
-__all__ = ["Scene", "only_own"]
-
 FEATURES, CLASSES = 4, 3
 IMAGE, LATENT, PROJECTION = (1, 2, 2), 5, 4
 SIZES = (8, 13, 9, 12, 10, 11)

@@ -19,8 +19,6 @@ from graphcollab.stack import Stacks
 from graphcollab.testing.claims import AnyMethod, changes, require, snapshot
 from graphcollab.testing.scene import Scene
 
-__all__ = ["Trajectory", "scene_for", "trajectory", "with_other_data"]
-
 
 class Account(Plane):
     """A plane that notes which pieces cause bytes, and do not say in `travels` what it is that leaves a node."""

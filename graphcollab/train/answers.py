@@ -25,8 +25,6 @@ from graphcollab.naming import Node, few, find_node
 from graphcollab.tasks import Preparation, Tasks
 from graphcollab.tasks.samples import not_finite
 
-__all__ = ["Answers", "Predicts", "Reading"]
-
 Kind: TypeAlias = Literal["classes", "binary", "values"]
 
 LOSSES: dict[Kind, tuple[object, ...]] = {  # of which it is known what outputs mean

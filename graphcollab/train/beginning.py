@@ -21,8 +21,6 @@ from graphcollab.stack import ParamSpec
 from graphcollab.train.checksum import checksum
 from graphcollab.train.fingerprint import describe, fingerprint
 
-__all__ = ["same_beginning", "warn_of_unlike"]
-
 SKETCHED = 8  # sums by which sites find out whether their initial models are the same
 COARSE = 1e-2  # the step to which these are rounded, in lengths of the model, which is their standard deviation
 ROUNDING = 1e-5  # by which initial models may differ that are made of the same seed on other processors

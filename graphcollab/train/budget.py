@@ -15,8 +15,6 @@ from graphcollab.phases import Phases
 from graphcollab.settings import Count
 from graphcollab.tasks import Tasks
 
-__all__ = ["ROUNDS", "Budget", "Spending", "spend"]
-
 ROUNDS = 100
 """How many rounds are played where nothing is said."""
 _MOST = 2**40  # rounds, after which a method that has taken no step takes none

@@ -21,16 +21,6 @@ from graphcollab.stack import Stacks
 from graphcollab.train.history import History
 from graphcollab.weigh import Similarity
 
-__all__ = [
-    "Callback",
-    "HistoryLog",
-    "ProbeSimilarity",
-    "Progress",
-    "RecordGraph",
-    "WatchMerging",
-    "WatchMetrics",
-]
-
 
 class Callback:
     """Base of callbacks: override what you need. A callback must not change the data.

@@ -24,8 +24,6 @@ from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
 
-__all__ = ["check_outputs"]
-
 _SUM = 1e-4  # how far from 1 probabilities may sum to
 _LARGER = 100.0  # times the inputs, logits are far beyond 0 and 1
 

@@ -28,18 +28,6 @@ from graphcollab.train.folder import MANIFEST, damage_of, pack, read_tensors, re
 from graphcollab.train.history import History
 from graphcollab.train.history_file import HISTORY, HistoryFile, small_fields
 
-__all__ = [
-    "is_stale",
-    "latest_checkpoint",
-    "list_checkpoints",
-    "load_checkpoint",
-    "newest",
-    "read_checkpoint",
-    "remove_checkpoint",
-    "write_checkpoint",
-    "write_rows",
-]
-
 KIND, VERSION, STATE = "graphcollab-checkpoint", 5, "state.safetensors"
 NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number if a round was saved again
 ADVICE = (

@@ -13,8 +13,6 @@ from torch.utils.weak import WeakIdKeyDictionary
 from graphcollab.keyed import keyed_bits
 from graphcollab.tasks.samples import ELSEWHERE, Split
 
-__all__ = ["checksum", "digests", "hashed", "weights_checksum"]
-
 _WORD_STREAM = 175
 _WORDS = 2**22  # of 8 bytes that are multiplied at a time
 _DIGEST = 16  # bytes

@@ -20,8 +20,6 @@ from graphcollab.slots import Weigher
 from graphcollab.train.history import Finding, History
 from graphcollab.train.watch_weights import spread_in_round
 
-__all__ = ["EVEN_KINDS", "learned", "note_dropped", "report_collapse"]
-
 ALONE, SINGLE, UNIFORM, STILL = "own model only", "one model only", "uniform weights", "still equal weights"
 EVEN_KINDS = (UNIFORM, STILL)
 OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send

@@ -30,8 +30,6 @@ from graphcollab.train.start import Model, require_alike, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 from graphcollab.train.trials import Contestant, Outcome, Trials
 
-__all__ = ["compare"]
-
 NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison gives itself
 
 Grid = Mapping[str, Any]

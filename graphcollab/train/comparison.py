@@ -19,8 +19,6 @@ from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Over, correction
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
 
-__all__ = ["Comparison"]
-
 
 @dataclass(frozen=True)
 class Comparison:

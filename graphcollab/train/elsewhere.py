@@ -8,8 +8,6 @@ from graphcollab.distributed import meet
 from graphcollab.plane import Plane
 from graphcollab.tasks import Tasks
 
-__all__ = ["plane_of", "told_by_owners"]
-
 
 def plane_of(tasks: Tasks) -> Plane:
     """Return how processes meet that have the samples of some nodes each; where all are here, nobody is met."""

@@ -14,8 +14,6 @@ from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.train.history import Finding
 
-__all__ = ["decode", "encode"]
-
 _VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, Finding)}
 
 

@@ -20,8 +20,6 @@ from graphcollab.metrics import Metric, score_rows
 from graphcollab.phases import Phases
 from graphcollab.train.history import History
 
-__all__ = ["SENT", "evaluate", "out_of_patience", "remember_best"]
-
 SENT = ("bytes_sent", "messages_sent")
 
 

@@ -23,8 +23,6 @@ from graphcollab.train.history import Finding, History
 if TYPE_CHECKING:
     from graphcollab.train.trial import Trial
 
-__all__ = ["DIVERGED", "Undefined", "report_divergence", "told_by_table", "warn_once"]
-
 DIVERGED = "diverged"
 FACTOR = 10.0
 

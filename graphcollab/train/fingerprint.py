@@ -25,8 +25,6 @@ from torch_geometric.inspector import Inspector
 
 from graphcollab.train.checksum import checksum, hashed
 
-__all__ = ["MODELS", "describe", "fingerprint"]
-
 PLAIN = (bool, int, float, str, type(None))
 VALUES = (bytes, bytearray, Number, PurePath, date, timedelta, range, slice, type(Ellipsis), torch.dtype, torch.device)
 NAMED = (type, np.ufunc, functools._lru_cache_wrapper)

@@ -27,21 +27,6 @@ from graphcollab.errors import DamagedError, ExistsError, FormatError, MissingFi
 from graphcollab.files import PART, write_whole
 from graphcollab.train.lock import LOCK, hold_folder
 
-__all__ = [
-    "DAMAGES",
-    "MANIFEST",
-    "damage_of",
-    "entry_of",
-    "pack",
-    "read_folder",
-    "read_tensors",
-    "require_own",
-    "require_version",
-    "verify",
-    "write_folder",
-    "write_manifest",
-]
-
 MANIFEST, LINES, TENSORS = "manifest.json", ".jsonl", r"tensors-[0-9a-f]{16}\.safetensors"
 HEAD = re.compile(rb'\{"format": "([\w-]+)", "version": (\d{1,9})\b(?:, "sha256": "([0-9a-f]{64})")?')
 BLANK = "0" * 64  # in the place of the manifest's own checksum

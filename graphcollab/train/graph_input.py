@@ -33,8 +33,6 @@ from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.transforms import Complete, WithSelfLoops
 from graphcollab.transforms._edges import edge_weights
 
-__all__ = ["Graph", "Pairs", "begin_weights", "read_graph", "read_pairs"]
-
 GRAPH = (
     "a Data, an edge_index [2, E], a topology such as Ring(), a matrix [K, K] of NumPy or PyTorch, a list of pairs "
     "(sender, receiver) or of (sender, receiver, weight), the path of a CSV file with the columns sender and receiver, "

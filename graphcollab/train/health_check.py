@@ -15,8 +15,6 @@ from graphcollab.settings import Count, checked
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import Finding, History
 
-__all__ = ["HealthCheck"]
-
 NEVER, DEATH = "never sampled", "cluster death"
 MARGIN, DROP, RUIN = 0.02, 0.1, 0.25  # shares of a group's best value
 SHARE = 0.1  # of the nodes, which make a warning where no clusters are known

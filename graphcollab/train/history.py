@@ -16,8 +16,6 @@ from graphcollab.files import write_csv, write_whole
 from graphcollab.metrics import summarize
 from graphcollab.train.summaries import MISSING
 
-__all__ = ["Finding", "History"]
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from graphcollab.train.history import History
 
-__all__ = ["HISTORY", "HistoryFile", "small_fields"]
-
 HISTORY = "history.jsonl"
 VALUES, BY_ROUND = "values", ("graphs", "scores")
 GROWING = ("rounds", "seconds", VALUES, *BY_ROUND)

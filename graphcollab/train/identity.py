@@ -29,17 +29,6 @@ from graphcollab.train.checksum import checksum, digests, weights_checksum
 from graphcollab.train.encoding import encode
 from graphcollab.train.fingerprint import MODELS, describe, fingerprint
 
-__all__ = [
-    "describe_run",
-    "differences",
-    "identify_models",
-    "identify_tasks",
-    "require_alike",
-    "require_one_state",
-    "require_same",
-    "require_same_run",
-]
-
 OWN = ("inputs in", "targets in", "weights in", "edge_")  # what sites do not compare, not even by checksums
 VERSION = "version of "
 SHAPES = "shapes of the models"

@@ -17,8 +17,6 @@ from graphcollab.errors import RangeError
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.samples import ELSEWHERE
 
-__all__ = ["CURE", "check_ids"]
-
 AT_ONCE = 2**14  # numbers in the inputs of a pass
 CURE = "give the embedding more rows, or what has no id one of its own (a missing value's code is often -1)"
 

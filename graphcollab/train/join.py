@@ -39,8 +39,6 @@ from graphcollab.train.save_models import save_models
 from graphcollab.train.start import build_graph
 from graphcollab.transforms import Isolated
 
-__all__ = ["Joined", "join"]
-
 
 @dataclass(frozen=True)
 class Joined:

@@ -17,8 +17,6 @@ from graphcollab.metrics.edges import pair_weights
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["LearnedGraph"]
-
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what no XML file can hold
 
 

@@ -10,8 +10,6 @@ import torch
 from graphcollab.engine import Plan
 from graphcollab.memory import used_up
 
-__all__ = ["name_limits"]
-
 KINDS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 
 

@@ -15,8 +15,6 @@ from graphcollab.checks import issue
 from graphcollab.errors import InUseError, InvalidValueError
 from graphcollab.settings import SettingError
 
-__all__ = ["LOCK", "hold_folder"]
-
 LOCK = ".lock"
 UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems that have no locks
 PAUSE = 0.02  # seconds between two tries

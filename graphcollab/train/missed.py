@@ -20,8 +20,6 @@ from graphcollab.train.encoding import decode, encode
 from graphcollab.train.folder import DAMAGES
 from graphcollab.train.history import History
 
-__all__ = ["hand_over", "take_over"]
-
 OWN = (
     "refused",
     "graphs",

@@ -26,8 +26,6 @@ from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.weigh import Formula, SampleCounts, Uniform
 
-__all__ = ["at_server", "cannot_join", "difference", "names_among", "play_newcomers", "played", "served"]
-
 
 def played(method: Method | Phases, rounds: int) -> list[Method]:
     """Return the phases that have been reached after a number of rounds."""

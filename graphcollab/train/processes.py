@@ -29,8 +29,6 @@ from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
 from graphcollab.train.trials import Outcome, Trials
 
-__all__ = ["map_in_processes", "play_in_processes"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

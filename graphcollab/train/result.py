@@ -33,8 +33,6 @@ from graphcollab.train.summaries import MISSING, in_deviations
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["Result"]
-
 
 @dataclass(frozen=True)
 class Result(Predicts):

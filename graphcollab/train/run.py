@@ -53,8 +53,6 @@ from graphcollab.train.start import (
     for_tasks,
 )
 
-__all__ = ["BETWEEN_PARTIES", "choose_threads", "run"]
-
 BETWEEN_PARTIES = {
     "attend": "those take part who are there",
     "patience": "the best state would have to be kept of all sites, and a site may be gone by then",

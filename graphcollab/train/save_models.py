@@ -25,8 +25,6 @@ from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.saved_models import KIND, VERSION, rebuilt, tensors_of, tree_of
 
-__all__ = ["about_run", "save_models"]
-
 TRIED = 8  # samples by which it is seen that a module can be built again
 
 

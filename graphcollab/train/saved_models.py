@@ -33,8 +33,6 @@ from graphcollab.train.answers import Answers, Predicts, Reading
 from graphcollab.train.folder import damage_of, read_folder
 from graphcollab.train.learned_graph import LearnedGraph
 
-__all__ = ["KIND", "VERSION", "Models", "load", "rebuilt", "tensors_of", "tree_of"]
-
 KIND, VERSION = "graphcollab-models", 4
 _LARGEST = 2**28  # numbers of a sample at most
 FACTORY = "a function from a node's name to its module"

@@ -33,8 +33,6 @@ from graphcollab.train.history import History
 from graphcollab.train.history_file import HISTORY, HistoryFile
 from graphcollab.train.lock import hold_folder
 
-__all__ = ["Saver", "save_checkpoint"]
-
 KEEP = 2
 SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save
 

@@ -36,8 +36,6 @@ from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 
-__all__ = ["Session"]
-
 
 @dataclass(eq=False)
 class Session:

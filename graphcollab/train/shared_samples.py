@@ -16,8 +16,6 @@ from graphcollab.train.checksum import checksum
 from graphcollab.train.elsewhere import plane_of
 from graphcollab.train.fingerprint import fingerprint
 
-__all__ = ["Over", "Samples", "correction", "identify_samples"]
-
 Over: TypeAlias = Annotated[
     Literal["samples", "seeds"] | None,
     "'samples', what other samples would have said, 'seeds', what other seeds on these samples, or None to choose",

@@ -36,19 +36,6 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Graph, begin_weights, read_graph
 from graphcollab.transforms import Isolated, check_edges, check_no_duplicates, sort_edges
 
-__all__ = [
-    "Architecture",
-    "Graph",
-    "Model",
-    "build_graph",
-    "build_modules",
-    "check_device",
-    "for_tasks",
-    "require_alike",
-    "takes_tasks",
-    "tasks_of",
-]
-
 MODEL = "a module, a function that makes one, or several (build_model makes one by its name)"
 
 Maker: TypeAlias = Callable[[], nn.Module | Sequence[nn.Module]] | Callable[[Tasks], nn.Module | Sequence[nn.Module]]

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from graphcollab.metrics import METRICS
 from graphcollab.tasks import Tasks
 
-__all__ = ["MISSING", "in_deviations"]
-
 MISSING = {  # what a summary is of, the best first, and what is missing then
     "test_metric": "",
     "val_metric": (

@@ -17,8 +17,6 @@ from graphcollab.train.identity import identify_models, identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Samples, identify_samples
 
-__all__ = ["COLUMNS", "METRIC_COLUMNS", "SHARES", "Trial"]
-
 SHARES = tuple(name for name, metric in METRICS.items() if metric.is_share)
 MOST_KEPT = 100  # nodes of which it is kept what they gave each other
 METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")

@@ -26,8 +26,6 @@ from graphcollab.train.run import run
 from graphcollab.train.shared_samples import Samples, identify_samples
 from graphcollab.train.start import Model, tasks_of
 
-__all__ = ["Contestant", "Outcome", "Trials"]
-
 
 @dataclass(frozen=True)
 class Contestant:

@@ -20,8 +20,6 @@ from graphcollab.slots import Exchanger, Weigher
 from graphcollab.train.callbacks import Callback
 from graphcollab.train.history import History
 
-__all__ = ["WatchWeights", "spread_in_round"]
-
 
 class WatchWeights(Callback):
     """Keep, for every node, how the weights were spread that it gave others and its own model, every round.

@@ -22,8 +22,6 @@ from graphcollab.transforms._edges import (
     sort_edges,
 )
 
-__all__ = ["GMMNeighborAugmentation"]
-
 FLOOR = 1e-6  # standard deviations below this share of a receiver's range of scores count as 0
 TIE = 1e-9  # log densities that differ by less than this share of them are equal
 

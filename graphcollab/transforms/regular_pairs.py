@@ -7,8 +7,6 @@ from torch import Tensor
 
 from graphcollab.keyed import keyed_order
 
-__all__ = ["regular_pairs"]
-
 _PAIRING = 2  # what random numbers are for; 0 and 1 are other topologies'
 
 

@@ -24,8 +24,6 @@ from graphcollab.transforms._edges import (
     sort_edges,
 )
 
-__all__ = ["DropWeakest", "Sparsification", "Threshold", "TopK"]
-
 
 class Sparsification(Transform):
     r"""Base class of transforms that drop edges by their ``edge_weight``.

@@ -24,8 +24,6 @@ from graphcollab.transforms._edges import (
 )
 from graphcollab.transforms.regular_pairs import regular_pairs
 
-__all__ = ["Complete", "Isolated", "RandomBipartite", "RandomRegular", "Ring", "Topology", "WithSelfLoops"]
-
 _SPLIT, _DRAW = 0, 1  # what random numbers are for, beside pairing
 
 

@@ -14,8 +14,6 @@ from graphcollab.engine.replayed import replayable
 from graphcollab.nn import Mixer
 from graphcollab.stack import ParamSpec
 
-__all__ = ["Encoding"]
-
 
 @dataclass(frozen=True)
 class Encoding:

@@ -30,8 +30,6 @@ from graphcollab.transport import Halo
 from graphcollab.weigh._encoding import Encoding
 from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, moved_gates
 
-__all__ = ["ChannelAttention"]
-
 
 @dataclass(frozen=True)
 class ChannelAttention(Weigher):

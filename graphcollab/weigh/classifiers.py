@@ -23,8 +23,6 @@ from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.slots import Weigher
 from graphcollab.weigh.formulas import Formula, Uniform, require_self_loops
 
-__all__ = ["ClassifierSimilarity", "HeadAffinity", "check_head", "head_cosines"]
-
 
 def check_head(data: Data, part: str) -> int:
     """Check that a part is one linear layer that nodes have in common; return its number of floats, with the bias."""

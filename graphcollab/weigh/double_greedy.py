@@ -25,8 +25,6 @@ from graphcollab.settings import Buffers, Count
 from graphcollab.transport import Halo
 from graphcollab.weigh.peer_weights import AllPeers
 
-__all__ = ["DoubleGreedy", "double_greedy"]
-
 _ORDER_STREAM, _ADD_STREAM = 140, 141
 
 

@@ -23,8 +23,6 @@ from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
 from graphcollab.slots import Weigher
 
-__all__ = ["FirstOrderGain", "gain_weights"]
-
 BLOCK_NUMBERS = 2**20  # differences that are in memory at a time
 ROUNDING = 8  # so many ε, relatively: what mixing leaves of a distance, and averaging of a difference of losses
 

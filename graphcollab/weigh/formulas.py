@@ -20,17 +20,6 @@ from graphcollab.piece import Cures, Origin
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.slots import Weigher
 
-__all__ = [
-    "Formula",
-    "KeepWeights",
-    "Metropolis",
-    "NoWeights",
-    "SampleCounts",
-    "SimilarityWeights",
-    "SimplexWeights",
-    "Uniform",
-]
-
 
 @dataclass(frozen=True)
 class Formula(Weigher):

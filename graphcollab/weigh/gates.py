@@ -12,8 +12,6 @@ from graphcollab.control.allowed import components
 from graphcollab.nn import Mixer
 from graphcollab.nn.mixer import ODDS
 
-__all__ = ["against_alone", "in_sparse", "losses_of_groups", "moved_gates"]
-
 LARGEST = 3.0  # logarithm of a ratio of losses that counts
 FAST = 0.5  # by which log-odds move in a round at most, so that no single round opens or closes a gate
 

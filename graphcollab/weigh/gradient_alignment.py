@@ -23,8 +23,6 @@ from graphcollab.piece import TOLD, Field, Origin, Readers
 from graphcollab.settings import Count, Fraction, Natural, Positive
 from graphcollab.slots import Weigher
 
-__all__ = ["GradientAlignment"]
-
 _PAIR_STREAM, _BATCH_STREAM = 118, 119
 
 

@@ -17,8 +17,6 @@ from graphcollab.env import Env
 from graphcollab.piece import Field
 from graphcollab.slots import Weigher, WeighNew
 
-__all__ = ["LearnedLogits"]
-
 PART = 2**20  # edges that are worked on at a time
 
 

@@ -24,8 +24,6 @@ from graphcollab.transforms._edges import neighbor_rank
 from graphcollab.weigh.formulas import Formula, SampleCounts
 from graphcollab.weigh.similarity import Similarity, width
 
-__all__ = ["AllPeers", "AugmentBags", "BestPeers", "PeerWeights"]
-
 
 @dataclass(frozen=True)
 class AllPeers(Piece):

@@ -23,8 +23,6 @@ from graphcollab.ops.by_receiver import by_receiver
 from graphcollab.piece import Cures, Piece, Readers
 from graphcollab.settings import Buffers, Fraction, Positive, checked, look_up
 
-__all__ = ["CosineUpdates", "CosineWeights", "DistanceKernel", "InverseLoss", "Similarity", "as_similarity"]
-
 LEAST = 1e-12  # distances and losses below it count as this much, so that their inverses are finite
 
 

@@ -24,8 +24,6 @@ from graphcollab.slots import Weigher
 from graphcollab.stack import Stacks
 from graphcollab.transport import Halo
 
-__all__ = ["TrialMixtures"]
-
 _TRIAL_STREAM = 114
 WORST = -1e300  # finite, so that differences are numbers
 

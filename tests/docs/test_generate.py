@@ -40,8 +40,8 @@ def test_nothing_is_stale(generate):
 
 def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
     files = {
-        "kin": '__all__ = ["Kin", "near"]\nclass Kin: ...\ndef near(): ...\n\nclass Inner: ...\n',
-        "fixed": '__all__ = ["Even"]\n\nclass Even: ...\n',
+        "kin": "class Kin: ...\ndef near(): ...\n\nclass _Inner: ...\n",
+        "fixed": "class Even: ...\n",
     }
     head = '"""The weigh slot."""\n\nfrom graphcollab.settings import Count\n'
     old = head + 'from graphcollab.weigh.gone import Even, Odd\n\n__all__ = [\n    "Even",\n    "Odd",\n]\n'

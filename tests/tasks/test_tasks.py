@@ -27,7 +27,7 @@ from graphcollab.engine.losses import NAMED
 from graphcollab.metrics import METRICS, Metric
 from graphcollab.settings import SettingError
 from graphcollab.tasks import Pool, Split, Tasks, class_clusters, shard_tasks
-from graphcollab.tasks.tasks import TaskFields
+from graphcollab.tasks._builders import TaskFields
 from tests.raising import raises, warns
 
 

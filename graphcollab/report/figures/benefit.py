@@ -13,8 +13,6 @@ from graphcollab.report._gains import CLAIMED, CONSTANT, bounded, by_whom, mark,
 from graphcollab.report._text import shown
 from graphcollab.report.figures._style import COLORS, GRAY, figure_names, new_figure
 
-__all__ = ["benefit_figure"]
-
 NAMED = 60  # sites that are named at an axis
 WRITTEN = 10  # sites up to which every gain of the matrix is written into it
 MOST = 0.9  # share of gains, or of ends of intervals, that axes and colors are made for; the others are cut

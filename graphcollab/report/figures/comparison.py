@@ -17,8 +17,6 @@ from graphcollab.report.figures.curves import accuracy_curves
 from graphcollab.report.figures.heatmaps import weight_heatmaps
 from graphcollab.train import Comparison, Result
 
-__all__ = ["comparison_figures", "weight_by_overlap_figure"]
-
 
 @shown
 def comparison_figures(

@@ -31,8 +31,6 @@ from graphcollab.report.figures._style import (
 from graphcollab.train import History
 from graphcollab.train.trial import SHARES
 
-__all__ = ["accuracy_curves", "merge_curves", "similarity_curves", "traffic_curves", "weight_curves"]
-
 Curves = Annotated[
     Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]],
     "pairs (rounds, values) of every seed, by method, {'l2c': [([1, 2], [0.5, 0.75])]} (of what compare returns, "

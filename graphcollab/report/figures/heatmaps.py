@@ -22,8 +22,6 @@ from graphcollab.report.figures._style import GRAY, figure_names, new_panels
 from graphcollab.settings import Count
 from graphcollab.train import History, Joined, LearnedGraph, Result
 
-__all__ = ["contact_heatmap", "weight_heatmaps"]
-
 NUMBERED = 20  # labels at an axis at most
 WRITTEN = 10  # nodes up to which numbers are written into cells
 LETTER = 0.08  # inches

@@ -19,8 +19,6 @@ from graphcollab.report.figures._style import COLORS, figure_names, new_figure
 from graphcollab.settings import Count
 from graphcollab.train import Result
 
-__all__ = ["latent_figure"]
-
 _DRAWN = 153
 NAMED = 20  # entries of a legend at most
 PERPLEXITY = 30.0  # neighbors that t-SNE attends to, about

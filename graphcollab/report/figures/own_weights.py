@@ -12,8 +12,6 @@ from graphcollab.report._text import shown
 from graphcollab.report.figures._style import LOOKS, legend_right, log_if_wide, new_panels, over_rounds
 from graphcollab.train import History
 
-__all__ = ["own_weight_curves"]
-
 BAND = (0.1, 0.9)
 WEIGHTS = {
     "own_weight": "own model's weight",

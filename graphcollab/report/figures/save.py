@@ -11,8 +11,6 @@ from graphcollab.errors import FormatError
 from graphcollab.files import write_whole
 from graphcollab.settings import checked
 
-__all__ = ["save_figure"]
-
 # What would make two files of the same picture differ.
 _DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
 

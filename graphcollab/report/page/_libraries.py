@@ -9,8 +9,6 @@ from typing import Any
 
 from graphcollab.extras import import_extra
 
-__all__ = ["altair", "libraries"]
-
 
 def altair() -> Any:
     """Return the package ``altair``."""

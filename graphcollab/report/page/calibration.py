@@ -16,8 +16,6 @@ from graphcollab.report.page.content import Section
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
-__all__ = ["calibration_section"]
-
 KINDS = ("weight", "confidence", "right")
 TITLE = "Do probabilities mean what they say?"
 LEFT_OUT = "Left out between sites: it would take counts of single predictions, which do not leave a site."

@@ -13,8 +13,6 @@ from graphcollab.report.page._libraries import altair
 from graphcollab.report.page.content import Chart
 from graphcollab.report.values import Table
 
-__all__ = ["calibration_chart", "curve_chart", "finished", "legend", "matrix_chart"]
-
 Rows = Sequence[Mapping[str, Any]]
 
 WRITTEN = 12  # sites up to which gains are written into the cells of a matrix

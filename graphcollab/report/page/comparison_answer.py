@@ -15,8 +15,6 @@ from graphcollab.report.tables import FEW_SEEDS, paired_values
 from graphcollab.report.values import Column, mean_cell
 from graphcollab.train import Comparison
 
-__all__ = ["answer"]
-
 LEVEL = 0.05
 
 

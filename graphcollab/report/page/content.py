@@ -9,8 +9,6 @@ from typing import Any
 from graphcollab.findings import Finding
 from graphcollab.report.values import Table
 
-__all__ = ["Chart", "Content", "Section"]
-
 
 @dataclass(frozen=True)
 class Chart:

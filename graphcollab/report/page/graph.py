@@ -16,8 +16,6 @@ from graphcollab.report.page.listening import Line, Listening, listening
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
-__all__ = ["graph_section"]
-
 SAID = (
     "A line goes from a node that is listened to (sender) to the one that listens (receiver, at the arrow's head); the "
     "thicker, the larger the weight. Where a run records all rounds, by RecordGraph(), a slider moves through them."

@@ -12,8 +12,6 @@ from torch import Tensor
 from graphcollab.metrics.edges import pair_weights
 from graphcollab.train import Result
 
-__all__ = ["Line", "Listening", "listening"]
-
 MOST_NODES, MOST_ROUNDS = 150, 50
 MOST_LINES = 60_000  # of all graphs of a page together
 MOST_SENDERS = 12  # of a receiver

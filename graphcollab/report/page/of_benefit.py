@@ -13,8 +13,6 @@ from graphcollab.report.page.charts import matrix_chart
 from graphcollab.report.page.content import Chart, Content, Section
 from graphcollab.report.values import Cell, Column, Table
 
-__all__ = ["content_of_benefit"]
-
 ANSWER = ("evidence", "mean", "group", "metric", "site", "more-sites", "no-star", "advice")
 TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
 MOST_SITES = 60  # of a matrix in a page of at most 5 MB

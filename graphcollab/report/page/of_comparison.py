@@ -22,8 +22,6 @@ from graphcollab.report.tables import paired_values, results_values
 from graphcollab.report.values import Cell, Column, Table, mean_cell
 from graphcollab.train import Comparison, Result, Trial
 
-__all__ = ["content_of_comparison"]
-
 MOST_POINTS = 200  # of a curve
 STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
 

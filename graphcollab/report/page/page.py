@@ -25,8 +25,6 @@ from graphcollab.report.results_json import versions
 from graphcollab.report.values import Cell, Table
 from graphcollab.train import Comparison
 
-__all__ = ["page"]
-
 LARGEST = 5_000_000  # bytes of a page
 MOST_CELLS, FEWEST_ROWS = 40_000, 50  # of the tables of a section
 

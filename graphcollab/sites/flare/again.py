@@ -25,8 +25,6 @@ from nvflare.collab.runtime.executor import CollabExecutor
 from graphcollab.errors import MissingFileError
 from graphcollab.sites.flare.script import the_script
 
-__all__ = ["Executor", "Launcher"]
-
 RUNNING = "running"  # the file in a job's folder that says: it had not ended when the client did
 SETUP = "setup.json"  # what the server told at the start
 RESTARTS = 5  # in one life of the client; more, and the job is broken

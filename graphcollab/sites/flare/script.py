@@ -7,8 +7,6 @@ from pathlib import Path
 
 from graphcollab.errors import MissingFileError
 
-__all__ = ["SCRIPT", "the_script"]
-
 SCRIPT = "GRAPHCOLLAB_SITE"
 
 

@@ -8,8 +8,6 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC
 
-__all__ = ["only_sealed"]
-
 SEALED = "graphcollab_sealed"  # a property of messages in this process, which does not travel with them
 
 
