@@ -41,11 +41,9 @@ def lines_of_code(text: str) -> int:
 
 
 def exported(text: str) -> int:
-    """Return how many names a file lists in ``__all__``."""
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return sum(isinstance(one, ast.Constant) for one in getattr(node.value, "elts", []))
-    return 0
+    """Return how many names an ``__init__.py`` imports ``as`` themselves: those are exported."""
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return sum(alias.asname == alias.name for node in nodes for alias in node.names)
 
 
 def texts(paths: Iterable[Path]) -> list[str]:

@@ -37,20 +37,23 @@ class LazyPackage(ModuleType):
         return sorted({*self.__dict__, *self.__dict__["_homes"]})
 
 
-def make_lazy(package: str) -> None:
-    """Let a package import, at first use, what its ``if TYPE_CHECKING:`` block imports for type checkers and IDEs.
+def make_lazy(package: str) -> list[str]:
+    """Let a package import, at first use, what its ``if TYPE_CHECKING:`` block imports ``as`` itself.
 
     Args:
         package: The name of the package; it calls this in its ``__init__.py``.
+
+    Returns:
+        The exported names, for the package's ``__all__``.
     """
     module = sys.modules[package]
     homes: dict[str, str] = {}
     for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
-            for node in block.body:
-                if isinstance(node, ast.ImportFrom) and node.module:
-                    names = [alias.name for alias in node.names]
-                    names = import_module(node.module).__all__ if names == ["*"] else names
-                    homes |= dict.fromkeys(names, node.module)
+        for node in block.body if isinstance(block, ast.If) else ():
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [alias.name for alias in node.names if alias.asname]
+                names = import_module(node.module).__all__ if node.names[0].name == "*" else names
+                homes |= dict.fromkeys(names, node.module)
     module.__dict__["_homes"] = homes
     module.__class__ = LazyPackage
+    return sorted(homes)

@@ -13,7 +13,7 @@ PACKAGE, RECORDED = Path(__file__).parents[1] / "graphcollab", Path(__file__).wi
 
 
 def public_names() -> str:
-    """Return a line for every public module, its path and what its ``__all__`` names."""
+    """Return a line for every public module, its path and what it exports."""
     files = [*PACKAGE.rglob("__init__.py"), *PACKAGE.glob("[!_]*.py")]
     modules = {".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts): file for file in files}
     found = {module.removesuffix(".__init__"): listed(file) for module, file in modules.items()}
@@ -21,13 +21,21 @@ def public_names() -> str:
 
 
 def listed(file: Path) -> list[str]:
-    """Return the names in a file's ``__all__``, and as they stand the names of other lists that it takes over."""
+    """Return the names in a module's ``__all__``, or those that a package imports ``as`` themselves."""
     names: list[str] = []
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Name) and target.id == "__all__":
-            elements = node.value.elts if isinstance(node.value, ast.List) else [ast.Starred(node.value)]
-            names += [one.value if isinstance(one, ast.Constant) else ast.unparse(one) for one in elements]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names += [
+                f"*{node.module}" if one.name == "*" else one.name
+                for one in node.names
+                if one.asname or one.name == "*"
+            ]
+        elif (
+            isinstance(node, ast.Assign)
+            and ast.unparse(node.targets[0]) == "__all__"
+            and isinstance(node.value, ast.List)
+        ):
+            names += [one.value for one in node.value.elts if isinstance(one, ast.Constant)]
     return names
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 
 import graphcollab
 from graphcollab import methods
@@ -37,6 +39,8 @@ def test_no_heavy_library_is_imported_and_nothing_is_left_in_the_temporary_folde
 
 LAZY = """
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 import graphcollab, graphcollab.methods
 names = dir(graphcollab)
 print(*(name for name in ("numpy", "torch", "graphcollab.train") if name in sys.modules))
@@ -77,4 +81,7 @@ def test_tables_and_pages_work_without_matplotlib():
 def test_what_is_exported_is_there():
     for package in (graphcollab, methods):
         assert [name for name in package.__all__ if not callable(getattr(package, name))] == []
+    for module in iter_modules(graphcollab.__path__, "graphcollab."):
+        package = import_module(module.name)
+        assert [name for name in getattr(package, "__all__", []) if not hasattr(package, name)] == []
     assert not hasattr(graphcollab, "no_such_name")

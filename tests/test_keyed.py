@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from graphcollab.keyed import keyed_bits, keyed_normal, keyed_order, keyed_seed, keyed_uniform
 

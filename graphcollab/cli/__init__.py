@@ -3,6 +3,11 @@
 Modules here import PyTorch inside functions, so that help and completion start without it.
 """
 
-from graphcollab.cli.app import call, main
+from typing import TYPE_CHECKING
 
-__all__ = ["call", "main"]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.cli.app import call as call, main as main
+
+__all__ = make_lazy(__name__)

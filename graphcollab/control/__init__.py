@@ -1,6 +1,11 @@
 """Who takes part in a round, who may hear whom, and which nodes have diverged."""
 
-from graphcollab.control.at_work import attend, dismiss
-from graphcollab.env import Attendance, Isolate
+from typing import TYPE_CHECKING
 
-__all__ = ["Attendance", "Isolate", "attend", "dismiss"]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.control.at_work import attend as attend, dismiss as dismiss
+    from graphcollab.env import Attendance as Attendance, Isolate as Isolate
+
+__all__ = make_lazy(__name__)

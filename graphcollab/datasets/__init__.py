@@ -4,100 +4,27 @@ Importing this package reads no data and imports neither torchvision, scikit-lea
 called. What each dataset is, where it comes from and how it lies on disk is told in the cards in ``datasets/``.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import inspect
-import os
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Literal, overload
+from graphcollab._lazy import make_lazy
 
-from graphcollab.datasets.arrays import from_arrays, from_npz
-from graphcollab.datasets.labelled_arrays import LabelledArrays, join_datasets
-from graphcollab.datasets.mini_imagenet import mini_imagenet
-from graphcollab.datasets.site_table import SiteTable, heart_disease, parkinsons
-from graphcollab.datasets.vision import cifar10, cifar100, digits, fashion_mnist, mnist, svhn
-from graphcollab.errors import MissingError, UnsupportedError
-from graphcollab.settings import checked, look_up
+if TYPE_CHECKING:
+    from graphcollab.datasets.arrays import from_arrays as from_arrays, from_npz as from_npz
+    from graphcollab.datasets.catalog import DATASETS as DATASETS, TABLES as TABLES, load_dataset as load_dataset
+    from graphcollab.datasets.labelled_arrays import LabelledArrays as LabelledArrays, join_datasets as join_datasets
+    from graphcollab.datasets.mini_imagenet import mini_imagenet as mini_imagenet
+    from graphcollab.datasets.site_table import (
+        SiteTable as SiteTable,
+        heart_disease as heart_disease,
+        parkinsons as parkinsons,
+    )
+    from graphcollab.datasets.vision import (
+        cifar10 as cifar10,
+        cifar100 as cifar100,
+        digits as digits,
+        fashion_mnist as fashion_mnist,
+        mnist as mnist,
+        svhn as svhn,
+    )
 
-__all__ = ["DATASETS", "TABLES", "LabelledArrays", "SiteTable", "from_arrays", "from_npz", "join_datasets"]
-__all__ += [
-    "cifar10",
-    "cifar100",
-    "digits",
-    "fashion_mnist",
-    "heart_disease",
-    "load_dataset",
-    "mini_imagenet",
-    "mnist",
-    "parkinsons",
-    "svhn",
-]
-
-DATASETS: Mapping[str, Callable[..., LabelledArrays]] = MappingProxyType(
-    {load.__name__: load for load in (digits, cifar10, cifar100, fashion_mnist, mnist, svhn, mini_imagenet)}
-)
-"""Loaders by name of datasets that are dealt out to nodes."""
-
-TABLES: Mapping[str, Callable[..., SiteTable]] = MappingProxyType(
-    {load.__name__: load for load in (heart_disease, parkinsons)}
-)
-"""Loaders by name of tables whose rows belong to real nodes."""
-
-
-@overload
-def load_dataset(
-    name: Literal["heart_disease", "parkinsons"], root: str | os.PathLike[str] | None = ..., **options: Any
-) -> SiteTable: ...
-
-
-@overload
-def load_dataset(
-    name: str, root: str | os.PathLike[str] | None = ..., download: bool = ..., **options: Any
-) -> LabelledArrays: ...
-
-
-@checked
-def load_dataset(
-    name: str, root: str | os.PathLike[str] | None = None, download: bool = False, **options: Any
-) -> LabelledArrays | SiteTable:
-    """Load a dataset by name.
-
-    Args:
-        name: A name in :data:`DATASETS` or in :data:`TABLES`, or the path of an ``.npz`` file for :func:`from_npz`.
-        root: Folder with the files. Default: the environment variable ``GRAPHCOLLAB_DATA``. Datasets that come with
-            an installed package, such as the digits, do without.
-        download: Fetch missing files, for datasets that torchvision can fetch.
-        **options: Further arguments of the loader.
-
-    Raises:
-        ValueError: The name is unknown (the nearest known one is named), the dataset needs a root and there is none,
-            or it cannot be downloaded.
-        TypeError: The loader has no such option.
-
-    Example:
-        >>> load_dataset("digits", seed=1)
-        LabelledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
-        >>> load_dataset("heart_disease").sizes
-        {'cleveland': 303, 'hungarian': 294, 'switzerland': 123, 'va': 200}
-    """
-    if name.endswith(".npz"):
-        return from_npz(name, **options)
-    known: dict[str, Callable[..., Any]] = {**DATASETS, **TABLES}
-    loader = look_up("dataset", name, known, also=", or the path of an .npz file")
-    accepted = inspect.signature(loader).parameters
-    if "root" not in accepted:  # part of an installed package: there is nothing to find or fetch
-        return loader(**options)
-    root = root if root is not None else os.environ.get("GRAPHCOLLAB_DATA")
-    if not root:
-        raise MissingError(
-            "root",
-            f"dataset {name!r} is read from files: give root=FOLDER or set the environment variable GRAPHCOLLAB_DATA",
-        )
-    if "download" in accepted:
-        return loader(root, download=download, **options)
-    if download:
-        raise UnsupportedError(
-            "download", f"dataset {name!r} cannot be downloaded automatically; datasets/{name}.md says where it is from"
-        )
-    return loader(root, **options)
+__all__ = make_lazy(__name__)

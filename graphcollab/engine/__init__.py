@@ -1,43 +1,41 @@
 """What is computed with models: rows, the engine and its backends, objectives and optimisers."""
 
-from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity, SupervisedContrast
-from graphcollab.engine.engine import Engine
-from graphcollab.engine.frozen import FrozenWeightsError
-from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
-from graphcollab.engine.latents import require_latents
-from graphcollab.engine.losses import Loss, Proximal, as_objective
-from graphcollab.engine.objective import Context, FirstView, Objective, Reads
-from graphcollab.engine.optimizer import SGD, Adam, AdamW, LocalSteps, RowOptimizer, as_row_optimizer
-from graphcollab.engine.plan import Plan
-from graphcollab.engine.rows import NonFiniteLossError, Rows
-from graphcollab.engine.views import AddNoise, Augment, ImageAugment, Views
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SGD",
-    "Adam",
-    "AdamW",
-    "AddNoise",
-    "Augment",
-    "Context",
-    "Engine",
-    "FirstView",
-    "FrozenWeightsError",
-    "ImageAugment",
-    "LocalSteps",
-    "Loss",
-    "NonFiniteLossError",
-    "Objective",
-    "Plan",
-    "PrototypeContrast",
-    "PrototypeUniformity",
-    "Proximal",
-    "Reads",
-    "RowOptimizer",
-    "Rows",
-    "SupervisedContrast",
-    "Views",
-    "as_objective",
-    "as_row_optimizer",
-    "keyed_checkpoint",
-    "require_latents",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.engine.contrastive import (
+        PrototypeContrast as PrototypeContrast,
+        PrototypeUniformity as PrototypeUniformity,
+        SupervisedContrast as SupervisedContrast,
+    )
+    from graphcollab.engine.engine import Engine as Engine
+    from graphcollab.engine.frozen import FrozenWeightsError as FrozenWeightsError
+    from graphcollab.engine.keyed_checkpoint import keyed_checkpoint as keyed_checkpoint
+    from graphcollab.engine.latents import require_latents as require_latents
+    from graphcollab.engine.losses import Loss as Loss, Proximal as Proximal, as_objective as as_objective
+    from graphcollab.engine.objective import (
+        Context as Context,
+        FirstView as FirstView,
+        Objective as Objective,
+        Reads as Reads,
+    )
+    from graphcollab.engine.optimizer import (
+        SGD as SGD,
+        Adam as Adam,
+        AdamW as AdamW,
+        LocalSteps as LocalSteps,
+        RowOptimizer as RowOptimizer,
+        as_row_optimizer as as_row_optimizer,
+    )
+    from graphcollab.engine.plan import Plan as Plan
+    from graphcollab.engine.rows import NonFiniteLossError as NonFiniteLossError, Rows as Rows
+    from graphcollab.engine.views import (
+        AddNoise as AddNoise,
+        Augment as Augment,
+        ImageAugment as ImageAugment,
+        Views as Views,
+    )
+
+__all__ = make_lazy(__name__)

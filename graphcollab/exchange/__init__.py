@@ -1,25 +1,24 @@
 """The exchange slot: a formula (base, message, weights) and the route that models take; bytes follow from both."""
 
-from graphcollab.exchange.exchange import Exchange, LaplacianPull
-from graphcollab.exchange.layer import Layer
-from graphcollab.exchange.route import AlongEdges, Route, Sent, Ways
-from graphcollab.exchange.servers import AtServer, NeighborhoodMeans, Served, ThroughCenters, ThroughServer
-from graphcollab.exchange.unmixed import NoExchange, PrototypeAverage, Receive
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AlongEdges",
-    "AtServer",
-    "Exchange",
-    "LaplacianPull",
-    "Layer",
-    "NeighborhoodMeans",
-    "NoExchange",
-    "PrototypeAverage",
-    "Receive",
-    "Route",
-    "Sent",
-    "Served",
-    "ThroughCenters",
-    "ThroughServer",
-    "Ways",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.exchange.exchange import Exchange as Exchange, LaplacianPull as LaplacianPull
+    from graphcollab.exchange.layer import Layer as Layer
+    from graphcollab.exchange.route import AlongEdges as AlongEdges, Route as Route, Sent as Sent, Ways as Ways
+    from graphcollab.exchange.servers import (
+        AtServer as AtServer,
+        NeighborhoodMeans as NeighborhoodMeans,
+        Served as Served,
+        ThroughCenters as ThroughCenters,
+        ThroughServer as ThroughServer,
+    )
+    from graphcollab.exchange.unmixed import (
+        NoExchange as NoExchange,
+        PrototypeAverage as PrototypeAverage,
+        Receive as Receive,
+    )
+
+__all__ = make_lazy(__name__)

@@ -3,22 +3,17 @@
 It needs transformers and PEFT, ``pip install 'graphcollab[llm]'``, which are imported when they are first used.
 """
 
-from graphcollab.llm.adapters import load_adapter, save_adapters
-from graphcollab.llm.base_checksum import base_checksum
-from graphcollab.llm.build_lora import build_lora
-from graphcollab.llm.language_model import LanguageModel
-from graphcollab.llm.text_classification_tasks import text_classification_tasks
-from graphcollab.llm.text_tasks import text_tasks
-from graphcollab.llm.token_loss import perplexity, token_loss
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "LanguageModel",
-    "base_checksum",
-    "build_lora",
-    "load_adapter",
-    "perplexity",
-    "save_adapters",
-    "text_classification_tasks",
-    "text_tasks",
-    "token_loss",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.llm.adapters import load_adapter as load_adapter, save_adapters as save_adapters
+    from graphcollab.llm.base_checksum import base_checksum as base_checksum
+    from graphcollab.llm.build_lora import build_lora as build_lora
+    from graphcollab.llm.language_model import LanguageModel as LanguageModel
+    from graphcollab.llm.text_classification_tasks import text_classification_tasks as text_classification_tasks
+    from graphcollab.llm.text_tasks import text_tasks as text_tasks
+    from graphcollab.llm.token_loss import perplexity as perplexity, token_loss as token_loss
+
+__all__ = make_lazy(__name__)

@@ -1,18 +1,18 @@
 """The local slot: what a node does on its own data."""
 
-from graphcollab.local.combine import ClippedMean, Combine, ProjectedGradient
-from graphcollab.local.cross_gradients import CrossGradients
-from graphcollab.local.fit import Fit, FitPersonal
-from graphcollab.local.prototypes import PrototypeDistance
-from graphcollab.local.reference import FitWithReference
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ClippedMean",
-    "Combine",
-    "CrossGradients",
-    "Fit",
-    "FitPersonal",
-    "FitWithReference",
-    "ProjectedGradient",
-    "PrototypeDistance",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.local.combine import (
+        ClippedMean as ClippedMean,
+        Combine as Combine,
+        ProjectedGradient as ProjectedGradient,
+    )
+    from graphcollab.local.cross_gradients import CrossGradients as CrossGradients
+    from graphcollab.local.fit import Fit as Fit, FitPersonal as FitPersonal
+    from graphcollab.local.prototypes import PrototypeDistance as PrototypeDistance
+    from graphcollab.local.reference import FitWithReference as FitWithReference
+
+__all__ = make_lazy(__name__)

@@ -10,62 +10,36 @@ from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.method import Method
-    from graphcollab.methods.cga import cga
-    from graphcollab.methods.cobo import cobo
-    from graphcollab.methods.directed import directed
-    from graphcollab.methods.ditto import ditto
-    from graphcollab.methods.dpfl import dpfl
-    from graphcollab.methods.dpsgd import dfedavgm, dpsgd
-    from graphcollab.methods.fc import fc
-    from graphcollab.methods.fedamp import fedamp, heurfedamp
-    from graphcollab.methods.fedavg import fedavg, fedavg_finetuned
-    from graphcollab.methods.fedclassavg import fedclassavg
-    from graphcollab.methods.fedproto import fedproto
-    from graphcollab.methods.fedsim import fedsim
-    from graphcollab.methods.flt import flt
-    from graphcollab.methods.fomo import fomo
-    from graphcollab.methods.ifca import ifca
-    from graphcollab.methods.l2c import l2c, meta_l2c
-    from graphcollab.methods.local import local
-    from graphcollab.methods.mapl import mapl
-    from graphcollab.methods.peers import dac, oracle, panm, pens, random_peers
-    from graphcollab.methods.pfedgraph import pfedgraph
-    from graphcollab.methods.pfedsim import pfedsim
+    from graphcollab.methods.cga import cga as cga
+    from graphcollab.methods.cobo import cobo as cobo
+    from graphcollab.methods.directed import directed as directed
+    from graphcollab.methods.ditto import ditto as ditto
+    from graphcollab.methods.dpfl import dpfl as dpfl
+    from graphcollab.methods.dpsgd import dfedavgm as dfedavgm, dpsgd as dpsgd
+    from graphcollab.methods.fc import fc as fc
+    from graphcollab.methods.fedamp import fedamp as fedamp, heurfedamp as heurfedamp
+    from graphcollab.methods.fedavg import fedavg as fedavg, fedavg_finetuned as fedavg_finetuned
+    from graphcollab.methods.fedclassavg import fedclassavg as fedclassavg
+    from graphcollab.methods.fedproto import fedproto as fedproto
+    from graphcollab.methods.fedsim import fedsim as fedsim
+    from graphcollab.methods.flt import flt as flt
+    from graphcollab.methods.fomo import fomo as fomo
+    from graphcollab.methods.ifca import ifca as ifca
+    from graphcollab.methods.l2c import l2c as l2c, meta_l2c as meta_l2c
+    from graphcollab.methods.local import local as local
+    from graphcollab.methods.mapl import mapl as mapl
+    from graphcollab.methods.peers import (
+        dac as dac,
+        oracle as oracle,
+        panm as panm,
+        pens as pens,
+        random_peers as random_peers,
+    )
+    from graphcollab.methods.pfedgraph import pfedgraph as pfedgraph
+    from graphcollab.methods.pfedsim import pfedsim as pfedsim
     from graphcollab.phases import Phases
 
-__all__ = [
-    "cga",
-    "cobo",
-    "dac",
-    "dfedavgm",
-    "directed",
-    "ditto",
-    "dpfl",
-    "dpsgd",
-    "fc",
-    "fedamp",
-    "fedavg",
-    "fedavg_finetuned",
-    "fedclassavg",
-    "fedproto",
-    "fedsim",
-    "flt",
-    "fomo",
-    "heurfedamp",
-    "ifca",
-    "l2c",
-    "local",
-    "mapl",
-    "meta_l2c",
-    "oracle",
-    "panm",
-    "pens",
-    "pfedgraph",
-    "pfedsim",
-    "random_peers",
-]
-
-make_lazy(__name__)
+__all__ = make_lazy(__name__)
 
 
 def get_method(name: str) -> Callable[..., Method | Phases]:

@@ -1,70 +1,52 @@
 """How well nodes do, how evenly, and whether the learned graph shows the structure of the tasks."""
 
-from graphcollab.metrics.as_metric import METRICS, as_metric
-from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
-from graphcollab.metrics.classification import accuracy, auc
-from graphcollab.metrics.errors import mae, mse, r2, rmse
-from graphcollab.metrics.inference import Differences, corrected_differences, holm
-from graphcollab.metrics.metric import Metric
-from graphcollab.metrics.node_latents import node_latents
-from graphcollab.metrics.probabilities import brier, ece, log_loss
-from graphcollab.metrics.recovery import (
-    adjusted_rand_index,
-    class_overlap,
-    in_cluster_share,
-    recovered_clusters,
-    recovery_auc,
-    weight_by_overlap,
-)
-from graphcollab.metrics.scores import Scores, as_metrics, score_nodes, score_rows
-from graphcollab.metrics.statistics import PairedDifference, paired_difference, summarize
-from graphcollab.metrics.traffic import (
-    cluster_traffic,
-    contact_counts,
-    never_sampled,
-    server_graph,
-    similarity_by_cluster,
-)
-from graphcollab.metrics.weight_spread import WeightSpread, weight_agreement, weight_spread
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "METRICS",
-    "Differences",
-    "Metric",
-    "PairedDifference",
-    "Scores",
-    "WeightSpread",
-    "accuracy",
-    "adjusted_rand_index",
-    "as_metric",
-    "as_metrics",
-    "auc",
-    "bootstrap",
-    "brier",
-    "class_overlap",
-    "cluster_traffic",
-    "contact_counts",
-    "corrected_differences",
-    "ece",
-    "holm",
-    "in_cluster_share",
-    "log_loss",
-    "mae",
-    "mse",
-    "never_sampled",
-    "node_latents",
-    "paired_difference",
-    "percentile_interval",
-    "r2",
-    "recovered_clusters",
-    "recovery_auc",
-    "rmse",
-    "score_nodes",
-    "score_rows",
-    "server_graph",
-    "similarity_by_cluster",
-    "summarize",
-    "weight_agreement",
-    "weight_by_overlap",
-    "weight_spread",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.metrics.as_metric import METRICS as METRICS, as_metric as as_metric
+    from graphcollab.metrics.bootstrap import bootstrap as bootstrap, percentile_interval as percentile_interval
+    from graphcollab.metrics.classification import accuracy as accuracy, auc as auc
+    from graphcollab.metrics.errors import mae as mae, mse as mse, r2 as r2, rmse as rmse
+    from graphcollab.metrics.inference import (
+        Differences as Differences,
+        corrected_differences as corrected_differences,
+        holm as holm,
+    )
+    from graphcollab.metrics.metric import Metric as Metric
+    from graphcollab.metrics.node_latents import node_latents as node_latents
+    from graphcollab.metrics.probabilities import brier as brier, ece as ece, log_loss as log_loss
+    from graphcollab.metrics.recovery import (
+        adjusted_rand_index as adjusted_rand_index,
+        class_overlap as class_overlap,
+        in_cluster_share as in_cluster_share,
+        recovered_clusters as recovered_clusters,
+        recovery_auc as recovery_auc,
+        weight_by_overlap as weight_by_overlap,
+    )
+    from graphcollab.metrics.scores import (
+        Scores as Scores,
+        as_metrics as as_metrics,
+        score_nodes as score_nodes,
+        score_rows as score_rows,
+    )
+    from graphcollab.metrics.statistics import (
+        PairedDifference as PairedDifference,
+        paired_difference as paired_difference,
+        summarize as summarize,
+    )
+    from graphcollab.metrics.traffic import (
+        cluster_traffic as cluster_traffic,
+        contact_counts as contact_counts,
+        never_sampled as never_sampled,
+        server_graph as server_graph,
+        similarity_by_cluster as similarity_by_cluster,
+    )
+    from graphcollab.metrics.weight_spread import (
+        WeightSpread as WeightSpread,
+        weight_agreement as weight_agreement,
+        weight_spread as weight_spread,
+    )
+
+__all__ = make_lazy(__name__)

@@ -1,7 +1,12 @@
 """Layers: mixing as a PyG layer, and the encoders of meta-L2C."""
 
-from graphcollab.nn.mix_conv import MixConv
-from graphcollab.nn.mixer import Mixer
-from graphcollab.nn.mixer_file import mixer_cards
+from typing import TYPE_CHECKING
 
-__all__ = ["MixConv", "Mixer", "mixer_cards"]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.nn.mix_conv import MixConv as MixConv
+    from graphcollab.nn.mixer import Mixer as Mixer
+    from graphcollab.nn.mixer_file import mixer_cards as mixer_cards
+
+__all__ = make_lazy(__name__)

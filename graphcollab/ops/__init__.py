@@ -1,22 +1,23 @@
 """Sparse mixing of models and its gradient; distances and cosines per edge; simplices, cones and Laplacians."""
 
-from graphcollab.ops.distances import edge_cosines, edge_distances, matching_distances
-from graphcollab.ops.laplacian import laplacian_bound, laplacian_radius
-from graphcollab.ops.mixing import edge_products, mix
-from graphcollab.ops.projections import bundle_gram, bundle_sum, cone_coefficients, project_simplex
-from graphcollab.ops.structure import Structure
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Structure",
-    "bundle_gram",
-    "bundle_sum",
-    "cone_coefficients",
-    "edge_cosines",
-    "edge_distances",
-    "edge_products",
-    "laplacian_bound",
-    "laplacian_radius",
-    "matching_distances",
-    "mix",
-    "project_simplex",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.ops.distances import (
+        edge_cosines as edge_cosines,
+        edge_distances as edge_distances,
+        matching_distances as matching_distances,
+    )
+    from graphcollab.ops.laplacian import laplacian_bound as laplacian_bound, laplacian_radius as laplacian_radius
+    from graphcollab.ops.mixing import edge_products as edge_products, mix as mix
+    from graphcollab.ops.projections import (
+        bundle_gram as bundle_gram,
+        bundle_sum as bundle_sum,
+        cone_coefficients as cone_coefficients,
+        project_simplex as project_simplex,
+    )
+    from graphcollab.ops.structure import Structure as Structure
+
+__all__ = make_lazy(__name__)

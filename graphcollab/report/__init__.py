@@ -11,57 +11,29 @@ from typing import TYPE_CHECKING
 from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.report.benefit_answer import benefit_answer
-    from graphcollab.report.benefit_table import benefit_table
-    from graphcollab.report.cost_tables import budget_table, time_to_table
+    from graphcollab.report.benefit_answer import benefit_answer as benefit_answer
+    from graphcollab.report.benefit_table import benefit_table as benefit_table
+    from graphcollab.report.cost_tables import budget_table as budget_table, time_to_table as time_to_table
     from graphcollab.report.figures import (
-        accuracy_curves,
-        benefit_figure,
-        comparison_figures,
-        contact_heatmap,
-        latent_figure,
-        merge_curves,
-        own_weight_curves,
-        save_figure,
-        similarity_curves,
-        traffic_curves,
-        weight_by_overlap_figure,
-        weight_curves,
-        weight_heatmaps,
+        accuracy_curves as accuracy_curves,
+        benefit_figure as benefit_figure,
+        comparison_figures as comparison_figures,
+        contact_heatmap as contact_heatmap,
+        latent_figure as latent_figure,
+        merge_curves as merge_curves,
+        own_weight_curves as own_weight_curves,
+        save_figure as save_figure,
+        similarity_curves as similarity_curves,
+        traffic_curves as traffic_curves,
+        weight_by_overlap_figure as weight_by_overlap_figure,
+        weight_curves as weight_curves,
+        weight_heatmaps as weight_heatmaps,
     )
-    from graphcollab.report.graph_tables import peer_table, weight_table
-    from graphcollab.report.page import page
-    from graphcollab.report.results_json import results_json
-    from graphcollab.report.site_scores import SiteScores
-    from graphcollab.report.site_table import site_table
-    from graphcollab.report.tables import paired_table, results_table
+    from graphcollab.report.graph_tables import peer_table as peer_table, weight_table as weight_table
+    from graphcollab.report.page import page as page
+    from graphcollab.report.results_json import results_json as results_json
+    from graphcollab.report.site_scores import SiteScores as SiteScores
+    from graphcollab.report.site_table import site_table as site_table
+    from graphcollab.report.tables import paired_table as paired_table, results_table as results_table
 
-__all__ = [
-    "SiteScores",
-    "accuracy_curves",
-    "benefit_answer",
-    "benefit_figure",
-    "benefit_table",
-    "budget_table",
-    "comparison_figures",
-    "contact_heatmap",
-    "latent_figure",
-    "merge_curves",
-    "own_weight_curves",
-    "page",
-    "paired_table",
-    "peer_table",
-    "results_json",
-    "results_table",
-    "save_figure",
-    "similarity_curves",
-    "site_table",
-    "time_to_table",
-    "traffic_curves",
-    "weight_by_overlap_figure",
-    "weight_curves",
-    "weight_heatmaps",
-    "weight_table",
-]
-
-make_lazy(__name__)
+__all__ = make_lazy(__name__)

@@ -1,27 +1,26 @@
 """The rewire slot: who listens to whom, and who works, in the next round."""
 
-from graphcollab.rewire.adaptive import AdaptivePeers
-from graphcollab.rewire.choose_center import ChooseCenter
-from graphcollab.rewire.draw import Candidates
-from graphcollab.rewire.sampler import GreedyPeers, PeerSampler
-from graphcollab.rewire.scheduled import ApplyTransform, SampleNodes, sample_nodes
-from graphcollab.rewire.task_distances import Encoder
-from graphcollab.rewire.task_peers import TaskPeers
-from graphcollab.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen, NeighborBag
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AdaptivePeers",
-    "ApplyTransform",
-    "Candidates",
-    "ChooseCenter",
-    "CountChosen",
-    "Encoder",
-    "FrequentPeers",
-    "GreedyPeers",
-    "KeepChosen",
-    "NeighborBag",
-    "PeerSampler",
-    "SampleNodes",
-    "TaskPeers",
-    "sample_nodes",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.rewire.adaptive import AdaptivePeers as AdaptivePeers
+    from graphcollab.rewire.choose_center import ChooseCenter as ChooseCenter
+    from graphcollab.rewire.draw import Candidates as Candidates
+    from graphcollab.rewire.sampler import GreedyPeers as GreedyPeers, PeerSampler as PeerSampler
+    from graphcollab.rewire.scheduled import (
+        ApplyTransform as ApplyTransform,
+        SampleNodes as SampleNodes,
+        sample_nodes as sample_nodes,
+    )
+    from graphcollab.rewire.task_distances import Encoder as Encoder
+    from graphcollab.rewire.task_peers import TaskPeers as TaskPeers
+    from graphcollab.rewire.two_stages import (
+        CountChosen as CountChosen,
+        FrequentPeers as FrequentPeers,
+        KeepChosen as KeepChosen,
+        NeighborBag as NeighborBag,
+    )
+
+__all__ = make_lazy(__name__)

@@ -6,28 +6,22 @@ that gives no sign of life is left behind: the others play the round at hand aga
 from its beginning (`graphcollab.control.Attendance`), and it comes back between two rounds.
 """
 
-from graphcollab.sites.deploying import allow, job
-from graphcollab.sites.errors import SiteLostError
-from graphcollab.sites.gathering import connected
-from graphcollab.sites.leaving import Leaving, Line
-from graphcollab.sites.ledger import Ledger
-from graphcollab.sites.site import Site, site
-from graphcollab.sites.statistics import Everyone, SiteStatistics
-from graphcollab.sites.tasks_of_site import Message, tasks_of_site, told_by_site
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Everyone",
-    "Leaving",
-    "Ledger",
-    "Line",
-    "Message",
-    "Site",
-    "SiteLostError",
-    "SiteStatistics",
-    "allow",
-    "connected",
-    "job",
-    "site",
-    "tasks_of_site",
-    "told_by_site",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.sites.deploying import allow as allow, job as job
+    from graphcollab.sites.errors import SiteLostError as SiteLostError
+    from graphcollab.sites.gathering import connected as connected
+    from graphcollab.sites.leaving import Leaving as Leaving, Line as Line
+    from graphcollab.sites.ledger import Ledger as Ledger
+    from graphcollab.sites.site import Site as Site, site as site
+    from graphcollab.sites.statistics import Everyone as Everyone, SiteStatistics as SiteStatistics
+    from graphcollab.sites.tasks_of_site import (
+        Message as Message,
+        tasks_of_site as tasks_of_site,
+        told_by_site as told_by_site,
+    )
+
+__all__ = make_lazy(__name__)

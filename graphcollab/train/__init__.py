@@ -1,62 +1,40 @@
 """Training: the outer loop, its checkpoints and logs, fair comparisons, and nodes that join later."""
 
-from graphcollab.env import Isolate
-from graphcollab.train.callbacks import (
-    Callback,
-    HistoryLog,
-    ProbeSimilarity,
-    Progress,
-    RecordGraph,
-    WatchMerging,
-    WatchMetrics,
-)
-from graphcollab.train.checkpoint import latest_checkpoint, load_checkpoint
-from graphcollab.train.compare import compare
-from graphcollab.train.comparison import Comparison
-from graphcollab.train.evaluation import evaluate
-from graphcollab.train.graph_input import Graph
-from graphcollab.train.health_check import HealthCheck
-from graphcollab.train.history import Finding, History
-from graphcollab.train.join import Joined, join
-from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.result import Result
-from graphcollab.train.run import run
-from graphcollab.train.saved_models import Models, load
-from graphcollab.train.saver import save_checkpoint
-from graphcollab.train.start import Architecture, Model, build_graph, build_modules
-from graphcollab.train.trial import Trial
-from graphcollab.train.watch_weights import WatchWeights
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Architecture",
-    "Callback",
-    "Comparison",
-    "Finding",
-    "Graph",
-    "HealthCheck",
-    "History",
-    "HistoryLog",
-    "Isolate",
-    "Joined",
-    "LearnedGraph",
-    "Model",
-    "Models",
-    "ProbeSimilarity",
-    "Progress",
-    "RecordGraph",
-    "Result",
-    "Trial",
-    "WatchMerging",
-    "WatchMetrics",
-    "WatchWeights",
-    "build_graph",
-    "build_modules",
-    "compare",
-    "evaluate",
-    "join",
-    "latest_checkpoint",
-    "load",
-    "load_checkpoint",
-    "run",
-    "save_checkpoint",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.env import Isolate as Isolate
+    from graphcollab.train.callbacks import (
+        Callback as Callback,
+        HistoryLog as HistoryLog,
+        ProbeSimilarity as ProbeSimilarity,
+        Progress as Progress,
+        RecordGraph as RecordGraph,
+        WatchMerging as WatchMerging,
+        WatchMetrics as WatchMetrics,
+    )
+    from graphcollab.train.checkpoint import latest_checkpoint as latest_checkpoint, load_checkpoint as load_checkpoint
+    from graphcollab.train.compare import compare as compare
+    from graphcollab.train.comparison import Comparison as Comparison
+    from graphcollab.train.evaluation import evaluate as evaluate
+    from graphcollab.train.graph_input import Graph as Graph
+    from graphcollab.train.health_check import HealthCheck as HealthCheck
+    from graphcollab.train.history import Finding as Finding, History as History
+    from graphcollab.train.join import Joined as Joined, join as join
+    from graphcollab.train.learned_graph import LearnedGraph as LearnedGraph
+    from graphcollab.train.result import Result as Result
+    from graphcollab.train.run import run as run
+    from graphcollab.train.saved_models import Models as Models, load as load
+    from graphcollab.train.saver import save_checkpoint as save_checkpoint
+    from graphcollab.train.start import (
+        Architecture as Architecture,
+        Model as Model,
+        build_graph as build_graph,
+        build_modules as build_modules,
+    )
+    from graphcollab.train.trial import Trial as Trial
+    from graphcollab.train.watch_weights import WatchWeights as WatchWeights
+
+__all__ = make_lazy(__name__)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from graphcollab._version import __version__
 from graphcollab.engine.modules import copy_module
 from graphcollab.method import Method
-from graphcollab.models import SETTINGS
+from graphcollab.models.catalog import SETTINGS
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks

@@ -4,35 +4,33 @@ Every transform returns a shallow copy and leaves its input untouched. Edges com
 and every field whose name contains "edge" stays aligned with them.
 """
 
-from graphcollab.transforms._edges import check_edges, check_no_duplicates, select_edges, sort_edges, with_edges
-from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation
-from graphcollab.transforms.sparsification import DropWeakest, Sparsification, Threshold, TopK
-from graphcollab.transforms.topologies import (
-    Complete,
-    Isolated,
-    RandomBipartite,
-    RandomRegular,
-    Ring,
-    Topology,
-    WithSelfLoops,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Complete",
-    "DropWeakest",
-    "GMMNeighborAugmentation",
-    "Isolated",
-    "RandomBipartite",
-    "RandomRegular",
-    "Ring",
-    "Sparsification",
-    "Threshold",
-    "TopK",
-    "Topology",
-    "WithSelfLoops",
-    "check_edges",
-    "check_no_duplicates",
-    "select_edges",
-    "sort_edges",
-    "with_edges",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.transforms._edges import (
+        check_edges as check_edges,
+        check_no_duplicates as check_no_duplicates,
+        select_edges as select_edges,
+        sort_edges as sort_edges,
+        with_edges as with_edges,
+    )
+    from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation as GMMNeighborAugmentation
+    from graphcollab.transforms.sparsification import (
+        DropWeakest as DropWeakest,
+        Sparsification as Sparsification,
+        Threshold as Threshold,
+        TopK as TopK,
+    )
+    from graphcollab.transforms.topologies import (
+        Complete as Complete,
+        Isolated as Isolated,
+        RandomBipartite as RandomBipartite,
+        RandomRegular as RandomRegular,
+        Ring as Ring,
+        Topology as Topology,
+        WithSelfLoops as WithSelfLoops,
+    )
+
+__all__ = make_lazy(__name__)

@@ -1,57 +1,40 @@
 """The weigh slot: how edge weights come about."""
 
-from graphcollab.weigh.channel_attention import ChannelAttention
-from graphcollab.weigh.classifiers import ClassifierSimilarity, HeadAffinity
-from graphcollab.weigh.double_greedy import DoubleGreedy
-from graphcollab.weigh.first_order_gain import FirstOrderGain
-from graphcollab.weigh.formulas import (
-    Formula,
-    KeepWeights,
-    Metropolis,
-    NoWeights,
-    SampleCounts,
-    SimilarityWeights,
-    SimplexWeights,
-    Uniform,
-)
-from graphcollab.weigh.gradient_alignment import GradientAlignment
-from graphcollab.weigh.learned_logits import LearnedLogits
-from graphcollab.weigh.peer_weights import AllPeers, AugmentBags, BestPeers, PeerWeights
-from graphcollab.weigh.similarity import (
-    CosineUpdates,
-    CosineWeights,
-    DistanceKernel,
-    InverseLoss,
-    Similarity,
-    as_similarity,
-)
-from graphcollab.weigh.trial_mixtures import TrialMixtures
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AllPeers",
-    "AugmentBags",
-    "BestPeers",
-    "ChannelAttention",
-    "ClassifierSimilarity",
-    "CosineUpdates",
-    "CosineWeights",
-    "DistanceKernel",
-    "DoubleGreedy",
-    "FirstOrderGain",
-    "Formula",
-    "GradientAlignment",
-    "HeadAffinity",
-    "InverseLoss",
-    "KeepWeights",
-    "LearnedLogits",
-    "Metropolis",
-    "NoWeights",
-    "PeerWeights",
-    "SampleCounts",
-    "Similarity",
-    "SimilarityWeights",
-    "SimplexWeights",
-    "TrialMixtures",
-    "Uniform",
-    "as_similarity",
-]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.weigh.channel_attention import ChannelAttention as ChannelAttention
+    from graphcollab.weigh.classifiers import ClassifierSimilarity as ClassifierSimilarity, HeadAffinity as HeadAffinity
+    from graphcollab.weigh.double_greedy import DoubleGreedy as DoubleGreedy
+    from graphcollab.weigh.first_order_gain import FirstOrderGain as FirstOrderGain
+    from graphcollab.weigh.formulas import (
+        Formula as Formula,
+        KeepWeights as KeepWeights,
+        Metropolis as Metropolis,
+        NoWeights as NoWeights,
+        SampleCounts as SampleCounts,
+        SimilarityWeights as SimilarityWeights,
+        SimplexWeights as SimplexWeights,
+        Uniform as Uniform,
+    )
+    from graphcollab.weigh.gradient_alignment import GradientAlignment as GradientAlignment
+    from graphcollab.weigh.learned_logits import LearnedLogits as LearnedLogits
+    from graphcollab.weigh.peer_weights import (
+        AllPeers as AllPeers,
+        AugmentBags as AugmentBags,
+        BestPeers as BestPeers,
+        PeerWeights as PeerWeights,
+    )
+    from graphcollab.weigh.similarity import (
+        CosineUpdates as CosineUpdates,
+        CosineWeights as CosineWeights,
+        DistanceKernel as DistanceKernel,
+        InverseLoss as InverseLoss,
+        Similarity as Similarity,
+        as_similarity as as_similarity,
+    )
+    from graphcollab.weigh.trial_mixtures import TrialMixtures as TrialMixtures
+
+__all__ = make_lazy(__name__)

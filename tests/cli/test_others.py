@@ -8,8 +8,7 @@ import warnings
 from dataclasses import fields
 
 from graphcollab import Tasks, benefit, compare, grouped_tasks, load, methods, run, shard_tasks, site
-from graphcollab.cli import call as call_here
-from graphcollab.cli import commands
+from graphcollab.cli import call as call_here, commands
 from graphcollab.cli.app import APP
 from graphcollab.cli.options import Columns, Computing, Table, Training
 from graphcollab.datasets import DATASETS, TABLES

@@ -43,16 +43,18 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
         "kin": "class Kin: ...\ndef near(): ...\n\nclass _Inner: ...\n",
         "fixed": "class Even: ...\n",
     }
-    head = '"""The weigh slot."""\n\nfrom graphcollab.settings import Count\n'
-    old = head + 'from graphcollab.weigh.gone import Even, Odd\n\n__all__ = [\n    "Even",\n    "Odd",\n]\n'
-    new = head + (
-        'from graphcollab.weigh.fixed import Even\nfrom graphcollab.weigh.kin import Kin\n\n__all__ = ["Even", "Kin"]\n'
+    head = '"""The weigh slot."""\n\nif TYPE_CHECKING:\n    from graphcollab.slots import Weigher as Weigher\n'
+    old = head + "    from graphcollab.weigh.gone import Even as Even, Odd as Odd\n\n__all__ = make_lazy(__name__)\n"
+    even, kin = (
+        f"    from graphcollab.weigh.{file} import {name} as {name}"
+        for file, name in (("fixed", "Even"), ("kin", "Kin"))
     )
+    new = f"{head}{even}\n{kin}\n\n__all__ = make_lazy(__name__)\n"
     assert generate.exporting(old, "weigh", files) == new
-    asked = new.replace('"Kin"]', '"Kin", "near"]')
-    assert generate.exporting(asked, "weigh", files) == asked.replace("import Kin", "import Kin, near")
+    asked = new.replace("Kin as Kin", "Kin as Kin, near as near")
+    assert generate.exporting(asked, "weigh", files) == asked
     elsewhere = generate.exporting(old.replace(".weigh.", ".metrics."), "metrics", files)
-    assert "Even" in elsewhere
+    assert "Even as Even" in elsewhere
     assert "Odd" not in elsewhere
     assert "Kin" not in elsewhere  # only slots show all their classes
 

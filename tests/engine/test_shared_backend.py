@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Objective, Proximal, Rows
-from graphcollab.engine import shared_backend as shared
+from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Objective, Proximal, Rows, shared_backend as shared
 from graphcollab.engine.choice import check_plan, make_plan
 from graphcollab.engine.randomness import keyed_layers, randomness_by_row
 from graphcollab.stack import ParamSpec

@@ -19,8 +19,8 @@ from graphcollab.engine import (
     SupervisedContrast,
     Views,
     as_objective,
+    samples as feed_module,
 )
-from graphcollab.engine import samples as feed_module
 from graphcollab.engine.samples import Feed
 from graphcollab.local import Fit
 from graphcollab.method import Method

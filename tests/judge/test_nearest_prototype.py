@@ -4,8 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from torch import nn
 from torch.nn import functional as F
 

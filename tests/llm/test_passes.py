@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.engine import AdamW, Engine, LocalSteps, Rows
-from graphcollab.engine import shared_backend as shared
+from graphcollab.engine import AdamW, Engine, LocalSteps, Rows, shared_backend as shared
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, text_classification_tasks, text_tasks
 from graphcollab.llm._libraries import peft, transformers

@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from graphcollab.local import ClippedMean
 from tests.raising import raises

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from graphcollab.methods import ditto, fedavg, local
 from graphcollab.testing import Scene

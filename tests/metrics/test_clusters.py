@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import adjusted_rand_score
 

@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from sklearn.metrics import brier_score_loss
-from sklearn.metrics import log_loss as cross_entropy
+from sklearn.metrics import brier_score_loss, log_loss as cross_entropy
 
 from graphcollab.metrics import brier, ece, log_loss
 from tests.raising import raises

@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from graphcollab.metrics import cluster_traffic, contact_counts, never_sampled
 from tests.raising import raises

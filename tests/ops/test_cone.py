@@ -4,8 +4,7 @@ from itertools import chain, combinations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as npst
 
 from graphcollab.ops import bundle_gram, cone_coefficients

@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from graphcollab.ops import matching_distances
 from tests.raising import raises

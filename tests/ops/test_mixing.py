@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch.autograd import forward_ad
 
-from graphcollab.ops import Structure, edge_products, mix
-from graphcollab.ops import kernels as kernels_module
+from graphcollab.ops import Structure, edge_products, kernels as kernels_module, mix
 from graphcollab.ops.kernels import PRODUCTS, choose_product
 from tests.raising import raises
 

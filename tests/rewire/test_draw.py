@@ -6,8 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch_geometric.data import Data
 
 from graphcollab.ops.by_receiver import blocks

@@ -6,8 +6,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch_geometric.data import Data
 
 from graphcollab import run

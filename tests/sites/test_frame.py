@@ -4,8 +4,7 @@ import json
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from graphcollab.sites.frame import HEAD, MAGIC, Frame, FrameError, _digest
 from tests.raising import raises

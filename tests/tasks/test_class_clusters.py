@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from graphcollab.datasets import load_dataset
 from graphcollab.tasks import class_clusters, class_windows

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from graphcollab.tasks import class_shards, grouped_tasks, shard_tasks
 from tests.raising import raises

@@ -8,8 +8,7 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.utils.data import (
     BatchSampler,
     DataLoader,

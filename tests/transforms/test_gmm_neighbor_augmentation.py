@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from scipy.stats import norm
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform

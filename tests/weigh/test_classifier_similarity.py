@@ -9,8 +9,7 @@ from collections import OrderedDict
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import nn
 
 from graphcollab.engine import Engine

@@ -1,5 +1,10 @@
 """A comparison, or what collaborating brings, as one page of HTML that opens without a network."""
 
-from graphcollab.report.page.page import page
+from typing import TYPE_CHECKING
 
-__all__ = ["page"]
+from graphcollab._lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.report.page.page import page as page
+
+__all__ = make_lazy(__name__)
