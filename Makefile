@@ -71,17 +71,21 @@ doctest: setup ## run the examples in the docstrings
 
 # An example says how it runs here in comments of the form `# ci: --rounds 2 --seeds 1`, one run for each. $$OUT in them is a
 # temporary folder. A bare `# ci:` is a run without arguments; an example without any such comment is an error.
-examples: setup ## run every example on the small settings that its `# ci:` lines name
+examples: setup ## run every example on the small settings that its `# ci:` lines name, one process per core
 	@[ -n "$(EXAMPLES)" ] || { echo "there are no examples in examples/" >&2; exit 1; }
 	@OUT=$$(mktemp -d); export OUT; trap 'rm -rf "$$OUT"' EXIT; \
-	for example in $(EXAMPLES); do \
-	  grep -Eq '^# ci:' "$$example" || \
-	    { echo "$$example: expected a line '# ci: <arguments of a small run>', found none; add it below the docstring" >&2; exit 1; }; \
+	run() { \
+	  grep -q '^# ci:' "$$1" || \
+	    { echo "$$1: expected a line '# ci: <arguments of a small run>', found none; add it below the docstring"; return 1; }; \
 	  while read -r arguments; do \
-	    echo "== $$example $$arguments"; \
-	    eval "$(PY) $$example $$arguments" </dev/null || { echo "$$example $$arguments: failed" >&2; exit 1; }; \
-	  done < <(sed -n 's/^# ci: *//p' "$$example"); \
-	done
+	    echo "== $$1 $$arguments"; \
+	    eval "$(PY) $$1 $$arguments" </dev/null || { echo "$$1 $$arguments: failed"; return 1; }; \
+	  done < <(sed -n 's/^# ci: *//p' "$$1"); \
+	}; \
+	print() { log="$$OUT/$$(basename "$$1").log"; run "$$1" >"$$log" 2>&1 && cat "$$log" || { cat "$$log" >&2; exit 255; }; }; \
+	export -f run print; \
+	printf '%s\n' $(EXAMPLES) | \
+	  OMP_NUM_THREADS=1 xargs -n 1 -P $$($(PY) -c 'import os; print(os.cpu_count())') $(SHELL) -c 'print "$$1"' _
 
 clean: ## remove caches and build outputs
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
