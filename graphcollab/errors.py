@@ -50,7 +50,6 @@ class GraphcollabError(Exception):
     Args:
         subject: What it is about: an argument (``"rounds"``) or an element (``"node 'b'"``, ``"column 'age'"``).
         message: What was expected, what came, and what to do.
-        public: Whether the message quotes no sample and no value of a site, so that other sites may read it.
 
     Attributes:
         code: The kind of error, in lower case.
@@ -58,10 +57,9 @@ class GraphcollabError(Exception):
 
     code: ClassVar[str] = "error"
 
-    def __init__(self, subject: str, message: str, *, public: bool = False) -> None:
+    def __init__(self, subject: str, message: str) -> None:
         super().__init__(message)
         self.subject = subject
-        self.public = public
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -48,7 +48,7 @@ class FineTuned(Judge):
         super().__post_init__()
         if self.local.keep_state:
             raise UnsupportedError(
-                "keep_state", "fine-tuning starts anew every time and keeps no state: use keep_state=False", public=True
+                "keep_state", "fine-tuning starts anew every time and keeps no state: use keep_state=False"
             )
 
     def init(self, data: Data, env: Env) -> Data:
@@ -77,7 +77,7 @@ class FineTuned(Judge):
             f"{int(tuned.bad_step[node])} of fine-tuning"
         )
         if not env.isolate:
-            raise NonFiniteLossError(subject, f"{message}: use a smaller step size for it", public=True)
+            raise NonFiniteLossError(subject, f"{message}: use a smaller step size for it")
         issue("diverged", subject, f"{message}: judged by the model as it is")
         return tuned.x.where(bad, models)
 
@@ -114,9 +114,7 @@ class NearestPrototype(Judge):
         """Check that there are prototypes, and that the head can take them."""
         if "prototypes" not in data:
             raise MissingError(
-                "exchange",
-                "NearestPrototype needs the prototypes that PrototypeAverage averages: use it as exchange",
-                public=True,
+                "exchange", "NearestPrototype needs the prototypes that PrototypeAverage averages: use it as exchange"
             )
         _, classes, width = data.prototypes.shape
         heads = data.x.part(self.part)

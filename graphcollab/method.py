@@ -310,7 +310,6 @@ class Method(Playable):
                 "fraction",
                 f"{self.name}: one of {int(there.sum())} nodes is at work in a round, so no node ever receives the "
                 "model of another one: let two work or more, by a larger fraction, or train by the method local",
-                public=True,
             )
 
     def _slots(self) -> tuple[Piece, ...]:

@@ -101,7 +101,7 @@ class Plane(ControlPlane):
         if not self.complete:
             there = self.there[edge_index[0]]
             if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
-                raise StateError("graph", "models of nodes that are not there would be mixed", public=True)
+                raise StateError("graph", "models of nodes that are not there would be mixed")
             weight, edge_index = weight[there], edge_index[:, there]
         halo = self.halo(rows, edge_index)
         edges = halo.edge_index

@@ -109,7 +109,6 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
             f"node {here!r}",
             f"{what}, and {here} may hear {there}, but there is no {'path' if by_path else 'edge'} {here} → {there}: "
             f"{cure}, or use another method",
-            public=True,
         )
 
 
@@ -135,7 +134,6 @@ def _require_complete(data: Data, env: Env, group: Tensor) -> None:
         f"a server would average {deaf} and {unheard}, which are connected, but {deaf} may not hear {unheard}: there "
         f"is no edge {unheard} → {deaf}. {cure}, or say incomplete='average' to average inside connected components "
         "all the same",
-        public=True,
     )
 
 

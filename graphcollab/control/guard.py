@@ -66,7 +66,6 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
         f"node {env.engine.tasks.names[node]!r}",
         f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
         f"use a smaller step size, check the node's data{OR_ISOLATE}{large_targets(env)}",
-        public=True,
     )
 
 
@@ -82,7 +81,6 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
         f"node {env.engine.tasks.names[int(bad[0])]!r}",
         f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
         f"{data.round} after the exchange: use a smaller step size{large_targets(env)}",
-        public=True,
     )
 
 
@@ -98,7 +96,6 @@ def without_refused(data: Data, env: Env) -> Data:
             f"node {env.engine.tasks.names[node]!r}",
             f"{env.engine.tasks.names[node]} {refused[node]} in round {data.round}: check its model and data, or go on "
             "without such values by on_nonfinite='isolate'",
-            public=True,
         )
     if refused:
         data = copy.copy(data)

@@ -170,7 +170,7 @@ def join_datasets(sources: Sequence[LabelledArrays]) -> LabelledArrays:
         ValueError: If there are none, or shapes of inputs differ.
     """
     if not len(sources):
-        raise EmptyError("datasets", "there must be at least one dataset to join, got none", public=True)
+        raise EmptyError("datasets", "there must be at least one dataset to join, got none")
     starts = label_starts(sources)
     return LabelledArrays(
         " + ".join(source.name for source in sources),

@@ -53,7 +53,7 @@ def from_value(value: Mapping[str, str]) -> Exception:
     if not issubclass(kind, GraphcollabError):
         return kind(message)
     error: Any = (kind if issubclass(kind, OSError) else Exception).__new__(kind)
-    GraphcollabError.__init__(error, value["subject"], message, public=True)  # the class may have arguments of its own
+    GraphcollabError.__init__(error, value["subject"], message)  # the class may have arguments of its own
     return error
 
 

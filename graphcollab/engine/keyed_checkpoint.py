@@ -40,9 +40,7 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
         return function(*args, **kwargs)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise StateError(
-            "backend",
-            "activation checkpointing does not go with vmap, take backend 'shared' or 'loop', or none",
-            public=True,
+            "backend", "activation checkpointing does not go with vmap, take backend 'shared' or 'loop', or none"
         )
     return checkpoint(
         function, *args, use_reentrant=False, preserve_rng_state=False, context_fn=_first_and_second, **kwargs

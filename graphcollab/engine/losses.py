@@ -238,9 +238,7 @@ class Proximal(Objective):
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
         """Return the penalty; outputs and targets play no part."""
         if context.anchor is None:
-            raise MissingError(
-                "anchor", "Proximal needs an anchor: use it in a local update that provides one", public=True
-            )
+            raise MissingError("anchor", "Proximal needs an anchor: use it in a local update that provides one")
         if context.spec is None and self.part != "all":
             raise MissingError(
                 "spec", f"Proximal of the part {self.part!r} needs to know the parts: give the context a spec"

@@ -105,9 +105,7 @@ class SGD(RowOptimizer):
         super().__post_init__()
         if self.nesterov and not self.momentum:
             raise ConflictError(
-                "momentum",
-                "nesterov=True is a form of momentum: give a momentum above 0 with it, got momentum=0",
-                public=True,
+                "momentum", "nesterov=True is a form of momentum: give a momentum above 0 with it, got momentum=0"
             )
 
     @property

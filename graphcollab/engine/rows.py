@@ -51,7 +51,6 @@ class Rows:
             raise MissingError(
                 "coefficient",
                 "combined rows need an index and coefficients, [R, m] each; plain rows an index [R] alone",
-                public=True,
             )
         if self.coefficient is not None and self.coefficient.shape != self.index.shape:
             raise ShapeError(
@@ -136,9 +135,7 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
     local = torch.searchsorted(members, nodes.contiguous()).clamp(max=len(members) - 1)
     if bool((members[local] != nodes).any()):
         raise MismatchError(
-            "index",
-            "a row combines models of different architectures: only models of one shape can be combined",
-            public=True,
+            "index", "a row combines models of different architectures: only models of one shape can be combined"
         )
     return local
 

@@ -148,9 +148,7 @@ def _pipeline(
         kornia = importlib.import_module("kornia.augmentation")
     except ModuleNotFoundError as error:
         raise MissingPackageError(
-            "kornia",
-            "ImageAugment needs kornia: pip install 'graphcollab[augment]', or give another augmentation",
-            public=True,
+            "kornia", "ImageAugment needs kornia: pip install 'graphcollab[augment]', or give another augmentation"
         ) from error
     s, colours = settings, channels == 3
     kernel = 2 * (min(height, width) // 20) + 3  # about a tenth of the image, as in SimCLR, and odd

@@ -118,7 +118,7 @@ class Layer(Exchanger):
             found = self._tried(data.x.part(self.part)[:1], torch.ones(1, requires_grad=True))
         if not found.requires_grad:
             raise UnsupportedError(
-                "layer", f"{type(self.layer).__name__} does not use edge weights, so none can be learned", public=True
+                "layer", f"{type(self.layer).__name__} does not use edge weights, so none can be learned"
             )
 
     def _tried(self, row: Tensor, weight: Tensor) -> Tensor:

@@ -199,9 +199,7 @@ class ThroughCenters(Served):
     def ways(self, data: Data, pulls: bool = False) -> Ways:
         """Return the links to centres."""
         if "centers" not in data:
-            raise MissingError(
-                "rewire", "ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part", public=True
-            )
+            raise MissingError("rewire", "ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part")
         home = places(data.server)
         weight, _ = _link_weights(data, self.weights)
         return Ways(data.server.edge_index, weight, data.server.size[1], home, data.isolated | (home < 0))

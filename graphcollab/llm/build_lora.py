@@ -119,7 +119,6 @@ def read_base(base: Any, classes: int | None = None) -> Any:
             "model",
             "the base has adapters already: give a peft.PeftModel to graphcollab.llm.LanguageModel(model), or the base "
             "without them here",
-            public=True,
         )
     if kind_of(base) == "classification" and classes not in (None, base.config.num_labels):
         raise ConflictError(

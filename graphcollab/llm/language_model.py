@@ -202,7 +202,6 @@ def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
             "model",
             "no adapter of the model is trainable: load it with PeftModel.from_pretrained(base, folder, "
             "is_trainable=True), or name the adapter by model.set_adapter(name)",
-            public=True,
         )
     parts = {"lora": adapters, "head": head}
     if share != "both":

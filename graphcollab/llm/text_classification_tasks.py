@@ -67,9 +67,7 @@ def text_classification_tasks(
     require_tokenizer(tokenizer)
     known = None if classes is None else [*classes]
     if known is None and not statistics.alone:
-        raise MissingError(
-            "classes", "where sites keep their texts, classes= must name all classes, in the same order", public=True
-        )
+        raise MissingError("classes", "where sites keep their texts, classes= must name all classes, in the same order")
     documents = gather_documents({"train": train, "val": val, "test": test}, labelled=True)
     kinds = _kinds(documents, known)
     given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)

@@ -88,9 +88,7 @@ def text_tasks(
     require_tokenizer(tokenizer)
     if tokenizer.eos_token_id is None:
         raise MissingError(
-            "tokenizer",
-            "the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token",
-            public=True,
+            "tokenizer", "the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token"
         )
     documents = gather_documents({"train": train, "val": val, "test": test}, labelled=False)
     given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)

@@ -77,9 +77,7 @@ class Fit(LocalSteps, Local):
         super().__post_init__()
         if self.first_view and self.views is None:
             raise MissingError(
-                "views",
-                "first_view=True takes the first of several views: give Fit views=Views(...), or leave it",
-                public=True,
+                "views", "first_view=True takes the first of several views: give Fit views=Views(...), or leave it"
             )
 
     @property

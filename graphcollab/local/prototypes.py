@@ -118,9 +118,7 @@ class PrototypeDistance(Objective):
         """Return λ times the mean over the samples of the batch."""
         if context.latent is None or context.given is None:
             raise MissingError(
-                "prototypes",
-                "PrototypeDistance reads latents and class prototypes that were received: train by Fit",
-                public=True,
+                "prototypes", "PrototypeDistance reads latents and class prototypes that were received: train by Fit"
             )
         prototypes, known = context.given["prototypes"], context.given["prototype_known"]
         place = targets.clamp(0, len(prototypes) - 1)  # a label that is no class has no prototype either

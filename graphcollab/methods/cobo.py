@@ -70,9 +70,7 @@ def cobo(
     """
     step, batch_size = make_optimizer(training), training["batch_size"]
     if not step.lr:
-        raise RangeError(
-            "lr", "lr scales the pull as well: expected a number above 0, got 0 (local() has no pull)", public=True
-        )
+        raise RangeError("lr", "lr scales the pull as well: expected a number above 0, got 0 (local() has no pull)")
     pairs = batch_size if pair_batch is None else pair_batch
     weigh = GradientAlignment(gamma, domain, sampling, pairs, part=part, own=own, switch=switch, decay=decay)
     scale = step.lr * rho

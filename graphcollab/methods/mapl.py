@@ -101,9 +101,7 @@ def mapl(
     """
     if published and (graph is not None or temperature is not None):
         raise ConflictError(
-            "published",
-            "published=True has a temperature and a graph of its own: give neither, or published=False",
-            public=True,
+            "published", "published=True has a temperature and a graph of its own: give neither, or published=False"
         )
     tau = 0.5 if temperature is None else temperature
     terms = PUBLISHED if published else (SupervisedContrast(tau), PrototypeContrast(tau), PrototypeUniformity())

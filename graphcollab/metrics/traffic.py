@@ -128,7 +128,7 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     nodes that were isolated, or do not belong to the collaboration (`graphcollab.control.Attendance`).
     """
     if "server" not in data:
-        raise EmptyError("servers", "there are no servers: the method does not average through any", public=True)
+        raise EmptyError("servers", "there are no servers: the method does not average through any")
     node, place = data.server.edge_index
     home = torch.full_like(data.node_id, -1).index_copy_(0, node, place)
     there = data.present & ~data.isolated & (home >= 0)

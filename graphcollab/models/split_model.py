@@ -215,7 +215,7 @@ def split_models(
         True
     """
     if not backbones:
-        raise EmptyError("backbones", "split_models: no backbones were given", public=True)
+        raise EmptyError("backbones", "split_models: no backbones were given")
     models = {}
     for place, backbone in backbones.items() if isinstance(backbones, Mapping) else enumerate(backbones):
         name = repr(place) if isinstance(place, str) else f"module {place}"

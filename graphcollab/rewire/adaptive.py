@@ -91,9 +91,7 @@ class AdaptivePeers(PeerSampler):
         """Take in the round's similarities, and what the peers told; their maps are charged 2 floats an entry."""
         if "scores" not in data:
             raise MissingError(
-                "metric",
-                "adaptive sampling needs similarities, and the weigher measures none: use PeerWeights(metric)",
-                public=True,
+                "metric", "adaptive sampling needs similarities, and the weigher measures none: use PeerWeights(metric)"
             )
         met, rank, told = data.scores, Candidates.of(data).rank, None
         if self.two_step is not None:

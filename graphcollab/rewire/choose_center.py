@@ -113,13 +113,10 @@ class ChooseCenter(Rewiring):
                 "clusters",
                 f"clusters={self.clusters} centres were asked for, but there are only {data.num_nodes} nodes: ask for "
                 f"at most {data.num_nodes}",
-                public=True,
             )
         if self.centers is not None and self.centers.shape[1] != width:
             raise ShapeError(
-                "centers",
-                f"centers has {self.centers.shape[1]} columns, the part {self.part!r} has {width}",
-                public=True,
+                "centers", f"centers has {self.centers.shape[1]} columns, the part {self.part!r} has {width}"
             )
         data = self.also.init(copy.copy(data), env)
         group = server_groups(data, env, incomplete=self.incomplete)

@@ -91,21 +91,15 @@ class PeerSampler(Rewiring):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.deluded and self.within is None:
-            raise ConflictError(
-                "deluded", "deluded nodes meet the wrong cluster, which needs within='cluster'", public=True
-            )
+            raise ConflictError("deluded", "deluded nodes meet the wrong cluster, which needs within='cluster'")
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the first round's edges."""
         if data.num_nodes == 1:
-            raise TooFewError(
-                "nodes", "there is only one node, which has nobody to meet: train it by the method local", public=True
-            )
+            raise TooFewError("nodes", "there is only one node, which has nobody to meet: train it by the method local")
         if self.deluded and int(env.engine.tasks.require_cluster().max()) < 1:
             raise ConflictError(
-                "deluded",
-                "deluded nodes meet another cluster than their own, and these tasks have only one",
-                public=True,
+                "deluded", "deluded nodes meet another cluster than their own, and these tasks have only one"
             )
         unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
         if unknown:
@@ -194,9 +188,7 @@ class GreedyPeers(PeerSampler):
     def digest(self, data: Data, env: Env) -> Data:
         """Add what the round's peers were worth."""
         if "edge_gain" not in data:
-            raise MissingError(
-                "weigh", "GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()", public=True
-            )
+            raise MissingError("weigh", "GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()")
         data = copy.copy(data)
         data.affinity = update_affinity(data.affinity, data.edge_index, data.edge_gain)
         return data

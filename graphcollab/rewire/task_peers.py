@@ -113,9 +113,7 @@ class TaskPeers(Rewiring):
         require_both_ways(data, env, "tasks are compared for both nodes of a pair", by_path=True)
         many = int((data.present & ~data.isolated).sum())
         if self.groups is not None and self.groups > many:
-            raise TooManyError(
-                "groups", f"groups={self.groups} were asked for, but there are only {many} nodes", public=True
-            )
+            raise TooManyError("groups", f"groups={self.groups} were asked for, but there are only {many} nodes")
         data = copy.copy(data)
         data.coded = torch.zeros_like(data.isolated)
         return self._connect(self.also.init(data, env), env, data.present)
@@ -208,7 +206,6 @@ class TaskPeers(Rewiring):
                 "centers",
                 "no node has two centres that differ, so there is nothing to measure distances by: give threshold=..., "
                 "groups=... or centers=2",
-                public=True,
             )
         ratio = distance / spacing
         first, second = torch.triu_indices(count, count, 1)
@@ -227,7 +224,6 @@ def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
                 "encoder",
                 f"{tasks.names[node]} would tell all sites one of its training samples, since a cluster centre is one: "
                 "give encoder=..., so that centres are of codes, or ask for fewer of them by centers=...",
-                public=True,
             )
 
 

@@ -72,9 +72,7 @@ class FrequentPeers(PeerSampler):
         data = copy.copy(data)
         if "chosen" not in data:
             raise StateError(
-                "prepare",
-                "FrequentPeers needs the counts of a first phase with CountChosen: see the method pens",
-                public=True,
+                "prepare", "FrequentPeers needs the counts of a first phase with CountChosen: see the method pens"
             )
         counts = data.chosen
         receiver = counts.edge_index[1]

@@ -36,30 +36,25 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
     then names, settings, sites that failed, and what kind of samples they have.
     """
     if not all(isinstance(one, Mapping) for one in told):
-        raise MismatchError("sites", "a site tells something that is no description of its samples", public=True)
+        raise MismatchError("sites", "a site tells something that is no description of its samples")
     if which := _differing(told, [one.get("version") for one in told]):
         raise VersionError(
-            "graphcollab",
-            f"sites have different versions of graphcollab, {which}: install the same one at all of them",
-            public=True,
+            "graphcollab", f"sites have different versions of graphcollab, {which}: install the same one at all of them"
         )
     for one in told:
         if any(type(one.get(part)) not in kinds for part, kinds in _KINDS.items()):
             raise MismatchError(
                 f"site {one.get('site')!r}",
                 f"site {one.get('site')!r} tells something that is no description of its samples",
-                public=True,
             )
     names = [str(one["site"]) for one in told]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise DuplicateError(
-            f"site {twice!r}", f"two sites are called {twice!r}: names tell sites apart and must differ", public=True
+            f"site {twice!r}", f"two sites are called {twice!r}: names tell sites apart and must differ"
         )
     if which := _differing(told, [one["of"] for one in told]):
-        raise MismatchError(
-            "data", f"sites give different kinds of data, {which}: give the same kind at all of them", public=True
-        )
+        raise MismatchError("data", f"sites give different kinds of data, {which}: give the same kind at all of them")
     _require_same_settings(told)
     require_done(told, names)
     require_parts(names, told, {"facts": {}})
@@ -68,7 +63,7 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
     if empty:
         have = "site {} has" if len(empty) == 1 else "sites {} have"
         message = f"{have.format(few([*map(repr, empty)]))} no rows: leave such sites out"
-        raise EmptyError(f"site {empty[0]!r}", message, public=True)
+        raise EmptyError(f"site {empty[0]!r}", message)
     facts: list[Mapping[str, Any]] = [one["facts"] for one in told]
     if "columns" in facts[0]:
         _require_columns(told)
@@ -76,15 +71,14 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
             common_kind(name, [(one["site"], one["facts"]["columns"][name]) for one in told])
     for name, words in _ALIKE.items():
         if which := _differing(told, [one.get(name) for one in facts]):
-            raise MismatchError(name, f"sites have {words.format(which)}", public=True)
+            raise MismatchError(name, f"sites have {words.format(which)}")
 
 
 def require_done(told: Readers, names: Sequence[str]) -> None:
-    """Check that no site has failed; a ValueError names those that have, and why, unless that may quote their rows."""
+    """Check that no site has failed; a ValueError names the first that has. Its own message stays there."""
     for name, one in zip(names, told, strict=True):
         if one["failed"] is not None:
-            why = one["failed"] or "its samples cannot be used; why is said there only, since that may quote them"
-            raise InvalidValueError(f"site {name!r}", f"site {name!r}: {why}", public=True)
+            raise InvalidValueError(f"site {name!r}", f"site {name!r} {one['failed']}; its message stays there")
 
 
 def _require_same_settings(told: Readers) -> None:
@@ -96,9 +90,7 @@ def _require_same_settings(told: Readers) -> None:
     }
     said = [f"{name}= is {which}" for name, which in differing.items() if which]
     if said:
-        raise MismatchError(
-            "settings", f"sites have different settings: {few(said)}. Give the same at all of them", public=True
-        )
+        raise MismatchError("settings", f"sites have different settings: {few(said)}. Give the same at all of them")
 
 
 def _require_columns(told: Readers) -> None:
@@ -117,7 +109,6 @@ def _require_columns(told: Readers) -> None:
             f"column {name!r}",
             f"column {name!r} is at {few([*map(repr, have)])} and not at {few([*map(repr, lack)])}{renamed} add it "
             f"there, with missing values where nothing is known, or {without(name)} where it is",
-            public=True,
         )
 
 

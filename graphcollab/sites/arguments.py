@@ -52,7 +52,7 @@ def require_known(settings: Iterable[str]) -> None:
 def require_name(name: str) -> None:
     """Check that a site has a name."""
     if not name.strip():
-        raise EmptyError("name", "name= is empty: give the name on this site's certificate", public=True)
+        raise EmptyError("name", "name= is empty: give the name on this site's certificate")
 
 
 def require_own(name: str, data: Any) -> None:
@@ -79,9 +79,7 @@ def require_others(name: str, others: Sequence[str]) -> None:
     """Check the names of the other sites of a rehearsal."""
     if not others:
         raise EmptyError(
-            "dry_run",
-            "dry_run= names the other sites, and there is none in it: name them, or say dry_run=True",
-            public=True,
+            "dry_run", "dry_run= names the other sites, and there is none in it: name them, or say dry_run=True"
         )
     if name in others:
         raise ConflictError("dry_run", f"dry_run= names the other sites, and {name!r} is this one: leave it out there")
@@ -93,7 +91,7 @@ def refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
     """Check that no setting is among those that are refused; else a ValueError names it, and says why."""
     for name in settings:
         if name in refused:
-            raise UnsupportedError(name, f"{name} cannot be given between sites: {refused[name]}", public=True)
+            raise UnsupportedError(name, f"{name} cannot be given between sites: {refused[name]}")
 
 
 def require_of_run(settings: Iterable[str]) -> None:

@@ -19,9 +19,8 @@ from graphcollab.sites.errors import (
     LeftBehind,
     RoundLost,
     SiteLostError,
-    public_subject,
-    public_text,
-    public_value,
+    as_shared,
+    failure,
     received,
 )
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
@@ -205,21 +204,19 @@ class Connection:
             raise MismatchError(
                 "checkpoint",
                 "the others have come to another run of their scripts: give each run a checkpoint= folder of its own",
-                public=True,
             )
         (content,) = reply.require((torch.uint8, (None,))).tensors
         return bytes(content.numpy().tobytes())
 
     def fail(self, error: Exception) -> None:
-        """Let an error of this site be raised everywhere, unless it comes from another one; see `public_value`."""
+        """Let an error of this site be raised everywhere, unless it comes from another one; see `as_shared`."""
         if not (error is self._received or isinstance(error, SiteLostError)):
-            self.delivery.say({"verb": "fail", **public_value(error, self.name)}, 10.0)
+            self.delivery.say({"verb": "fail", **as_shared(error, self.name)}, 10.0)
 
     def leave(self, why: str | BaseException) -> None:
         """Leave the run, for a reason that others are told, or by an error; the others go on."""
         if not isinstance(why, str):
-            text = public_text(why) or public_subject(why)
-            why = f"has failed with a {type(why).__name__}{f' ({text})' if text else ''}"
+            why = failure(why)
         self.delivery.say({"verb": "leave", "why": why}, 10.0)
         self.delivery.close()
 

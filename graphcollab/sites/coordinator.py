@@ -253,7 +253,7 @@ class Coordinator:
         self._catching_up.discard(site)
         now, names = self._clock(), asked.about.get("sites", [])
         if (meeting := self._meetings.get((epoch, step))) and (why := meeting.apart(site, names)):
-            self._stop(StateError("script", why, public=True))
+            self._stop(StateError("script", why))
         since = self._stuck.setdefault(site, (step, now))
         if since[0] != step:
             since = self._stuck[site] = (step, now)

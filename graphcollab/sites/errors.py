@@ -11,15 +11,15 @@ from graphcollab.distributed.errors import PARTS, as_value, from_value
 from graphcollab.errors import GraphcollabError
 from graphcollab.settings import SettingError
 
-KINDS = frozenset({"architecture", "checkpoint", "class", "column", "file", "graph", "node", "part", "phase", "site"})
-"""First words of subjects that name an element; other sites may read the word, and not the name after it."""
+KINDS = frozenset(
+    {"architecture", "checkpoint", "class", "column", "data", "file", "graph", "job", "listeners", "method", "model"}
+    | {"name", "node", "part", "phase", "run", "script", "settings", "site", "table"}
+)
+"""First words of subjects: other sites may read one of them, and not the name after it."""
 
 
 class SiteLostError(ProcessLostError):
     """A site is gone, and the run cannot go on without it; the message names it."""
-
-    def __init__(self, subject: str, message: str) -> None:
-        super().__init__(subject, message, public=True)
 
 
 class RoundLost(BaseException):
@@ -38,42 +38,24 @@ class LeftBehind(RoundLost):
     """This site itself was left behind."""
 
 
-def public_text(error: BaseException) -> str:
-    """Return the message of an error that other sites may read; empty if it may quote a sample or a value.
+def as_shared(error: BaseException, site: str) -> dict[str, str]:
+    """Return an error of a site as other sites read it, as by `as_value`: its class and code, and `kind_of` it.
 
-    It is that of an error that was raised as public, or of its cause. Of a disk or a connection that fails, it is that
-    of the operating system, without the name of a file.
+    The message may quote a sample, and stays at the site.
     """
-    if public := _public(error):
-        return str(public)
-    if isinstance(error, OSError) and isinstance(error.errno, int) and error.strerror == os.strerror(error.errno):
-        return error.strerror
-    return ""
+    return as_value(error, f"{site} {failure(error)}; its message stays there") | {"subject": kind_of(error)}
 
 
-def public_value(error: BaseException, site: str) -> dict[str, str]:
-    """Return an error of a site as other sites may read it, as `as_value` does.
-
-    A public message keeps its subject. If a message may quote a sample, a setting is named; of another subject only the
-    kind of element remains.
-    """
-    subject = public_subject(error)
-    if text := public_text(error):
-        public = _public(error)
-        return as_value(error, text) | {"subject": public.subject if public else subject}
-    about = f" ({subject})" if subject else ""
-    text = f"{site} has failed with a {type(error).__name__}{about}; its message may quote a sample, and stays there"
-    return as_value(error, text) | {"subject": subject}
+def failure(error: BaseException) -> str:
+    """Return what other sites read of how a site has failed: the class of the error and what `kind_of` says."""
+    about = kind_of(error)
+    return f"has failed with a {type(error).__name__}{f' ({about})' if about else ''}"
 
 
-def _public(error: BaseException) -> GraphcollabError | None:
-    """Return the error that was raised as public: this one, or its cause."""
-    both = (error, error.__cause__)
-    return next((one for one in both if isinstance(one, GraphcollabError) and one.public), None)
-
-
-def public_subject(error: BaseException) -> str:
-    """Return what other sites may read of the subject of an error: a setting's name, or the kind of an element."""
+def kind_of(error: BaseException) -> str:
+    """Return the name of a setting, the kind of another subject, or what the operating system says of its errors."""
+    if isinstance(error, OSError) and isinstance(error.errno, int):
+        return os.strerror(error.errno)
     subject = error.subject if isinstance(error, GraphcollabError) else ""
     if isinstance(error, SettingError) and subject.isidentifier():
         return subject

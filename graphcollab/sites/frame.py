@@ -49,9 +49,6 @@ FIELDS = ALWAYS | {
 class FrameError(DamagedError):
     """Bytes that are no frame, or another one than was due: cut, changed, of another shape or number type."""
 
-    def __init__(self, subject: str, message: str) -> None:
-        super().__init__(subject, message, public=True)
-
 
 class OtherVersionError(FrameError):
     """Messages of another version of graphcollab."""

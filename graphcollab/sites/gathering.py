@@ -80,5 +80,4 @@ def compare_clocks(connection: Connection) -> None:
             raise MismatchError(
                 f"site {name!r}",
                 f"the clock of {name} is {abs(seconds - usual):.0f} s {how} the others': set it, by NTP for example",
-                public=True,
             )

@@ -62,7 +62,7 @@ class Meeting:
         words = [[one.about.get(name) for name in ("what", "sum", "commit")] for one in frames]
         if len({str([*said, "round" in one.about]) for said, one in zip(words, frames, strict=True)}) > 1:
             told = ", ".join(f"{site}: {what}" for site, (what, *_) in zip(sites, words, strict=True))
-            raise StateError("script", f"sites have come to different steps of the run ({told})", public=True)
+            raise StateError("script", f"sites have come to different steps of the run ({told})")
         tensors = [list(frame.tensors) for frame in frames]
         if not frames[0].about.get("sum"):
             about = {"values": [frame.about.get("value") for frame in frames], "counts": [*map(len, tensors)]}
@@ -72,7 +72,7 @@ class Meeting:
         for site, kind in zip(sites, kinds, strict=True):
             if kind != usual:
                 message = f"{site} sends {kind} to be added to {usual}"
-                raise MismatchError(f"site {site!r}", message, public=True)
+                raise MismatchError(f"site {site!r}", message)
         return {}, [sum(many[1:], many[0]) for many in zip(*tensors, strict=True)]
 
 

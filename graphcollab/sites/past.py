@@ -55,7 +55,6 @@ class Past:
                 "data",
                 "this site tells something else than when the run began: its data or its script have changed since, "
                 "so it cannot come back into the run",
-                public=True,
             )
         return frames
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError
 from graphcollab.sites.connection import Connection
-from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, public_text
+from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
 
 
 class Rounds:
@@ -100,9 +100,8 @@ class Rounds:
                 restore(here.take())
             except ValueError as error:  # such as: another phase has begun
                 cure = "Bring its newer checkpoints back, or let all sites start afresh, in other checkpoint= folders"
-                why = public_text(error)
-                message = f"{played}, and cannot go on where others are: {why or error}. {cure}"
-                raise ConflictError("checkpoint", message, public=bool(why)) from error
+                message = f"{played}, and cannot go on where others are: {error}. {cure}"
+                raise ConflictError("checkpoint", message) from error
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())
 
@@ -114,9 +113,8 @@ class Rounds:
             except RoundLost:
                 continue  # somebody else was lost in the meantime
             except ValueError as error:
-                why = public_text(error) or "what others have told does not fit what it has"
                 here = self.connection.name
-                raise SiteLostError(f"site {here!r}", f"{here} was left behind: {why}") from error
+                raise SiteLostError(f"site {here!r}", f"{here} was left behind: {error}") from error
 
     @property
     def _eldest(self) -> str:

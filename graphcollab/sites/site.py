@@ -101,9 +101,7 @@ def site(
     if dry_run and (connection := CONNECTION.get()) is not None:
         with agreed(Gathering(connection)):
             raise ConflictError(
-                "dry_run",
-                f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script",
-                public=True,
+                "dry_run", f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script"
             )
     require_known(settings)
     require_name(name)
@@ -166,7 +164,6 @@ class Site:
                         "listeners",
                         f"{method.name} tells all sites the averages of those who may hear each other, and listeners= "
                         f"keep {few(groups[0])} apart from others: play a run of their own",
-                        public=True,
                     )
                 if not self.dry_run:
                     return run(method, tasks, model, graph, rounds=rounds, **settings)
@@ -179,9 +176,7 @@ class Site:
             return play(self)
         if settings.get("callbacks"):
             raise ConflictError(
-                "callbacks",
-                "a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it",
-                public=True,
+                "callbacks", "a rehearsal plays no callbacks, as they may write files: leave callbacks= out of it"
             )
         return self._rehearse_run(play, method, rounds, settings.get("checkpoint"))
 
@@ -219,13 +214,11 @@ class Site:
                 "dry_run",
                 f"{what} plays many runs and cannot be rehearsed as a whole: rehearse run(...){fedavg} with each of "
                 "its methods, which lists what leaves this site in one (docs/deploying.md says how many there are)",
-                public=True,
             )
         if self.listeners is not None:
             raise ConflictError(
                 "listeners",
                 f"{what} lets all sites hear all others, which listeners= forbids: leave it out, or play a run",
-                public=True,
             )
 
         def together(_: Connection) -> T:
@@ -254,7 +247,6 @@ class Site:
                 f"site {self.name!r}",
                 f"{self.name} is not connected to other sites: let NVIDIA FLARE start this script (docs/deploying.md), "
                 "or rehearse it by dry_run=True",
-                public=True,
             )
         with agreed(Gathering(connection)):
             if connection.name != self.name:
@@ -262,7 +254,6 @@ class Site:
                     "name",
                     f"the certificate of {connection.name} is given, and its script says {self.name!r}: write "
                     f"site({connection.name!r}, ...) in it, or start it with the startup kit of {self.name}",
-                    public=True,
                 )
             if not connection.greeted:
                 compare_clocks(connection)
@@ -275,12 +266,10 @@ class Site:
         known = {*tasks.names}
         for sender, heard in values.items():
             if heard is not None and not (isinstance(heard, list) and all(isinstance(one, str) for one in heard)):
-                raise FormatError("listeners", f"{sender} does not tell its listeners as a list of names", public=True)
+                raise FormatError("listeners", f"{sender} does not tell its listeners as a list of names")
             if strange := sorted({*(heard or ())} - known):
                 raise UnknownError(
-                    "listeners",
-                    f"{sender} lets {few(strange)} listen, and the sites are {few(list(tasks.names))}",
-                    public=True,
+                    "listeners", f"{sender} lets {few(strange)} listen, and the sites are {few(list(tasks.names))}"
                 )
         if all(heard is None or known <= {sender, *heard} for sender, heard in values.items()):
             return None

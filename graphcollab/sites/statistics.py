@@ -15,10 +15,11 @@ from torch_geometric.utils import cumsum
 
 from graphcollab._version import __version__
 from graphcollab.checks import issue
-from graphcollab.errors import GraphcollabError, MismatchError, TooFewError, UnsupportedError
+from graphcollab.errors import MismatchError, TooFewError, UnsupportedError
 from graphcollab.naming import few as few_names
 from graphcollab.settings import settings_of
 from graphcollab.sites.agreement import require_agreed, require_done
+from graphcollab.sites.errors import failure
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.received import FEW, Received, require_parts
 from graphcollab.tasks import Preparation, Split
@@ -88,12 +89,10 @@ class SiteStatistics(Statistics):
         except Exception as error:
             if self._common:
                 raise
-            why = str(error) if isinstance(error, GraphcollabError) and error.public else ""
             try:
-                self._meet("failure", {}, why)
+                self._meet("failure", {}, failure(error))
             except ValueError as failed:
-                if not why:
-                    failed.add_note(f"What is wrong here: {type(error).__name__}: {error}")
+                failed.add_note(f"What is wrong here: {type(error).__name__}: {error}")
                 raise failed from error
             raise
 
@@ -113,9 +112,7 @@ class SiteStatistics(Statistics):
     def union(self, tasks: M, may_train: Split) -> M:
         """Send how many samples and which classes this site has."""
         if tasks.cluster is not None:
-            raise UnsupportedError(
-                "cluster", "cluster= cannot be given where sites keep their samples: leave it out", public=True
-            )
+            raise UnsupportedError("cluster", "cluster= cannot be given where sites keep their samples: leave it out")
         labels = None if tasks.classes is None else tasks.pools[may_train.pool].targets[may_train.index].unique()
         value = {
             "samples": {name: int(split.sizes[0]) for name, split in tasks.splits.items()},

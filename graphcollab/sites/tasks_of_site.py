@@ -91,7 +91,7 @@ def tasks_of_site(
         with statistics.making("arrays", Tasks.from_arrays, settings):
             inputs, targets = to_tensors(*data)
             if not len(inputs):
-                raise EmptyError(f"site {name!r}", "there are no samples", public=True)
+                raise EmptyError(f"site {name!r}", "there are no samples")
             return Tasks.from_arrays(inputs, targets, [name] * len(inputs), statistics=statistics, **settings)
     with statistics.making("a table", Tasks.from_frame, settings):
         return Tasks.from_frame({name: data}, statistics=statistics, **settings)

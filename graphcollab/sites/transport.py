@@ -91,7 +91,7 @@ class Sites(Rounds, SharedTransport):
         A site whose disk is full, or fails otherwise, leaves instead, once rounds are played: the others go on.
         """
         if isinstance(error, OSError) and self._begun:
-            self.connection.leave(f"has failed ({error.strerror or type(error).__name__})")
+            self.connection.leave(error)
             error.add_note(
                 f"{self.connection.name} has left the run, and the others go on without it. Started again, it goes on "
                 "from its last checkpoint."
@@ -145,7 +145,7 @@ class Sites(Rounds, SharedTransport):
     def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """Refuse to tell everybody a model: between sites models go to listeners, or into a sum."""
         message = f"{self.called} would tell all sites its model, and models go only to sites that may hear it"
-        raise ContractError("method", message, public=True)
+        raise ContractError("method", message)
 
     def _require_own(self, site: str, nodes: Tensor) -> None:
         """Check that what a site has told is of its own nodes."""
@@ -202,7 +202,7 @@ class Sites(Rounds, SharedTransport):
         here = self.connection
         if here.listeners is not None and (strange := sorted({*names} - {*here.listeners})):
             message = f"{here.name} would send its model to {few(strange)}, and its listeners= does not say so"
-            raise ConflictError("listeners", message, public=True)
+            raise ConflictError("listeners", message)
 
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; from site to site."""

@@ -251,9 +251,7 @@ class Builders:
         drawn, declared = Draw(split, val_fraction, test_fraction, stratify, seed), declared_columns(categories or {})
         if declared and preparation is not None:
             raise ConflictError(
-                "categories",
-                "categories= and preparation= both say what categories there are: give only one of them",
-                public=True,
+                "categories", "categories= and preparation= both say what categories there are: give only one of them"
             )
         how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation, declared)
         if preparation is not None and not refit:

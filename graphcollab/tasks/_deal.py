@@ -79,7 +79,7 @@ def label_starts(sources: Sequence[Labelled]) -> list[int]:
 def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
     """Check that there are as many numbers of nodes as clusters, for each of which there is one of ``what``."""
     if not nodes:
-        raise EmptyError("nodes", "there must be at least one cluster of nodes, got nodes=()", public=True)
+        raise EmptyError("nodes", "there must be at least one cluster of nodes, got nodes=()")
     if len(nodes) != clusters:
         raise MismatchError(
             "nodes", f"each cluster needs one of the {what} and a number of nodes, got {clusters} and {len(nodes)}"

@@ -48,7 +48,7 @@ def gathered(
 ) -> tuple[dict[str, Pool], dict[str, Split], dict[str, Any]]:
     """Return the pools and splits of all nodes' samples, and what is given ``about`` nodes in the same order."""
     if not len(train):
-        raise EmptyError("train", "tasks need at least one node, got none", public=True)
+        raise EmptyError("train", "tasks need at least one node, got none")
     given: dict[str, Any] = {"train": train, "val": val, "test": test}
     given = {split: samples for split, samples in given.items() if samples is not None}
     about = dict(about)

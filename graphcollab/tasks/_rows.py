@@ -160,7 +160,7 @@ def _choose(table: Table, free: Sequence[str], roles: Roles, named: Collection[s
     """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
     if roles.columns is not None and roles.leave_out:
         raise ConflictError(
-            "columns", "columns= says what to predict from, and leave_out= what not: give only one of them", public=True
+            "columns", "columns= says what to predict from, and leave_out= what not: give only one of them"
         )
     columns = _TAKEN if prepared else "columns=[...]"
     given = {columns: roles.columns or (), "leave_out=[...]": roles.leave_out, "categorical=[...]": sorted(named)}
@@ -280,9 +280,7 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
-        raise EmptyError(
-            "table", f"the table has no rows, only the columns {', '.join(map(repr, table.given))}", public=True
-        )
+        raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.given))}")
     sites = find_sites(column, f" in column {node!r}")
     if table.sizes is None:
         return sites

@@ -100,7 +100,7 @@ def find_sites(node: Any, where: str = "") -> Sites:
     """Find the sites that rows belong to in a column of names, strings or whole numbers; errors say ``where`` it is."""
     column = _column(node, where)
     if len(column) == 0:
-        raise EmptyError("column 'node'", "tasks need at least one node, and the column node is empty", public=True)
+        raise EmptyError("column 'node'", "tasks need at least one node, and the column node is empty")
     if column.dtype.kind in "iu":
         found, inverse = np.unique(column, return_inverse=True)
         names = tuple(map(str, found.tolist()))
@@ -309,4 +309,4 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     else:  # by the words of a split
         cure += "give them some for 'train'"
     each = each if drawn else f"a {what} to train on"
-    raise TooFewError(f"node {sites.names[int(few[0])]!r}", f"every site needs {each}, and {who}: {cure}", public=True)
+    raise TooFewError(f"node {sites.names[int(few[0])]!r}", f"every site needs {each}, and {who}: {cure}")

@@ -105,7 +105,6 @@ def common_kind(name: str, kinds: Iterable[tuple[object, str]], target: bool = F
             f"column {name!r}",
             f"column {name!r} holds values of different kinds, {which}: write it alike at all sites"
             + ("" if target else f", name it in categorical=[{name!r}] at all of them, or {without(name)}"),
-            public=True,
         )
     return some[0][1] if some else NOTHING
 

@@ -94,7 +94,7 @@ class Table:
         except GraphcollabError as error:
             if not spare or isinstance(error, AmbiguousError):
                 raise
-            raise type(error)(error.subject, f"{error}, or {without(name)}", public=error.public) from error
+            raise type(error)(error.subject, f"{error}, or {without(name)}") from error
 
     def sites(self, node: str) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the sites in the column ``node``, in order, and the position of every row's among them.
@@ -161,7 +161,7 @@ def _of_columns(columns: Mapping[str, Any]) -> Table:
         )
     sizes = {name: len(values) for name, values in columns.items()}
     if not sizes:
-        raise EmptyError("table", "the table has no columns", public=True)
+        raise EmptyError("table", "the table has no columns")
     if len(set(sizes.values())) != 1:
         raise ShapeError("table", f"columns must have one length, got the lengths {sizes}")
     return Table(tuple(columns), next(iter(sizes.values())), lambda name: from_array(name, columns[name]))

@@ -88,7 +88,7 @@ class Tasks(Builders):
             raise MissingError("splits", f"tasks need a split 'train', got {sorted(self.splits)}")
         count = self.splits["train"].num_nodes
         if count == 0:
-            raise EmptyError("splits", "tasks need at least one node, got none", public=True)
+            raise EmptyError("splits", "tasks need at least one node, got none")
         if not self.names:
             object.__setattr__(self, "names", tuple(f"node {k}" for k in range(count)))
         if self.node_id is None:
@@ -105,7 +105,7 @@ class Tasks(Builders):
             raise DuplicateError("names", f"two nodes have the name {twice!r}: names tell nodes apart and must differ")
         if len(self.ids.unique()) != count:
             raise DuplicateError(
-                "node_id", "two nodes have the same node_id: it is a node's identity and must be unique", public=True
+                "node_id", "two nodes have the same node_id: it is a node's identity and must be unique"
             )
         check_splits(self.splits, self.pools)
         if isinstance(self.metric, str):
@@ -190,7 +190,6 @@ class Tasks(Builders):
                 "cluster",
                 "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...), "
                 "which is not possible between sites",
-                public=True,
             )
         return self.cluster.unique(return_inverse=True)[1]
 

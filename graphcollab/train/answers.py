@@ -52,9 +52,7 @@ class Answers:
     def __post_init__(self) -> None:
         """Refuse what says nothing about outputs."""
         if self.kind not in LOSSES or not isinstance(self.logits, bool):
-            raise InvalidValueError(
-                "kind", f"expected outputs of the kind {', '.join(LOSSES)}, got {self.kind!r}", public=True
-            )
+            raise InvalidValueError("kind", f"expected outputs of the kind {', '.join(LOSSES)}, got {self.kind!r}")
         if not all(isinstance(name, str | int | float) for name in self.classes):
             raise InvalidValueError("classes", "a class has a name that is neither text nor a number")
 
@@ -158,19 +156,14 @@ class Reading:
             hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
             if self.preparation is not None and not hint:
                 hint = f". Give a table, or an array with a column for each of {few(self.preparation.features)}"
-            raise ShapeError(
-                "samples", f"expected samples of shape {expected}, got {list(read.shape)}{hint}", public=True
-            )
+            raise ShapeError("samples", f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
         if read.is_floating_point() and not dtype.is_floating_point:
-            raise ShapeError(
-                "samples", f"expected whole numbers ({dtype}), as in training, got {read.dtype}", public=True
-            )
+            raise ShapeError("samples", f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
         if len(bad := not_finite(read)):
             raise NotFiniteError(
                 "samples",
                 f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
                 "fill it in, or leave the sample out",
-                public=True,
             )
         return read.to(dtype, copy=True)  # models may work in place
 

@@ -106,7 +106,6 @@ def _all_alike(own: Tensor, plane: Plane, owner: Tensor, to: Tensor) -> bool:
             raise MismatchError(
                 f"site {plane.where(int(sender))!r}",
                 f"{plane.where(int(sender))}, another initial model is shown than was committed to",
-                public=True,
             )
     others = told[plane.known(to)][:, 4:].reshape(-1, 2, 4)
     common = [all(bool((one == mine).all(1).any()) for one in others) for mine in coarse]

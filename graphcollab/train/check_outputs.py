@@ -36,7 +36,6 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             "loss",
             "the tasks' loss judges outputs, by which models are evaluated too, and cannot read latents: give such an "
             "objective to the local update, Fit(objective=...)",
-            public=True,
         )
     for module in modules:
         if (check := getattr(module, "check_tasks", None)) is not None:
@@ -56,7 +55,6 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                     "model",
                     f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a "
                     "module that picks the outputs that the loss needs",
-                    public=True,
                 )
             objective.check(outputs, labels, kind, name)
             context = Context(None, dict(module.named_parameters()))
@@ -118,7 +116,6 @@ def _check_training(module: nn.Module, inputs: Tensor) -> None:
                 "model",
                 f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only persistent floating-point "
                 "buffers that start finite are kept for every node: make it one",
-                public=True,
             )
 
 

@@ -205,9 +205,7 @@ def _check(
                 f"{what} for {unknown}, but the methods are {sorted(methods)}" + f"; {hint}".rstrip(" ;"),
             )
     if not methods:
-        raise EmptyError(
-            "methods", "methods must name one method or more, such as {'l2c': methods.l2c}, got none", public=True
-        )
+        raise EmptyError("methods", "methods must name one method or more, such as {'l2c': methods.l2c}, got none")
     if not seeds or len(set(seeds)) < len(seeds):
         raise InvalidValueError("seeds", f"seeds must be one or more, all different, such as range(5), got {seeds}")
     points = {}

@@ -89,16 +89,12 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
             where = f"{type(observer).__name__}.values()[{name!r}]"
             if name in values:
                 raise DuplicateError(
-                    "callbacks",
-                    f"{where} would replace what the evaluation has under that name: choose another",
-                    public=True,
+                    "callbacks", f"{where} would replace what the evaluation has under that name: choose another"
                 )
             if not isinstance(value, Tensor) or value.shape != unseen.shape:
                 got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise ContractError(
-                    "callbacks",
-                    f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}",
-                    public=True,
+                    "callbacks", f"{where} must be one value per node, a tensor of shape [{len(unseen)}], got {got}"
                 )
             values[name] = value.cpu()
     known = member if env.plane.complete else member & env.plane.there
@@ -119,7 +115,7 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
     )
     if not env.isolate:
         text = f"{found}: use a smaller step size, or check the node's data{large_targets(env)}"
-        raise NonFiniteLossError(f"node {env.engine.tasks.names[int(bad[0])]!r}", text, public=True)
+        raise NonFiniteLossError(f"node {env.engine.tasks.names[int(bad[0])]!r}", text)
     issue(
         "diverged",
         f"node {env.engine.tasks.names[int(bad[0])]!r}",

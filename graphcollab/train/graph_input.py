@@ -90,9 +90,7 @@ def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
             edge = place[apart][0]
             j, i = (tasks.names[k] for k in found[:, edge].tolist())
             raise ConflictError(
-                "graph",
-                f"the graph has the edge from {j!r} to {i!r} more than once, with different weights",
-                public=True,
+                "graph", f"the graph has the edge from {j!r} to {i!r} more than once, with different weights"
             )
     return data
 
@@ -195,7 +193,6 @@ def _from_numbers(graph: Tensor | np.ndarray, tasks: Tasks) -> Data:
                 f"the graph is an edge_index, whose numbers are positions, and the names of the nodes are numbers, "
                 f"too: {few(tasks.names)}. Give pairs (sender, receiver) of names, such as graph=edge_index.T.tolist() "
                 f"if they are names, or Data(edge_index=edge_index, num_nodes={count}) if they are positions",
-                public=True,
             )
         return Data(num_nodes=count, edge_index=matrix)  # or what is refused as one
     if len(matrix) != count:
@@ -203,7 +200,6 @@ def _from_numbers(graph: Tensor | np.ndarray, tasks: Tasks) -> Data:
             "graph",
             f"the graph is a matrix {list(matrix.shape)}, and the tasks have {count} nodes: give [{count}, {count}], a "
             "row for every receiver and a column for every sender",
-            public=True,
         )
     matrix = matrix.double().to_sparse_coo().coalesce()
     (receiver, sender), weight = matrix.indices(), matrix.values()

@@ -69,9 +69,7 @@ class HealthCheck(Callback):
         self._forget()
         if self.cluster is not None and self.cluster.shape != (len(history.names),):
             expected = f"one cluster for each of {len(history.names)} nodes"
-            raise ShapeError(
-                "cluster", f"HealthCheck expected {expected}, got shape {list(self.cluster.shape)}", public=True
-            )
+            raise ShapeError("cluster", f"HealthCheck expected {expected}, got shape {list(self.cluster.shape)}")
         history.findings[:] = [f for f in history.findings if f.kind != DEATH or f.round in history.rounds]
 
     def on_round(self, data: Data, history: History) -> None:

@@ -149,8 +149,8 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
         cure = ": all must have the same base model, so load it from the same file"
     if plane.private:
         shown = " and ".join(f"{v} at {few(w)}" for v, w in what.items())
-        raise MismatchError(path, f"sites differ in {path}, {shown}{cure}", public=True)
-    raise MismatchError(path, f"processes differ in {path} ({', '.join(what)}){cure}", public=True)
+        raise MismatchError(path, f"sites differ in {path}, {shown}{cure}")
+    raise MismatchError(path, f"processes differ in {path} ({', '.join(what)}){cure}")
 
 
 def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None:
@@ -166,9 +166,7 @@ def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None
         if plane.private:
             who, cure = "sites", "the same build of PyTorch at all"
         raise StateError(
-            name,
-            f"{who} differ in {name!r} after round {data.round}, which all should have computed alike: use {cure}",
-            public=True,
+            name, f"{who} differ in {name!r} after round {data.round}, which all should have computed alike: use {cure}"
         )
 
 
@@ -185,11 +183,10 @@ def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
     return next((name for name in names if len({one.get(name) for one in told}) > 1), None)
 
 
-def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str, called: str) -> dict[str, Any]:
+def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> dict[str, Any]:
     """Check that a checkpoint is of the run at hand; return its identity from now on.
 
-    That is the saved one, but nodes may begin to be isolated. Else an `OtherRunError` says in what they differ; its
-    cause names no values, so other sites may read it.
+    That is the saved one, but nodes may begin to be isolated. Else an `OtherRunError` says in what they differ.
     """
     differing = differences(saved, wanted)
     if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
@@ -208,8 +205,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
         cure = f"load the base model that the run began with, {cure}"
     elif all(key.startswith(INITIAL) for key in differing):
         cure = f"give a function that makes the model, such as lambda: torch.nn.Linear(6, 1), {cure}"
-    names = f"the checkpoints of {called} are of another run, which differs in {few([*differing])}: {cure}"
-    raise OtherRunError(first, f"{what}: {cure}") from MismatchError("checkpoint", names, public=True)
+    raise OtherRunError(first, f"{what}: {cure}")
 
 
 def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

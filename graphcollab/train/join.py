@@ -159,20 +159,17 @@ def join(
     old = result.data
     if result.env.plane.private:
         raise UnsupportedError(
-            "result",
-            "nodes join in one process, which needs the models of all: no site has those of others",
-            public=True,
+            "result", "nodes join in one process, which needs the models of all: no site has those of others"
         )
     if not result.env.plane.alone:
         raise UnsupportedError(
             "result",
             "nodes join in one process, which needs the models of all: give the run a checkpoint=, start it once more "
             "without torchrun, which plays no further round, and let them join its result",
-            public=True,
         )
     method = result.method.last(old.round)
     if len(old.x.specs) > 1:
-        raise UnsupportedError("result", "nodes can join runs of one architecture only", public=True)
+        raise UnsupportedError("result", "nodes can join runs of one architecture only")
     start = old.x_init.tensors[0][:1]
     _refuse_other_preparation(result.tasks, newcomers)
     _warn_of_known(newcomers, result.tasks)
@@ -192,7 +189,6 @@ def join(
             "result",
             f"nodes cannot join {result.method.name}: {reason}. Use another method, such as l2c, meta_l2c, fedavg, "
             "ditto or dac; or run with them from the start, attend=Attendance(joins=...)",
-            public=True,
         )
     method.check(newcomers)
     check_ids(newcomers, result.modules, [torch.arange(count)])
@@ -318,21 +314,16 @@ def _allowed_edges(allowed: Tensor | None, away: Tensor, count: int) -> Tensor:
             "allowed",
             "allowed must hold an old node and a new one per edge, integers of shape [2, E], got "
             f"{allowed.dtype} of shape {tuple(allowed.shape)}",
-            public=True,
         )
     allowed = allowed.cpu().long()
     if bool(((allowed < 0) | (allowed >= torch.tensor([[known], [count]]))).any()):
         raise RangeError(
-            "allowed",
-            f"allowed must name old nodes from 0 to {known - 1} and new ones from 0 to {count - 1}",
-            public=True,
+            "allowed", f"allowed must name old nodes from 0 to {known - 1} and new ones from 0 to {count - 1}"
         )
     key = allowed[1] * known + allowed[0]
     if len(key.unique()) < len(key):
         raise DuplicateError(
-            "allowed",
-            "allowed names an edge twice: leave out doubles, for example by allowed.unique(dim=1)",
-            public=True,
+            "allowed", "allowed names an edge twice: leave out doubles, for example by allowed.unique(dim=1)"
         )
     allowed = allowed[:, key.argsort()]
     return allowed[:, ~away[allowed[0]]]

@@ -65,15 +65,12 @@ def take_over(
         _require_public(told, data, fields)
     except DAMAGES as error:
         why = f"{type(error).__name__}: {error}"
-        raise DamagedError(
-            "state of the run", f"what another site has handed over cannot be read ({why})", public=True
-        ) from error
+        raise DamagedError("state of the run", f"what another site has handed over cannot be read ({why})") from error
     if phase_start != data.phase_start:
         raise ConflictError(
             "phase",
             "the run has come to another phase of its method since, in which nodes keep something else: this site "
             "cannot come back",
-            public=True,
         )
     back = Data()
     for name, value in data.to_dict().items():
@@ -91,12 +88,10 @@ def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Fiel
     """Check that fields are those that everybody may know, of the types and shapes that they have here."""
     for name, value in told.items():
         if not _is_public(name, fields):
-            raise ContractError(name, f"{name!r} is a site's own, and no other site may set it", public=True)
+            raise ContractError(name, f"{name!r} is a site's own, and no other site may set it")
         here = data.get(name, value)
         if type(value) is not type(here):
-            raise FormatError(
-                name, f"{name!r} is a {type(value).__name__}, and a {type(here).__name__} was due", public=True
-            )
+            raise FormatError(name, f"{name!r} is a {type(value).__name__}, and a {type(here).__name__} was due")
         if not isinstance(value, Tensor):
             continue
         free = _declared(name, fields).kind == "per_edge"  # edges may have changed meanwhile
@@ -104,16 +99,12 @@ def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Fiel
         sizes = [[*one.shape[:axis], *one.shape[axis + 1 :]] if free else [*one.shape] for one in (value, here)]
         if value.dtype != here.dtype or sizes[0] != sizes[1]:
             raise ShapeError(
-                name,
-                f"{name!r} is {value.dtype} {[*value.shape]}, and {here.dtype} {[*here.shape]} was due",
-                public=True,
+                name, f"{name!r} is {value.dtype} {[*value.shape]}, and {here.dtype} {[*here.shape]} was due"
             )
     edges = told["edge_index"]
     if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < int(data.num_nodes or 0):
         raise RangeError(
-            "edge_index",
-            f"edges lead to nodes from {int(edges.min())} to {int(edges.max())}, of {data.num_nodes}",
-            public=True,
+            "edge_index", f"edges lead to nodes from {int(edges.min())} to {int(edges.max())}, of {data.num_nodes}"
         )
 
 

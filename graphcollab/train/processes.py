@@ -74,7 +74,6 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
             "jobs",
             f"jobs={jobs} starts processes, and this run has those of its launcher already, which play it together: "
             "leave jobs out, or start the script without torchrun",
-            public=True,
         )
     threads, number_type = max(threads_here() // jobs, 1), torch.get_default_dtype()
     pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)

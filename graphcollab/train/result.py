@@ -86,7 +86,6 @@ class Result(Predicts):
             raise UnknownError(
                 f"node {self.tasks.names[position]!r}",
                 f"the model of {self.tasks.names[position]!r} is {plane.where(position)}: {cure}",
-                public=True,
             )
         spec, row = self.stacks.row(position)
         module = copy_module(self.modules[next(a for a, s in enumerate(self.stacks.specs) if s is spec)])
@@ -156,9 +155,7 @@ class Result(Predicts):
         """
         if not len(self.history):
             raise EmptyError(
-                "history",
-                "nothing was evaluated, so there is nothing to summarise: play at least one round",
-                public=True,
+                "history", "nothing was evaluated, so there is nothing to summarise: play at least one round"
             )
         of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())
@@ -197,9 +194,7 @@ class Result(Predicts):
         all of them call it, and the first writes.
         """
         if "mixer" not in self.data:
-            raise UnsupportedError(
-                "result", f"{self.method.name} learns no mixer that transfers: use meta_l2c", public=True
-            )
+            raise UnsupportedError("result", f"{self.method.name} learns no mixer that transfers: use meta_l2c")
         with self.env.plane.agreed():
             mixer = self.data.mixer.of(None if node is None else find_node(node, self.tasks.names))
             if self.env.plane.speaks:

@@ -165,7 +165,7 @@ def run(
     """
     callbacks = tuple(callbacks)
     if torch.is_inference_mode_enabled():
-        raise StateError("run", "nothing can be trained inside torch.inference_mode(): call it outside", public=True)
+        raise StateError("run", "nothing can be trained inside torch.inference_mode(): call it outside")
     if patience is not None:
         tasks.require("val", "early stopping needs")
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
@@ -207,7 +207,7 @@ def run(
             about = describe_run(method, tasks, data, modules, seed, autocast, attend, isolate, plane)
         require_same_run(about, plane)
         if saved:
-            about = require_same(before, about, str(checkpoint), plane.called)
+            about = require_same(before, about, str(checkpoint))
         kinds, data = data.x.kinds, keep_own(data, fields, plane)
         if not plane.alone and len(modules) > 1:
             plane.kind = kinds
@@ -250,7 +250,7 @@ def _refuse_between_parties(**settings: object) -> None:
     """Check that nothing was given that cannot be given between parties."""
     for name, value in settings.items():
         if value is not None:
-            raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}", public=True)
+            raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
 
 
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:

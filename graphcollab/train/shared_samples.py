@@ -95,15 +95,13 @@ def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple
     if len(known) < len(seeds):
         if over == "samples":
             raise MissingError(
-                "over", "over='samples' needs trials that say which samples they are of: make them by runs", public=True
+                "over", "over='samples' needs trials that say which samples they are of: make them by runs"
             )
         return 0.0, ""
     if len({tasks for tasks, _ in seeds}) == 1:
         if over == "samples":
             raise ConflictError(
-                "over",
-                "all seeds have the same split, which says nothing of other samples: draw one per seed",
-                public=True,
+                "over", "all seeds have the same split, which says nothing of other samples: draw one per seed"
             )
         return 0.0, "intervals are over seeds of the same split, and say nothing of other samples"
     of_nodes, of_all = (len({getattr(one, key) for one in known}) == 1 for key in ("of_nodes", "of_all"))

@@ -61,9 +61,7 @@ def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") 
     """
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
-        raise EmptyError(
-            "model", "no model was given: give a module, a function that makes one, or several", public=True
-        )
+        raise EmptyError("model", "no model was given: give a module, a function that makes one, or several")
     modules: list[nn.Module] = []
     for a, one in enumerate(many):
         if needed := _needed(one):
@@ -165,7 +163,7 @@ def build_graph(
     unlisted = method is not None and (method.finds_peers or not method.along_edges)
     data = read_graph(Isolated() if graph is None and unlisted else graph, tasks)
     if data.num_nodes != count:
-        raise MismatchError("graph", f"the graph has {data.num_nodes} nodes, the tasks have {count}", public=True)
+        raise MismatchError("graph", f"the graph has {data.num_nodes} nodes, the tasks have {count}")
     data.node_id = tasks.ids
     check_edges(data)
     data.edge_index = data.edge_index.long()  # whoever makes numbers of pairs needs 64 bits
@@ -192,15 +190,13 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
     count, device = tasks.num_nodes, tasks.device
     if architecture is None and len(modules) > 1:
         raise MissingError(
-            "architecture",
-            f"{len(modules)} architectures were given: say which node has which by `architecture` [K]",
-            public=True,
+            "architecture", f"{len(modules)} architectures were given: say which node has which by `architecture` [K]"
         )
     if isinstance(architecture, Mapping):
         find_nodes(architecture, tasks.names)  # which says what is wrong with a name
         if lacking := [name for name in tasks.names if name not in architecture]:
             raise MissingError(
-                "architecture", f"architecture names no number for {few(lacking)}: give one for every node", public=True
+                "architecture", f"architecture names no number for {few(lacking)}: give one for every node"
             )
         architecture = [architecture[name] for name in tasks.names]
     kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture)
@@ -215,9 +211,7 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
         where = (kind == a).nonzero().flatten()
         if not len(where):
             raise EmptyError(
-                f"architecture {a}",
-                f"no node has architecture {a} ({type(module).__name__}): leave it out",
-                public=True,
+                f"architecture {a}", f"no node has architecture {a} ({type(module).__name__}): leave it out"
             )
         spec = ParamSpec.from_module(module)
         if len(modules) > 1 and (over := getattr(module, "parts_over", None)) is not None:

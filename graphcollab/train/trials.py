@@ -72,13 +72,10 @@ class Trials:
                 "tasks",
                 "compare needs test samples, and no node has any: give `test` to Tasks.from_samples, or test_fraction "
                 "above 0 to Tasks.from_frame or Tasks.from_arrays, or take tasks.hold_out(0.2, seed, into='test')",
-                public=True,
             )
         first = [one for one in self.contestants if one.number == 0]
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
-            raise EmptyError(
-                "tasks", "grids are searched on validation samples, and no node has any: hold some out", public=True
-            )
+            raise EmptyError("tasks", "grids are searched on validation samples, and no node has any: hold some out")
         for one in first:  # all methods before the first is run
             one.make(**one.point).check(drawn)
         return drawn

@@ -87,7 +87,6 @@ def _inspected(weigher: Weigher, data: Data, env: Env) -> Mapping[str, Tensor]:
                 f"{type(weigher).__name__}.inspect",
                 f"{type(weigher).__name__}.inspect()[{name!r}] must be a tensor with a value for all nodes, [], or one "
                 f"for each, [{data.num_nodes}], got {got}",
-                public=True,
             )
     plain = {name: value.detach().cpu().double() for name, value in found.items()}
     own = env.plane.own

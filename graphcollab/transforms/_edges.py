@@ -45,7 +45,6 @@ def node_count(data: Data) -> int:
             "num_nodes",
             "the number of nodes is unknown: this Data has none of num_nodes, node_id and x. "
             "Set it explicitly: Data(num_nodes=K, ...)",
-            public=True,
         )
     return int(data.num_nodes)
 
@@ -81,9 +80,7 @@ def check_edges(data: Data) -> None:
     count = node_count(data)
     if "edge_index" not in data or data.edge_index is None:
         raise MissingError(
-            "edge_index",
-            "this Data has no edge_index: apply a topology first, for instance transforms.Complete()",
-            public=True,
+            "edge_index", "this Data has no edge_index: apply a topology first, for instance transforms.Complete()"
         )
     edge_index = data.edge_index
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
@@ -145,7 +142,6 @@ def edge_weights(data: Data) -> Tensor:
         raise MissingError(
             "edge_weight",
             "this Data has no edge_weight: weigh the edges first, or set data.edge_weight to one per edge",
-            public=True,
         )
     if weight.shape != (data.edge_index.size(1),):
         raise ShapeError(

@@ -118,9 +118,7 @@ class ChannelAttention(Weigher):
         super().__post_init__()
         if self.frozen and self.pretrained is None:
             raise MissingError(
-                "pretrained",
-                "frozen encoders must have been trained: give `pretrained`, a Mixer or its file",
-                public=True,
+                "pretrained", "frozen encoders must have been trained: give `pretrained`, a Mixer or its file"
             )
         if (mixer := self._pretrained()) is not None:
             self._take_form(mixer)
@@ -180,15 +178,11 @@ class ChannelAttention(Weigher):
             mixer.check(spec, self.part)
             if mixer.group is not None:
                 raise MismatchError(
-                    "pretrained",
-                    "pretrained holds the encoders of several parts of a graph: give one, Mixer.of(node)",
-                    public=True,
+                    "pretrained", "pretrained holds the encoders of several parts of a graph: give one, Mixer.of(node)"
                 )
         if mixer.own == "gate" and len(data.edge_index[0][data.edge_index[0] == data.edge_index[1]]) < data.num_nodes:
             raise DisconnectedError(
-                "graph",
-                "a share goes to the own model: give every node an edge to itself, prepare=WithSelfLoops()",
-                public=True,
+                "graph", "a share goes to the own model: give every node an edge to itself, prepare=WithSelfLoops()"
             )
         data = copy.copy(data)
         data.mixer = mixer.to(data.x.device, data.x.dtype)
@@ -203,7 +197,6 @@ class ChannelAttention(Weigher):
                     "own",
                     "the share of the own model is learned by comparing with models that nodes train alone: give "
                     "local=FitWithReference(Fit(...)), or choose own='largest'",
-                    public=True,
                 )
         data.mixer_step = 0
         return data

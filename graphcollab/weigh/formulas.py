@@ -85,7 +85,6 @@ class Metropolis(Formula):
                 "graph",
                 "Metropolis weights need an undirected graph (an edge back for every edge): "
                 f"{cure if env.plane.private else 'use an undirected topology'} or Uniform weights",
-                public=True,
             )
         return data
 
@@ -119,9 +118,7 @@ def require_self_loops(data: Data, env: Env, what: str) -> None:
     lacking = ~receives(sender == receiver, receiver, data.num_nodes)
     if bool(lacking.any()):
         node = env.engine.tasks.names[int(lacking.nonzero()[0])]
-        raise DisconnectedError(
-            "graph", f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()", public=True
-        )
+        raise DisconnectedError("graph", f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()")
 
 
 @dataclass(frozen=True)
@@ -224,7 +221,6 @@ class SimilarityWeights(Formula):
                 f"SimilarityWeights needs `edge_{self.by}` [E], and this graph has none: measure similarities by a "
                 "metric in PeerWeights (by='score'), draw peers by a method that says how likely each was (by='prior': "
                 "DAC), or weigh by SampleCounts()",
-                public=True,
             )
         value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
         if self.tau is None and self.reads_scores:

@@ -115,9 +115,7 @@ class GradientAlignment(Weigher):
         super().__post_init__()
         if self.own and self.domain != "simplex":
             raise ConflictError(
-                "own",
-                "own=True gives a node's own model a share of the simplex: use domain='simplex' with it",
-                public=True,
+                "own", "own=True gives a node's own model a share of the simplex: use domain='simplex' with it"
             )
         for name, of, where in (
             ("start", "domain", ("box",)),

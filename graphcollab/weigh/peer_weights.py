@@ -132,9 +132,7 @@ class PeerWeights(Weigher):
         super().__post_init__()
         if self.metric is None and (self.choose.by_score or self.merge.reads_scores):
             raise MissingError(
-                "metric",
-                "choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)",
-                public=True,
+                "metric", "choosing or weighing peers by similarity needs a metric: PeerWeights(CosineWeights(), …)"
             )
 
     @property

@@ -384,14 +384,14 @@ def refused(last, names=("a", "b", "c"), own=None, change=None, **settings):
         ({**PLAIN, "sex": [0, 1] * 3}, "column 'sex' holds values of different kinds, text at 'a', 'b'"),
         ({**PLAIN, "y": ["no", "yes"] * 3}, "targets of different kinds, numbers at 'a', 'b' and text at 'c'"),
         ({**PLAIN, "y": [True, False] * 3}, "numbers at 'a', 'b' and true and false at 'c'"),
-        ({name: [] for name in PLAIN}, "site 'c': the table has no rows"),
-        ({name: values[:2] for name, values in PLAIN.items()}, "site 'c': every site needs 3 samples"),
+        ({name: [] for name in PLAIN}, "site 'c' has failed with a EmptyError (table)"),
+        ({name: values[:2] for name, values in PLAIN.items()}, "site 'c' has failed with a TooFewError (node)"),
     ],
 )  # fmt: skip
 def test_tables_that_do_not_fit_are_refused(last, words):
     text, meetings, _ = refused(last)
     assert words in text
-    assert meetings == (2 if "every site" in words else 1)
+    assert meetings == (2 if "TooFewError" in words else 1)
 
 
 def test_a_column_that_has_another_name_at_a_site_is_recognised():
@@ -468,7 +468,7 @@ def test_another_version_is_what_is_told_first():
 def test_a_site_that_fails_says_why_to_itself_only():
     broken = {**PLAIN, "x": [1.0, 2, float("inf"), 4, 5, 6]}
     text, meetings, found = refused(broken)
-    assert text == "site 'c': its samples cannot be used; why is said there only, since that may quote them"
+    assert text == "site 'c' has failed with a RangeError (column); its message stays there"
     assert meetings == 2
     assert "row 2 (site 'c') has infinity in column 'x'" in str(found[2].__cause__)
     assert [one.__cause__ for one in found[:2]] == [None, None]
@@ -483,7 +483,7 @@ def test_a_class_that_nobody_trains_on_is_known_before_anybody_goes_on():
         return tasks_of_site(door, "ab"[k], [first, last][k], split="part", val_fraction=0)
 
     found, room = at_sites(make, 2)
-    assert refusal(found).startswith("site 'b': its samples cannot be used")
+    assert refusal(found).startswith("site 'b' has failed with a ")
     assert "has 7 in column 'y', and the classes that were trained on are 0, 1" in str(found[1].__cause__)
     assert [len(told) for told in room.heard] == [3, 3]
 
@@ -524,7 +524,7 @@ def test_more_classes_than_a_metric_is_of_are_refused_by_all():
         ((torch.zeros(9, 3, dtype=torch.int64), torch.arange(9) % 3), "types, torch.float32 at 'a' and torch.int64 at"),
         ((torch.zeros(9, 3), torch.rand(9)), "targets of different types, torch.int64 at 'a' and torch.float32 at 'b'"),
         ((torch.zeros(9, 3), torch.zeros(9, 2, dtype=torch.int64)), "of different shapes, [] at 'a' and [2]"),
-        ((torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64)), "site 'b': there are no samples"),
+        ((torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64)), "site 'b' has failed with a EmptyError (site)"),
         ({"x": [1, 2, 3], "y": [0, 1, 0]}, "sites give different kinds of data, arrays at 'a' and a table at 'b'"),
     ],
 )  # fmt: skip

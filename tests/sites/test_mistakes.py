@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab import methods, site
-from graphcollab.sites.errors import public_value
+from graphcollab.sites.errors import as_shared
 
 TABLE = {"age": [*range(30, 70)], "ill": [0, 1, 1, 0] * 10}
 SECRET = "Jane Doe"
@@ -69,7 +69,7 @@ def test_a_mistake_in_a_rehearsal_is_not_told_to_others_where_it_quotes_somethin
     """Where a script that FLARE has started rehearses."""
     error = raised(lambda: rehearses({**TABLE, "age": [SECRET, *range(31, 70)]}))
     assert SECRET in str(error)
-    assert SECRET not in str(public_value(error, "Bern"))
+    assert SECRET not in str(as_shared(error, "Bern"))
 
 
 def test_warnings_of_a_rehearsal_name_the_line_of_the_script():
