@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,21 +141,6 @@ class Connection:
         if not self.replays:
             self.past.keep(told, came)
         return found
-
-    def clocks(self, clock: Callable[[], float]) -> dict[str, float]:
-        """Return by how many seconds every site's clock differs from the coordinator's; ``clock`` tells it here."""
-        if self.past.recalls:
-            return {}
-
-        def now() -> bytes:
-            return self.delivery.frame({"verb": "meet", "what": "the time", "clock": clock()})
-
-        self.delivery.count("the time", COORDINATOR, len(now()))
-        while (reply := self.delivery.ask(now)).about["status"] == "wait":
-            pass  # until all have told theirs
-        self._heed(reply)
-        self._turn(self.step + 1)
-        return {site: float(off) for site, off in reply.about["off"].items()}
 
     # ------------------------------------------------------------------------------------- coming and going
 

@@ -13,10 +13,11 @@ from graphcollab.errors import GraphcollabError, StateError
 from graphcollab.naming import few
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import ERROR, Frame, FrameError, OtherVersionError, clipped, question
-from graphcollab.sites.meeting import Lives, Meeting, Waiting
+from graphcollab.sites.meeting import Lives, Meeting
 
 LOG = logging.getLogger(__name__)
 REPLAYS = 10  # how often one and the same message may be lost
+AGAIN = 10  # deadlines after which a line about idle sites is logged once more
 
 
 class Coordinator:
@@ -57,7 +58,7 @@ class Coordinator:
         self._change = threading.Condition()
         self._seen = dict.fromkeys(self.sites, clock())  # when a site has said anything
         self._heard = dict.fromkeys(self.sites, clock())  # when it has said more than that it is there
-        self._waiting = Waiting(deadline)
+        self._due = 0.0  # when idle sites are to be named
         self._at = dict.fromkeys(self.sites, (0, 0))
         self._stuck: dict[str, tuple[int, float]] = {}
         self._meetings: dict[tuple[int, int], Meeting] = {}
@@ -116,19 +117,19 @@ class Coordinator:
             silent = [site for site in silent if now - self._seen[site] > self.deadline]
             if silent and self._stopped is None:
                 self._leave_behind(silent, f"has given no sign of life for {self.deadline:g} s")
-            self._name_who_is_waited_for(now)
+            self._name_idle(now)
 
-    def _name_who_is_waited_for(self, now: float) -> None:
-        waiting = {site for meeting in self._open for site in meeting.frames}
-        waiting |= {site for site in self._stuck if now - self._heard[site] <= self.deadline}
-        since = [one.since for one in self._open] + [self._stuck[site][1] for site in waiting & {*self._stuck}]
-        idle = [site for site in self.present if site not in waiting | self._done]
-        if self._stopped is None:
-            self._waiting.watch(now, since, {site: self._heard[site] for site in idle})
-
-    @property
-    def _open(self) -> list[Meeting]:
-        return [one for one in self._meetings.values() if one.reply is None]
+    def _name_idle(self, now: float) -> None:
+        """Log now and then which sites are alive, but compute while others wait for longer than the deadline."""
+        waiting = {site for meeting in self._meetings.values() if meeting.reply is None for site in meeting.frames}
+        active = [site for site in self.present if site not in self._done]
+        idle = [site for site in active if site not in waiting and now - self._heard[site] > self.deadline]
+        if not idle or len(idle) == len(active) or self._stopped is not None:
+            self._due = now + self.deadline
+        elif now > self._due:
+            seconds = max(now - self._heard[site] for site in idle)
+            LOG.warning("still waiting for %s: alive, but sent nothing for %.0f s", few(idle), seconds)
+            self._due = now + AGAIN * self.deadline
 
     def _meet(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """A site tells something that all are to know, and waits for what the others tell."""
@@ -141,13 +142,11 @@ class Coordinator:
             if any(site in one.frames for at, one in self._meetings.items() if one.reply is None and at[1] != step):
                 return Frame({"status": "refused", "why": "it tells something before others have heard the last of it"})
             self._catching_up.discard(site)
-            meeting = self._meetings.get((epoch, step), Meeting(self._clock()))
+            meeting = self._meetings.get((epoch, step), Meeting())
             if site not in meeting.frames and not isinstance(asked.about.get("what"), str):
                 return Frame({"status": "refused", "why": "it does not say what it tells"})
             self._meetings[epoch, step] = meeting
             meeting.frames.setdefault(site, asked)
-            if isinstance(clock := asked.about.get("clock"), float):
-                meeting.off.setdefault(site, clock - time.time())
             self._stuck.pop(site, None)
             if set(meeting.frames) >= set(self.present):
                 self._conclude(meeting, (epoch, step))
@@ -171,7 +170,7 @@ class Coordinator:
             found, tensors = meeting.together(self.present)
         except GraphcollabError as error:
             return self._stop(error)
-        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), "off": meeting.off, **found}
+        about: dict[str, Any] = {"status": "ok", "wanting": bool(self._wanting), **found}
         said = {site: meeting.frames[site].about for site in self.present}
         first = said[self.present[0]]
         if first.get("commit"):

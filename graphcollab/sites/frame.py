@@ -37,7 +37,6 @@ FIELDS = ALWAYS | {
     "sum": bool,
     "commit": bool,
     "round": int,
-    "clock": float,
     "run": int,
     "sites": list,
     "why": str,

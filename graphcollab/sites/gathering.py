@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from statistics import median
 from typing import Any
 
 from torch import Tensor
 
 from graphcollab.distributed import among
-from graphcollab.errors import MismatchError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.transport import VALUES, Sites
-
-CLOCK = 60.0  # seconds by which a site's clock may be off
 
 CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=None)
 """How this site takes part in the job that has started its script; None where it was started by hand."""
@@ -67,17 +62,3 @@ def connected(connection: Connection) -> Iterator[None]:
             yield
     finally:
         CONNECTION.reset(token)
-
-
-def compare_clocks(connection: Connection) -> None:
-    """Check that no site's clock is off: certificates would seem to be of another time, and logs could not be read."""
-    connection.greeted = True
-    off = connection.clocks(time.time)
-    usual = median([*off.values(), 0.0])  # of two sites the coordinator says which one is off
-    for name, seconds in off.items():
-        if abs(seconds - usual) > CLOCK:
-            how = "ahead of" if seconds > usual else "behind"
-            raise MismatchError(
-                f"site {name!r}",
-                f"the clock of {name} is {abs(seconds - usual):.0f} s {how} the others': set it, by NTP for example",
-            )

@@ -1,9 +1,8 @@
-"""What the coordinator keeps: what sites tell in a step, which processes speak for them, and whom all wait for."""
+"""What the coordinator keeps: what sites tell in a step, and which processes speak for them."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +10,10 @@ import torch
 from torch import Tensor
 
 from graphcollab.errors import MismatchError, StateError
-from graphcollab.naming import few
 from graphcollab.plausible import plausible
 from graphcollab.sites.frame import Frame, FrameError
 
 GREETINGS, FORMER = 100, 1000  # lives of a site that are remembered, at most
-LOG = logging.getLogger("graphcollab.sites.coordinator")
-AGAIN = 10  # deadlines after which it is said once more
 
 
 @dataclass
@@ -25,16 +21,12 @@ class Meeting:
     """What has come for one step.
 
     Args:
-        since: When the first site came to it.
         frames: What sites tell.
         reply: What all of them hear, once all have come.
-        off: By how much their clocks differ from the coordinator's.
     """
 
-    since: float
     frames: dict[str, Frame] = field(default_factory=dict)
     reply: Frame | None = None
-    off: dict[str, float] = field(default_factory=dict)
 
     def apart(self, site: str, senders: Sequence[str]) -> str:
         """Say how a site is at another step of its run that waits for these here; nothing if it is not."""
@@ -120,34 +112,3 @@ class Lives:
             raise FrameError(
                 f"site {site!r}", "messages of a process of this site that was started before the one that is there"
             )
-
-
-class Waiting:
-    """Says who has told nothing for longer than others may be silent, though it gives signs of life.
-
-    Args:
-        deadline: Seconds for which a site may tell nothing while others wait for it.
-    """
-
-    def __init__(self, deadline: float) -> None:
-        self.deadline = deadline
-        self._since, self._due = 0.0, 0.0  # since when somebody waits, and when it is to be said
-
-    def watch(self, now: float, since: Sequence[float], heard: Mapping[str, float]) -> None:
-        """Log it now and then.
-
-        Args:
-            now: The time.
-            since: Since when some sites wait.
-            heard: When those that do not wait have told something.
-        """
-        idle = {site: now - then for site, then in heard.items() if now - then > self.deadline}
-        if not since or not idle:
-            return
-        if self._since != min(since):
-            self._since, self._due = min(since), min(since) + self.deadline
-        if now > self._due:
-            told = " and ".join(f"{seconds:.0f} s" for seconds in idle.values())
-            them = "which is there but has" if len(idle) == 1 else "which are there but have"
-            LOG.warning("still waiting for %s, %s told nothing for %s", few(list(idle)), them, told)
-            self._due = now + AGAIN * self.deadline

@@ -38,7 +38,7 @@ from graphcollab.sites.arguments import (
 )
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
-from graphcollab.sites.gathering import CONNECTION, Gathering, compare_clocks, connected
+from graphcollab.sites.gathering import CONNECTION, Gathering, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.ledger import Ledger
@@ -256,7 +256,7 @@ class Site:
                     f"site({connection.name!r}, ...) in it, or start it with the startup kit of {self.name}",
                 )
             if not connection.greeted:
-                compare_clocks(connection)
+                connection.greeted = True
                 LOG.info("this run is of %s", ", ".join(connection.sites))
             return act(connection)
 

@@ -286,8 +286,8 @@ def waited_for(caplog) -> list[str]:
     return [one.getMessage() for one in caplog.records if one.getMessage().startswith("still waiting")]
 
 
-def test_who_is_there_and_tells_nothing_is_named_after_a_deadline_and_every_ten(desk, caplog):
-    """The deadline is 10 s: at 11 s, and then at 111 s (after 101 s have passed 11 + 100) it is said."""
+def test_who_is_there_and_tells_nothing_is_named_after_two_deadlines_and_every_ten(desk, caplog):
+    """The deadline is 10 s: at 21 s, and then every 101 s."""
     desk.say("a", "meet", what="x")
     desk.say("c", "meet", what="x")
     said = {}
@@ -296,8 +296,8 @@ def test_who_is_there_and_tells_nothing_is_named_after_a_deadline_and_every_ten(
         desk.pass_(1, "a", "b", "c")
         if told := waited_for(caplog):
             said[second] = told
-    text = "still waiting for b, which is there but has told nothing for {} s"
-    assert said == {second: [text.format(second)] for second in (11, 112, 213)}
+    text = "still waiting for b: alive, but sent nothing for {} s"
+    assert said == {second: [text.format(second)] for second in (21, 122, 223)}
     assert desk.coordinator.present == ["a", "b", "c"]
 
 
@@ -307,7 +307,7 @@ def test_who_is_waited_for_in_an_exchange_is_named_and_not_who_waits(desk, caplo
             desk.say("a", "missing", sites=["c"])
             desk.say("b", "missing", sites=["a", "c"])
         desk.pass_(1, "a", "b", "c")
-    assert waited_for(caplog) == ["still waiting for c, which is there but has told nothing for 11 s"]
+    assert waited_for(caplog) == ["still waiting for c: alive, but sent nothing for 21 s"]
 
 
 def test_nobody_is_named_where_all_compute_or_a_meeting_has_just_begun(desk, caplog):

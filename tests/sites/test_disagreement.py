@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import build_model, methods, site
-from graphcollab.sites import connected
+from graphcollab import build_model, methods
 from graphcollab.sites.connection import Connection, SiteLostError
 from graphcollab.sites.errors import is_received
-from graphcollab.sites.frame import Frame
 from graphcollab.sites.gathering import Gathering
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.sites.transport import VALUES
@@ -298,49 +296,6 @@ def test_a_name_unlike_the_certificate(name):
 def test_unknown_listeners():
     told = refused(plays, va={"listeners": ["cleveland", "Basel"]})
     assert told.startswith("UnknownError: va lets 'Basel' listen, and the sites are") or "va lets Basel listen" in told
-
-
-def test_a_clock_that_is_off(monkeypatch):
-    clocks = Connection.clocks
-    monkeypatch.setattr(Connection, "clocks", lambda self, now: clocks(self, lambda: now() + 300 * (self.name == "va")))
-    assert "the clock of va is 300 s ahead of the others'" in refused(plays)
-
-
-@pytest.mark.parametrize(("ahead", "told"), [(100, "Bern is 100 s ahead"), (-130, "Bern is 130 s behind"), (30, "")])
-def test_the_clock_that_is_off_is_named_if_there_are_two_sites(ahead, told):
-    """The coordinator's clock says which one it is."""
-
-    def act(connection: Connection) -> str:
-        off = {"Basel": 0, "Bern": ahead}[connection.name]
-        clocks = connection.clocks
-        connection.clocks = lambda now: clocks(lambda: now() + off)
-        with connected(connection):
-            try:
-                samples = torch.randn(40, 3), torch.tensor([0, 1] * 20)
-                here = site(connection.name, samples, test_fraction=0.2)
-                here.run(methods.local(), lambda: nn.Linear(3, 2), rounds=1)
-            except ValueError as error:
-                return str(error)
-        return ""
-
-    found = Hall(["Basel", "Bern"], poll=0.5).play(act)
-    assert all(told in one and bool(told) == bool(one) for one in found.values()), found
-
-
-def test_a_clock_is_read_anew_when_a_call_has_failed(monkeypatch):
-    """A call that gets through late does not look like a clock that is off."""
-    ask, said = Door.ask, list[float]()
-
-    def asks(self: Door, content: bytes) -> bytes:
-        if b"the time" in content and self.name == "va":
-            said.append(Frame.unpack(content).about["clock"])
-            if len(said) == 1:
-                raise ConnectionError("not now")
-        return ask(self, content)
-
-    monkeypatch.setattr(Door, "ask", asks)
-    assert all(isinstance(one, Result) for one in meet(plays).values())
-    assert said[1] > said[0]
 
 
 def test_samples_are_not_quoted_to_others():

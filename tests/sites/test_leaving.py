@@ -82,7 +82,7 @@ def by_reader(leaving) -> dict[str, int]:
     ids=["evaluated seldom", "mixer", "server", "two models", "alone"],
 )
 def test_a_rehearsal_counts_all_that_is_sent(method, settings, doors):
-    assert by_reader(rehearsed(method, **settings)) == pytest.approx(doors(), abs=30)  # a clock has 17 digits or fewer
+    assert by_reader(rehearsed(method, **settings)) == pytest.approx(doors(), abs=30)
 
 
 @pytest.mark.parametrize(

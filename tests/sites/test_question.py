@@ -15,10 +15,7 @@ def desk() -> Desk:
     "about",
     [
         *({"verb": "missing", "sites": sites} for sites in ([["x"]], [{"a": 1}], [1], "bc", {"b": 1}, None)),
-        *(
-            {"verb": "meet", "what": "x", **one}
-            for one in ({"sum": "yes"}, {"commit": 1}, {"round": "3"}, {"clock": 1})
-        ),
+        *({"verb": "meet", "what": "x", **one} for one in ({"sum": "yes"}, {"commit": 1}, {"round": "3"})),
         *({"verb": "meet", "what": what} for what in (["x"], {}, 1)),
         *({"verb": verb} for verb in (["meet"], {}, None, "_stop", "watch")),
         *({"verb": "beat", "life": life} for life in ([], {}, None, 1, "of nobody")),
