@@ -14,6 +14,7 @@ from urllib.parse import quote
 from graphcollab.checks import own_filter, unlogged
 from graphcollab.errors import (
     ConflictError,
+    EmptyError,
     FormatError,
     InUseError,
     MismatchError,
@@ -25,17 +26,8 @@ from graphcollab.gains import Benefit, benefit
 from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
-from graphcollab.settings import Count, check_setting, checked
-from graphcollab.sites.arguments import (
-    MANY_RUNS,
-    ONE_RUN,
-    refuse,
-    require_known,
-    require_name,
-    require_of_run,
-    require_others,
-    require_own,
-)
+from graphcollab.settings import Count, check_setting, checked, settings_of
+from graphcollab.sites.arguments import MANY_RUNS, ONE_RUN, refuse
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.gathering import CONNECTION, Gathering, connected
@@ -103,12 +95,9 @@ def site(
             raise ConflictError(
                 "dry_run", f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script"
             )
-    require_known(settings)
-    require_name(name)
-    require_own(name, data)
     names = dry_run if isinstance(dry_run, bool) else tuple(dry_run)
-    if not isinstance(names, bool):
-        require_others(name, names)
+    if not isinstance(names, bool) and not {*names} - {name}:
+        raise EmptyError("dry_run", "dry_run= names no other site: name them, or say dry_run=True")
     said = settings if target is None else {"target": target, **settings}
     heard = None if listeners is None else tuple(listeners)
     return Site(name, data, heard, names, said, None if ledger is None else Path(ledger), tell_changes)
@@ -156,7 +145,7 @@ class Site:
         def play(here: Site) -> Result:
             def act(connection: Connection) -> Result:
                 refuse(settings, ONE_RUN)
-                require_of_run(settings)
+                settings_of(run, settings)
                 tasks = here._tasks(connection, 0)
                 graph = here._graph(connection, tasks)
                 if graph is not None and method.beyond_edges and len(groups := _apart(tasks.names, graph)) > 1:

@@ -12,7 +12,7 @@ from torch import nn
 import graphcollab
 from graphcollab import build_model, methods, run
 from graphcollab.errors import MismatchError, UnknownError
-from graphcollab.sites.arguments import require_of_run
+from graphcollab.settings import settings_of
 from graphcollab.sites.errors import as_shared, failure, received
 from graphcollab.sites.hall import Door
 from graphcollab.testing import Scene
@@ -69,8 +69,8 @@ def test_of_a_file_without_a_header_other_sites_read_no_row(tmp_path):
     [
         lambda: build_model("Jane Doe", (3,), 2),
         lambda: methods.fedavg(**{"Jane Doe": 1}),
-        lambda: require_of_run({"Jane Doe": 1}),
-        lambda: graphcollab.site("Bern", {"Jane Doe": "patients.csv"}),
+        lambda: settings_of(run, {"Jane Doe": 1}),
+        lambda: graphcollab.Tasks.from_frame({"Bern": {"Jane Doe": "patients.csv"}}),
         lambda: run(methods.fedavg(), Scene.small().tasks, nn.Linear(3, 2), rounds=1, device="Jane Doe"),
     ],
 )

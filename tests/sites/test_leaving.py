@@ -210,13 +210,8 @@ def test_other_sites_are_named_by_text():
         site("va", ROWS["va"], dry_run=[1, 2], **SETTINGS)
     with raises("empty", "dry_run"):
         site("va", ROWS["va"], dry_run=[], **SETTINGS)
-
-
-def test_others_are_named_once_and_without_the_site_itself():
-    with raises("conflict", "dry_run", "'va'"):
-        site("va", ROWS["va"], dry_run=["cleveland", "va"], **SETTINGS)
-    with raises("duplicate", "dry_run", "'cleveland'"):
-        site("va", ROWS["va"], dry_run=["cleveland", "hungarian", "cleveland"], **SETTINGS)
+    with raises("empty", "dry_run"):
+        site("va", ROWS["va"], dry_run=["va"], **SETTINGS)
 
 
 def test_a_rehearsal_is_no_result():
@@ -246,9 +241,8 @@ def test_a_rehearsal_in_a_job_is_refused_at_all_sites():
         return here.run(methods.local(epochs=1), small, rounds=1)
 
     found = meet(act, va={"dry_run": OTHERS})
-    words = {str(one) for one in found.values()}
-    assert words == {"va rehearses (dry_run=) in a job: take dry_run= out of its script"}
     assert {type(one) for one in found.values()} == {ConflictError}
+    assert str(found["va"]) == "va rehearses (dry_run=) in a job: take dry_run= out of its script"
 
 
 def test_nothing_is_sent_to_anybody_outside():
