@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from graphcollab.sites.ledger import Ledger as Ledger
     from graphcollab.sites.site import Site as Site, site as site
     from graphcollab.sites.statistics import Everyone as Everyone, SiteStatistics as SiteStatistics
-    from graphcollab.sites.tasks_of_site import (
-        Message as Message,
-        tasks_of_site as tasks_of_site,
-        told_by_site as told_by_site,
-    )
+    from graphcollab.sites.tasks_of_site import tasks_of_site as tasks_of_site, told_by_site as told_by_site
 
 __all__ = make_lazy(__name__)

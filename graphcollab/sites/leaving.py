@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
@@ -67,13 +66,6 @@ class Leaving:
     def bytes(self) -> int:
         """Bytes in all."""
         return sum(line.bytes for line in self.lines)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what copies and pickles look for
-            raise AttributeError(name)
-        raise AttributeError(
-            f"there is no {name!r}: this was a rehearsal (dry_run=), so there is no result; print what run returned"
-        )
 
     def __str__(self) -> str:
         width, reader = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -97,23 +96,8 @@ def tasks_of_site(
         return Tasks.from_frame({name: data}, statistics=statistics, **settings)
 
 
-@dataclass(frozen=True)
-class Message:
-    """What a site tells all others.
-
-    Args:
-        label: What it is about: ``"agreement"``, ``"counts"`` or ``"sizes"``.
-        value: The value itself, of JSON.
-        bytes: Its length as text.
-    """
-
-    label: str
-    value: dict[str, Any]
-    bytes: int
-
-
-def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
-    """Return what a site would tell others by `tasks_of_site`, which is played without them; nothing leaves the site.
+def told_by_site(site: object, data: Any, **settings: Any) -> list[dict[str, Any]]:
+    """Return the JSON values that a site would send to others by `tasks_of_site`; nothing leaves the site.
 
     Args:
         site: See `tasks_of_site`.
@@ -121,24 +105,23 @@ def told_by_site(site: object, data: Any, **settings: Any) -> list[Message]:
         settings: See there.
 
     Example:
-        >>> told = told_by_site("north", {"age": [*range(30, 40)], "ill": [0, 1] * 5}, target="ill")
-        >>> [message.label for message in told]
-        ['agreement', 'counts', 'sizes']
-        >>> told[1].value["known"], told[1].value["names"]
+        >>> agreement, counts, sizes = told_by_site(
+        ...     "north", {"age": [*range(30, 40)], "ill": [0, 1] * 5}, target="ill"
+        ... )
+        >>> counts["known"], counts["names"]
         ({'age': 10}, {'ill': ['0', '1']})
     """
     rehearsal = _Rehearsal()
     tasks_of_site(rehearsal, site, data, rehearsed=True, **settings)
-    return rehearsal.told
+    return rehearsal.sent
 
 
 class _Rehearsal:
     """A meeting without other sites."""
 
     def __init__(self) -> None:
-        self.told: list[Message] = []
+        self.sent: list[dict[str, Any]] = []
 
     def everyone(self, value: Any) -> list[Any]:
-        text = json.dumps(value)
-        self.told.append(Message(value["about"], json.loads(text), len(text.encode())))
-        return [json.loads(text)]
+        self.sent.append(json.loads(json.dumps(value)))
+        return [json.loads(json.dumps(value))]

@@ -80,7 +80,7 @@ def tensor(values: Tensor) -> dict[str, Any]:
 def told(table: dict[str, Any]) -> dict[str, Any]:
     """Return what the site of a table would tell others."""
     messages = told_by_site("north", {name: one[::3] for name, one in table.items() if name != "site"})
-    return {str(k): {"label": one.label, "value": repr(one.value)} for k, one in enumerate(messages)}
+    return {str(k): {"label": one["about"], "value": repr(one)} for k, one in enumerate(messages)}
 
 
 def saved(made: Tasks, folder: Path, new: Path) -> dict[str, Any]:

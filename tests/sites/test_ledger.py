@@ -79,7 +79,7 @@ def test_sums_over_many_draws_solve_no_row():
     """24 rows, 26 draws: from sums of training rows all values came out; which rows train follows from the seed."""
     rng = np.random.default_rng(0)
     secret = {"load": rng.integers(100, 9999, 24).tolist(), "y": rng.normal(50, 9, 24).tolist()}
-    told = [told_by_site("a", secret, seed=seed)[1].value for seed in range(26)]
+    told = [told_by_site("a", secret, seed=seed)[1] for seed in range(26)]
     assert all(one == told[0] for one in told)
     assert told[0]["sums"]["load"] == sum(secret["load"])
     assert told[0]["rows"] == 24
@@ -90,7 +90,7 @@ def test_which_classes_a_draw_trains_on_is_not_told(stratify):
     """Of a class of one row, that would tell in a few draws which row it is."""
     lone = [0] * 10 + [1] * 9 + [2]
     for data in ((np.zeros((20, 2), np.float32), np.array(lone)), {"x": [*range(20)], "y": lone}):
-        told = [told_by_site("a", data, seed=seed, stratify=stratify)[-1].value for seed in range(8)]
+        told = [told_by_site("a", data, seed=seed, stratify=stratify)[-1] for seed in range(8)]
         assert all(one == told[0] for one in told)
         assert told[0]["classes"] == [0, 1, 2]
 
@@ -98,8 +98,8 @@ def test_which_classes_a_draw_trains_on_is_not_told(stratify):
 def test_a_column_of_splits_keeps_rows_out_of_sums():
     words = ["train"] * 20 + ["test"] * 10
     told = {seed: told_by_site("a", table("a", part=words), target="ill", split="part", seed=seed) for seed in (0, 1)}
-    assert told[0][1].value == told[1][1].value
-    assert told[0][1].value["sums"]["age"] == sum(AGES["a"][:20])
+    assert told[0][1] == told[1][1]
+    assert told[0][1]["sums"]["age"] == sum(AGES["a"][:20])
 
 
 @pytest.fixture

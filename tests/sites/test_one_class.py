@@ -43,7 +43,7 @@ def test_a_rehearsal_does_not_know_the_classes_of_others():
     here = site("va", ILL, dry_run=True, **SETTINGS)
     with warns("quality", "column 'disease'"):
         assert here.run(methods.fedavg(epochs=1), small, rounds=1).sites == 4
-    assert told_by_site("va", ILL, **SETTINGS)[1].value["names"]["disease"] == ["1"]
+    assert told_by_site("va", ILL, **SETTINGS)[1]["names"]["disease"] == ["1"]
 
 
 def test_one_class_of_all_sites_is_refused_at_all():
