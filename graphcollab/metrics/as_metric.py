@@ -11,11 +11,9 @@ from graphcollab.metrics.errors import mae, mse, r2, rmse
 from graphcollab.metrics.metric import Metric
 from graphcollab.metrics.probabilities import brier, ece, log_loss
 from graphcollab.settings import checked, look_up
-from graphcollab.tasks import metric_fit
 
-METRICS: dict[str, Metric] = metric_fit.METRICS
+METRICS: dict[str, Metric] = {m.name: m for m in (accuracy, auc, brier, ece, log_loss, mae, mse, r2, rmse)}
 """The metrics that have a name; one that is added is known by it everywhere."""
-METRICS.update({metric.name: metric for metric in (accuracy, auc, brier, ece, log_loss, mae, mse, r2, rmse)})
 
 AnyMetric: TypeAlias = Annotated[str | Metric | Callable[..., Any], "a name, a Metric or a function"]
 

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from torch import Tensor
 
 from graphcollab.errors import ConflictError
 
-METRICS: dict[str, Any] = {}
-"""The metrics that have a name, which `graphcollab.metrics` enters."""
+
+class _Metrics(Mapping[str, Any]):
+    """The metrics that have a name, which `graphcollab.metrics` lists when one is first looked for."""
+
+    def _found(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = import_module("graphcollab.metrics.as_metric").METRICS
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        return self._found()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found())
+
+    def __len__(self) -> int:
+        return len(self._found())
+
+
+METRICS = _Metrics()
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
