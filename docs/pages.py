@@ -22,7 +22,7 @@ from graphcollab.method import Method
 from graphcollab.metrics import METRICS
 from graphcollab.phases import Phases
 from graphcollab.piece import Field, Piece, Reader
-from graphcollab.sites.arguments import MANY_RUNS, ONE_RUN
+from graphcollab.sites.site import MANY_RUNS, ONE_RUN
 from graphcollab.testing.scene import SIZES, Scene
 
 ROOT = Path(__file__).parents[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,6 @@ from graphcollab.method import Method
 from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, check_setting, checked, settings_of
-from graphcollab.sites.arguments import MANY_RUNS, ONE_RUN, refuse
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.gathering import CONNECTION, Gathering, connected
@@ -38,6 +37,7 @@ from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result, compare, run
 from graphcollab.train.lock import hold_folder
+from graphcollab.train.run import BETWEEN_PARTIES
 from graphcollab.transport import agreed
 
 LOG = logging.getLogger(__name__)
@@ -46,6 +46,18 @@ Name = Annotated[str, "the name on this site's certificate, as text"]
 Names = Annotated[Sequence[str], "a list of names of sites"]
 
 GHOSTS = 3  # other sites of a rehearsal, where their names are not known
+
+_OF_ALL = {"owner": "each site has its own samples, and no others", **BETWEEN_PARTIES}
+
+ONE_RUN: Mapping[str, str] = {
+    "tasks": "each site has its own samples, which it gives to site(...)",
+    "graph": "each site says by listeners= who hears it",
+    **_OF_ALL,
+}
+"""Settings of `Site.run` that are refused."""
+
+MANY_RUNS: Mapping[str, str] = {"jobs": "all sites play the same run at a time", **_OF_ALL}
+"""Settings of `Site.compare` and `Site.benefit` that are refused."""
 
 
 @checked
@@ -144,7 +156,7 @@ class Site:
 
         def play(here: Site) -> Result:
             def act(connection: Connection) -> Result:
-                refuse(settings, ONE_RUN)
+                _refuse(settings, ONE_RUN)
                 settings_of(run, settings)
                 tasks = here._tasks(connection, 0)
                 graph = here._graph(connection, tasks)
@@ -211,7 +223,7 @@ class Site:
             )
 
         def together(_: Connection) -> T:
-            refuse(settings, MANY_RUNS)
+            _refuse(settings, MANY_RUNS)
             return act()
 
         return self._meet(together)
@@ -284,6 +296,12 @@ class Site:
 
         with unlogged(COORDINATOR_LOG), unlogged(LOG):  # nobody runs a server here
             return Hall(sorted(every), poll=1.0).play(play, here=self.name)
+
+
+def _refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
+    for name in settings:
+        if name in refused:
+            raise UnsupportedError(name, f"{name} cannot be given between sites: {refused[name]}")
 
 
 def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[str]]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from graphcollab import Tasks, methods, run, site
 from graphcollab.models import MLP, SplitModel
-from graphcollab.sites.arguments import ONE_RUN
+from graphcollab.sites.site import ONE_RUN
 from graphcollab.train import WatchMetrics
 from tests.sites.apart import apart
 from tests.sites.in_threads import NAMES, meet

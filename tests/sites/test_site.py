@@ -16,7 +16,7 @@ from graphcollab.control import Attendance
 from graphcollab.judge import Judge
 from graphcollab.models import split_models
 from graphcollab.report import site_table
-from graphcollab.sites.arguments import MANY_RUNS, ONE_RUN
+from graphcollab.sites.site import MANY_RUNS, ONE_RUN
 from graphcollab.stop import EarlyStopping
 from graphcollab.train import ProbeSimilarity, Result
 from graphcollab.weigh import CosineUpdates, InverseLoss
