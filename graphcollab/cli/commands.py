@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from graphcollab.cli.choices import Dataset, Method
 from graphcollab.cli.options import (
     COMPUTING,
     DATA,
@@ -18,7 +17,9 @@ from graphcollab.cli.options import (
     TRAINING,
     Columns,
     Computing,
+    Dataset,
     Dealing,
+    Method,
     Model,
     Output,
     Strings,

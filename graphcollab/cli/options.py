@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from graphcollab.cli.choices import Metric
+from graphcollab import methods
 from graphcollab.cli.values import SEVERAL
+
+Method = str if TYPE_CHECKING else Literal[*methods.__all__]
+Dealt = Literal["digits", "cifar10", "cifar100", "fashion_mnist", "mnist", "svhn", "mini_imagenet"]
+Dataset = Literal["heart_disease", "parkinsons", Dealt]
+Metric = Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"]
 
 DATA, METHODS, TRAINING, EVALUATION, COMPUTING, OUTPUT = (
     Group.create_ordered(name)

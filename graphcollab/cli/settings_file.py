@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from graphcollab.cli.choices import Dataset
+from graphcollab.cli.options import Dataset
 from graphcollab.errors import FormatError, InvalidTypeError, MismatchError
 
 RUN = "run.toml"
