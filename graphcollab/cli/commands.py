@@ -142,7 +142,7 @@ def predict(
         data: CSV or Parquet file with the same columns.
         site: Site of all rows. Default: the table has the column of sites.
         proba: Write the probability of every class, too.
-        out: CSV file; replaces earlier predictions. Default: standard output.
+        out: CSV file, which is not there yet. Default: standard output.
     """
     settings = flat(locals())
     from graphcollab.cli.predicting import play_predict
