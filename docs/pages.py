@@ -17,9 +17,7 @@ import torch
 import graphcollab
 from graphcollab import errors, methods, slots
 from graphcollab.control.state import LOOP
-from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.method import Method
-from graphcollab.metrics import METRICS
 from graphcollab.phases import Phases
 from graphcollab.piece import Field, Piece, Reader
 from graphcollab.sites.site import MANY_RUNS, ONE_RUN
@@ -46,7 +44,6 @@ def texts() -> Iterator[tuple[Path, str]]:
     yield page, between(text, "settings between sites", table_of_settings())
     page = ROOT / "docs" / "threat_model.md"
     yield page, between(page.read_text(encoding="utf-8"), "readers", table_of_readers())
-    yield ROOT / "graphcollab" / "cli" / "choices.py", choices()
 
 
 def between(page: str, name: str, text: str) -> str:
@@ -63,16 +60,6 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = list(head)
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
-
-
-def choices() -> str:
-    """Return the module of names that options of the command line choose from."""
-    lines = ['"""Names to choose from on the command line. `make generate` writes this file."""', ""]
-    lines += ["from __future__ import annotations", "", "from typing import Literal", ""]
-    known = {"Dataset": [*TABLES, *DATASETS], "Method": methods.__all__, "Metric": METRICS}
-    for kind, names in known.items():
-        lines += [f"{kind} = Literal[", *(f'    "{name}",' for name in names), "]"]
-    return "\n".join(lines) + "\n"
 
 
 def table_of_methods() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +59,7 @@ def call(words: Sequence[str]) -> None:
     file = _config(words)
     APP.config = [] if file is None else [Dict({words[0]: read_settings(file, words[0])}, source=str(file))]
     command, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
-    with _warnings_as_lines(words, quiet=flat(bound.arguments).get("quiet", False)):
+    with _warnings_as_lines(flat(bound.arguments).get("quiet", False)):
         command(*bound.args, **bound.kwargs)
 
 
@@ -78,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt as error:
         code = _end(INTERRUPTED, "; ".join(filter(None, ["interrupted", str(error)])))
     except Exception as error:
-        known = _in_one_line(error, given)
+        known = _in_one_line(error)
         if known is None or given != words:
             traceback.print_exception(error)
         code = FAILED if known is None else _end(*known)
@@ -90,11 +90,11 @@ def _end(code: int, text: str) -> int:
     return code
 
 
-def _in_one_line(error: Exception, words: Sequence[str]) -> tuple[int, str] | None:
+def _in_one_line(error: Exception) -> tuple[int, str] | None:
     """Return the exit code and the text of an error of the input, the run or the machine; None of any other."""
     text = str(error)
     if isinstance(error, GraphcollabError):
-        return (FAILED if isinstance(error, RUNTIME) else WRONG), _with_option(error.subject, text, words)
+        return (FAILED if isinstance(error, RUNTIME) else WRONG), _about(error.subject, text)
     if isinstance(error, CycloptsError):
         return WRONG, text
     if isinstance(error, OSError) and error.strerror:
@@ -105,30 +105,9 @@ def _in_one_line(error: Exception, words: Sequence[str]) -> tuple[int, str] | No
     return None
 
 
-def _with_option(subject: str, text: str, words: Sequence[str]) -> str:
-    """Return a text that begins with the option that it is about, where the command has it or names that column."""
-    option = f"--{subject.replace('_', '-')}"
-    if subject.startswith("column "):
-        option = _given_by(subject.removeprefix("column ").strip("'"), words)
-    return f"{option}: {text}" if option in _options(words) else text
-
-
-def _given_by(value: str, words: Sequence[str]) -> str:
-    """Return the option that a value, or a list with it, follows."""
-    option = ""
-    for word in words:
-        if word.startswith("--"):
-            option, _, word = word.partition("=")
-        if value in word.split(","):
-            return option
-    return ""
-
-
-def _options(words: Sequence[str]) -> Collection[str]:
-    """Return the options of the command of a command line."""
-    if not words or words[0] not in APP:
-        return ()
-    return {name for argument in APP[words[0]].assemble_argument_collection() for name in argument.names}
+def _about(subject: str, text: str) -> str:
+    """Return a text that begins with what it is about."""
+    return text if not subject or text.startswith(subject) else f"{subject}: {text}"
 
 
 def _config(words: Sequence[str]) -> Path | None:
@@ -142,12 +121,12 @@ def _config(words: Sequence[str]) -> Path | None:
 
 
 @contextmanager
-def _warnings_as_lines(words: Sequence[str], quiet: bool) -> Iterator[None]:
+def _warnings_as_lines(quiet: bool) -> Iterator[None]:
     """Print each warning once, as a line without code."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        text = _with_option(getattr(message, "subject", ""), " ".join(str(message).split()), words)
+        text = _about(getattr(message, "subject", ""), " ".join(str(message).split()))
         if text not in shown:
             note(f"warning: {text}", quiet)
         shown.add(text)

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from graphcollab.cli.choices import Dataset, Method
 from graphcollab.cli.options import (
     COMPUTING,
     DATA,
@@ -18,7 +17,9 @@ from graphcollab.cli.options import (
     TRAINING,
     Columns,
     Computing,
+    Dataset,
     Dealing,
+    Method,
     Model,
     Output,
     Strings,
@@ -141,7 +142,7 @@ def predict(
         data: CSV or Parquet file with the same columns.
         site: Site of all rows. Default: the table has the column of sites.
         proba: Write the probability of every class, too.
-        out: CSV file; replaces earlier predictions. Default: standard output.
+        out: CSV file, which is not there yet. Default: standard output.
     """
     settings = flat(locals())
     from graphcollab.cli.predicting import play_predict

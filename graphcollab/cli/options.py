@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from graphcollab.cli.choices import Metric
+from graphcollab import methods
 from graphcollab.cli.values import SEVERAL
+
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = Literal[*methods.__all__]
+Dealt = Literal["digits", "cifar10", "cifar100", "fashion_mnist", "mnist", "svhn", "mini_imagenet"]
+Dataset = Literal["heart_disease", "parkinsons", Dealt]
+Metric = Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"]
 
 DATA, METHODS, TRAINING, EVALUATION, COMPUTING, OUTPUT = (
     Group.create_ordered(name)
@@ -37,8 +45,6 @@ class Columns:
     """All categories of a column, chest_pain=1,2,3,4, or all classes of the target, including those absent."""
     pooled: Literal["sums", "per_site"] = "sums"
     """Means and standard deviations over all sites, from sums that they share, or of each site."""
-    indicator_above: float = 0.0
-    """Share of missing values in training rows above which a column gets an indicator of missing values."""
     standardise_target: bool = False
     """Divide a regression target by its standard deviation; predictions are in the table's units."""
     group: str | None = None
@@ -101,16 +107,8 @@ class Computing:
 
     device: Literal["auto", "cpu", "cuda"] | str = "cpu"
     """Device; auto takes the GPU if there is one."""
-    backend: Literal["auto", "vmap", "loop", "shared", "unrolled"] = "auto"
-    """How models are computed: all at once (vmap), one by one (loop), or with shared layers once."""
-    chunk: int | None = None
-    """Models computed at a time. Default: by rule."""
-    microbatch: int | None = None
-    """Samples of a site that go through its model at once, at most; fewer take less memory. Default: by rule."""
     threads: int | None = None
     """Threads of the processor. Default: by the size of the models."""
-    autocast: bool = False
-    """Compute in bfloat16."""
 
 
 @Parameter(name="*", group=TRAINING)
@@ -122,8 +120,6 @@ class Training:
     """Where a site's training diverges: stop, or isolate that site and go on with the others."""
     evaluate_every: Annotated[int, Parameter(group=EVALUATION)] = 1
     """Rounds between evaluations; with --budget steps, of the method with the most local steps in a round."""
-    checkpoint_every: Annotated[int | None, Parameter(group=OUTPUT)] = None
-    """Rounds between checkpoints. Default: as often as takes at most a tenth of the time."""
 
 
 @Parameter(name="*", group=OUTPUT)

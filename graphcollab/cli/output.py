@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import sys
 
 from graphcollab._wording import printable
-
-SIGNS = {"−": "-", "–": "-", "…": "...", "→": "->", "←": "<-", "≤": "<=", "≥": ">=", "±": "+-", "·": "*", "†": "^"}
-SIGNS |= {"²": "^2", "½": "1/2", "τ": "tau", "α": "alpha", "λ": "lambda", "Σ": "sum", "σ": "sigma", "µ": "u"}
-"""What replaces signs where the encoding of the output lacks them."""
 
 
 def tell(text: str, table: bool = False) -> None:
@@ -38,15 +33,7 @@ def note(text: str, quiet: bool = False) -> None:
 
 
 def write_in_any_encoding() -> None:
-    """Let the standard streams write every text: what their encoding lacks as other signs, or as codes."""
-    codecs.register_error("graphcollab", _replacement)
+    """Let the standard streams write every text: what their encoding lacks as codes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="graphcollab")
-
-
-def _replacement(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    lacking = error.object[error.start : error.end]
-    return "".join(SIGNS.get(sign) or sign.encode("unicode_escape").decode() for sign in lacking), error.end
+            stream.reconfigure(errors="backslashreplace")

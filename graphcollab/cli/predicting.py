@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ from graphcollab.cli.data import require_data
 from graphcollab.cli.output import note, tell
 from graphcollab.cli.settings_file import RUN
 from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
-from graphcollab.files import as_cell, csv_text, write_csv
+from graphcollab.files import csv_text, write_csv
 from graphcollab.naming import close, few
 from graphcollab.tasks import Table, open_table
 from graphcollab.train import Models, load
@@ -74,7 +72,7 @@ def play_predict(asked: dict[str, Any]) -> None:
     header = ["row", prepared.node, prepared.target.name]
     header += [f"{prepared.target.name} = {name}" for name in models.classes] if proba else []
     if out is not None:
-        require_free(out, Path(data), saved, header)
+        require_free(out, saved)
     rows = _predicted(models, open_table(data), asked["site"], proba)
     if out is None:
         tell(csv_text(header, rows).rstrip("\n"), table=True)
@@ -107,28 +105,9 @@ def _sites(table: Table, site: str | None, node: str) -> tuple[tuple[str, ...], 
     return table.sites(node)
 
 
-def require_free(out: Path, data: Path, saved: Path, header: Sequence[str]) -> None:
-    """Check that predictions would replace nothing but earlier predictions of the same target, or an empty file."""
-    models = saved.resolve()
-    if out.exists() and data.exists() and out.samefile(data):
-        raise ExistsError("out", f"{out} is the table to predict, {data}: name another file")
-    if out.resolve().is_relative_to(models) or (out.parent.resolve() / out.name).is_relative_to(models):
+def require_free(out: Path, saved: Path) -> None:
+    """Check that predictions would replace nothing, and lie outside of the saved models."""
+    if out.is_symlink() or (out.exists() and not (out.is_file() and out.stat().st_size == 0)):
+        raise ExistsError("out", f"{out} exists: name another file, or remove it")
+    if out.resolve().is_relative_to(saved.resolve()):
         raise ExistsError("out", f"{out} lies in the folder of saved models, {saved}: name a file outside of it")
-    if out.is_dir():
-        raise ExistsError("out", f"{out} is a folder: name a file, such as {out / 'predictions.csv'}")
-    if (out.exists() or out.is_symlink()) and not _are_predictions(out, header):
-        raise ExistsError("out", f"{out} holds something other than predictions of these models: name another file")
-
-
-def _are_predictions(path: Path, header: Sequence[str]) -> bool:
-    """Tell whether a file is empty or begins as predictions do: with the header, and a first row of number 0."""
-    if not path.is_file():
-        return False
-    begin = [str(as_cell(name)) for name in header[:3]]
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        try:
-            first, second = [*csv.reader(line for _, line in zip(range(2), file, strict=False)), begin, ["0"]][:2]
-        except csv.Error:
-            return False
-    more = all(name.startswith(f"{begin[2]} = ") for name in first[3:])
-    return first[:3] == begin and more and second[:1] == ["0"]

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from graphcollab.cli.choices import Dataset
+from graphcollab.cli.options import Dataset
 from graphcollab.errors import FormatError, InvalidTypeError, MismatchError
 
 RUN = "run.toml"
 PATHS = ("data", "saved", "out")
 """Options that are paths; in a file they are relative to its folder."""
-TABLES = ("categories", "graphs", "set")
-"""Options of entries ``NAME=VALUE``, which may be tables in a file."""
+ENTRIES = ("categories", "graphs", "set")
+"""Options of entries ``NAME=VALUE``, which are left out where there are none."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -28,40 +28,28 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_settings(path: Path, command: str) -> dict[str, Any]:
-    """Return the settings in a file as values of options: paths relative to the current folder, tables as entries."""
+    """Return the settings in a file as values of options: paths relative to the current folder."""
     content = read_toml(path)
     if (other := content.pop("command", command)) != command:
         raise MismatchError(f"file {path}", f"{path} has settings of graphcollab {other}, not of graphcollab {command}")
-    for name in (name for name in TABLES if isinstance(content.get(name), Mapping)):
-        content[name] = _entries(name, content[name], path.parent)
     for name in (name for name in PATHS if name in content):
         if not isinstance(content[name], str):
             raise InvalidTypeError(name, f"{path}: expected a path, got {content[name]!r}")
         if not _is_dataset(name, content[name]):
             content[name] = os.path.normpath(path.parent / content[name])
+    if isinstance(graphs := content.get("graphs"), list):
+        content["graphs"] = [_beside(path.parent, str(entry)) for entry in graphs]
     return content
+
+
+def _beside(folder: Path, entry: str) -> str:
+    """Return an entry ``NAME=PATH`` with the path relative to the current folder, given one relative to a folder."""
+    name, equals, path = entry.partition("=")
+    return f"{name}{equals}{os.path.normpath(folder / path)}" if path else entry
 
 
 def _is_dataset(option: str, value: object) -> bool:
     return option == "data" and value in get_args(Dataset)
-
-
-def _entries(option: str, table: Mapping[str, Any], folder: Path) -> list[str]:
-    """Return a table as the entries that the command line has: ``[set.cobo] rho = 0.1`` is ``cobo.rho=0.1``."""
-    if option == "set":
-        nested = {name: own if isinstance(own, Mapping) else {"": own} for name, own in table.items()}
-        table = {f"{name}.{key}": value for name, own in nested.items() for key, value in own.items()}
-    if option == "graphs":
-        table = {name: os.path.normpath(folder / str(value)) for name, value in table.items()}
-    return [f"{name}={','.join(map(_quoted, _listed(value)))}" for name, value in table.items()]
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False) if "," in str(value) else str(value)
 
 
 def settings_text(folder: Path, command: str, settings: Mapping[str, Any]) -> str:
@@ -70,7 +58,7 @@ def settings_text(folder: Path, command: str, settings: Mapping[str, Any]) -> st
     for name in (name for name in PATHS if content.get(name) is not None):
         if not _is_dataset(name, content[name]):
             content[name] = os.path.relpath(content[name], folder)
-    shown = {name: value for name, value in content.items() if value is not None and (value or name not in TABLES)}
+    shown = {name: value for name, value in content.items() if value is not None and (value or name not in ENTRIES)}
     return "".join(f"{name} = {_toml(value)}\n" for name, value in shown.items())
 
 

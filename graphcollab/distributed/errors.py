@@ -1,21 +1,13 @@
-"""What processes tell each other, and the launcher, when one of them fails."""
+"""What processes send each other when one of them fails."""
 
 from __future__ import annotations
 
 import builtins
-import json
-import os
 import sys
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from graphcollab.errors import GraphcollabError, LostError
-from graphcollab.files import own_name, write_new
-
-ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # what torchrun shows of a process that has ended
-
 
 PYTHON = (ValueError, TypeError, RuntimeError, ArithmeticError, AssertionError, ImportError, MemoryError, OSError)
 """Classes of Python that errors keep between processes, besides those of this package."""
@@ -24,7 +16,7 @@ PARTS = ("module", "name", "subject", "message")
 
 
 class ProcessLostError(LostError):
-    """Another process has ended in the middle of a run; the message names it and its nodes."""
+    """Another process has ended in the middle of a run."""
 
 
 def as_value(error: BaseException, message: str | None = None) -> dict[str, str]:
@@ -61,19 +53,3 @@ def _is_shared(kind: object) -> bool:
     if not isinstance(kind, type) or not issubclass(kind, GraphcollabError):
         return kind in PYTHON
     return kind.__module__.partition(".")[0] == "graphcollab"
-
-
-def lives(pid: int) -> bool:
-    """Tell whether a process of this machine is still at work; one that has ended may wait to be taken note of."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def write_error_file(text: str) -> None:
-    """Say what torchrun is to show of this process where it ends by a signal; torchrun may read it at this moment."""
-    if path := os.environ.get(ERROR_FILE):
-        extra = {"py_callstack": text, "timestamp": str(int(time.time()))}
-        write_new(part := own_name(Path(path)), json.dumps({"message": {"message": text, "extraInfo": extra}}).encode())
-        os.replace(part, path)

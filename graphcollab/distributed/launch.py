@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -16,10 +15,9 @@ from torch import Tensor
 
 from graphcollab import transport
 from graphcollab.checks import own_filter
-from graphcollab.distributed.errors import write_error_file
 from graphcollab.distributed.meeting import Meeting
 from graphcollab.distributed.processes import Processes
-from graphcollab.errors import ConflictError, LostError, MismatchError, MissingError, ShapeError, TooManyError
+from graphcollab.errors import ConflictError, LostError, MismatchError, MissingError, TooManyError
 from graphcollab.files import unwritten
 from graphcollab.transport import Transport
 
@@ -188,17 +186,11 @@ def meet(
             owner = meeting().everyone(deal(work(), len(held)).tolist())[0]
         else:
             owner = _by_samples(names, held)
-    given = torch.as_tensor(owner)
-    if given.dim() != 1 or given.is_floating_point() or given.is_complex():
-        raise ShapeError(
-            "owner",
-            f"owner must hold the number of a process for every node, [{len(names)}] whole numbers, got "
-            f"{list(given.shape)} of {given.dtype}",
-        )
+    given = torch.as_tensor(owner).long()
     if (company := _COMPANY.get()) is not None:
-        return company.join(names, given.long())
+        return company.join(names, given)
     _join()
-    return Processes(names, given.long())
+    return Processes(names, given)
 
 
 def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[int]:
@@ -216,13 +208,6 @@ def _join() -> None:
     """Let this process find the others, once."""
     if dist.is_initialized():
         return
-    shown = sys.excepthook
-
-    def note(kind: type[BaseException], error: BaseException, where: Any) -> None:
-        write_error_file(f"{kind.__name__}: {error}")
-        shown(kind, error, where)
-
-    sys.excepthook = note
     atexit.register(_leave)  # threads that still wait for others end a process by an abort
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     library: Any = dist  # which does not say to type checkers that it has these

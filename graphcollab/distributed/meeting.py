@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import time
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from graphcollab.distributed.errors import ProcessLostError, as_value, from_value, lives
+from graphcollab.distributed.errors import ProcessLostError, as_value, from_value
 from graphcollab.errors import StateError
 
 T = TypeVar("T")
 
 VERBS = ("status", "everyone", "fetch", "reduce", "gather", "concat", "tell")
-LONG = 80  # bytes in which a process says what it wants of the others
-PATIENCE = 10.0  # seconds in which survivors look for the process that is gone
 
 
 class Meeting:
@@ -36,15 +31,10 @@ class Meeting:
         bytes_moved: Bytes that have come here so far.
     """
 
-    pids: ClassVar[list[tuple[str, int]]] = []
-    """Machine and number of every process, as soon as they have met for the first time."""
-
     def __init__(self) -> None:
         self.process, self.size = dist.get_rank(), dist.get_world_size()
         self.bytes_moved = 0
         self._told: Exception | None = None
-        if not self.pids:
-            Meeting.pids = [(host, pid) for host, pid in self.everyone([socket.gethostname(), os.getpid()])]
 
     def who(self, process: int) -> str:
         """Name a process."""
@@ -89,12 +79,9 @@ class Meeting:
                 told.add_note(f"It was raised in {self.who(first)}.")
             raise told
         if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
-            kinds = ", ".join(f"{one.dtype} {list(one.shape)}" for one in values)
-            about = f"{verb} of {kinds}" if values else verb
-            line = torch.tensor([*about.encode().ljust(LONG)[:LONG]], dtype=torch.uint8)
-            said = self._share(line, [LONG] * self.size)
-            shown = [bytes(one.tolist()).decode().rstrip() for one in said]
-            raise StateError("processes", f"processes have met in different verbs, or with different values: {shown}")
+            kinds = [f"{one.dtype} {list(one.shape)}" for one in values]
+            about = f"{verb} of {kinds} in {self.who(self.process)}"
+            raise StateError("processes", f"processes have met in different verbs, or with different values: {about}")
         return cast("list[int]", every[:, 1].tolist())
 
     def _share(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -110,19 +97,11 @@ class Meeting:
         return [one[:size] for one, size in zip(found, sizes, strict=True)]
 
     def _call(self, send: Callable[[], T]) -> T:
-        """Let a call of `torch.distributed` fail with the name of the process that is gone."""
+        """Turn the error of a call of `torch.distributed` into one of this package; torchrun names the process."""
         try:
             return send()
         except RuntimeError as error:
-            raise ProcessLostError("processes", f"{self._lost()} ({str(error).splitlines()[0]})") from error
-
-    def _lost(self) -> str:
-        """Say which process does not answer any more, as far as that is known here."""
-        end = time.monotonic() + PATIENCE
-        while self.pids and time.monotonic() < end:
-            for process, (host, pid) in enumerate(self.pids):
-                if process != self.process and host == socket.gethostname() and not lives(pid):
-                    return f"{self.who(process)} is gone"
-            time.sleep(0.1)
-        elsewhere = [self.who(p) for p, (host, _) in enumerate(self.pids) if host != socket.gethostname()]
-        return f"a process does not answer any more: {' or '.join(elsewhere) or 'another one'}"
+            about = str(error).splitlines()[0]
+            raise ProcessLostError(
+                "processes", f"another process has ended ({about}): its launcher says which"
+            ) from error

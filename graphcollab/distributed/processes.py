@@ -10,9 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from graphcollab.distributed.errors import write_error_file
 from graphcollab.distributed.meeting import Meeting
-from graphcollab.errors import MismatchError, MissingError, ShapeError
+from graphcollab.errors import MismatchError
 from graphcollab.naming import few
 from graphcollab.transport import SharedTransport
 
@@ -35,7 +34,6 @@ class Processes(Meeting, SharedTransport):
         self._agree()
         self.counts = torch.bincount(owner, minlength=self.size).tolist()
         self.shares = [(owner == p).nonzero().flatten() for p in range(self.size)]
-        write_error_file(f"{self.who(self.process)} was killed")
 
     @property
     def speaks(self) -> bool:  # type: ignore[override]
@@ -43,35 +41,16 @@ class Processes(Meeting, SharedTransport):
         return self.process == 0
 
     def _agree(self) -> None:
-        """Check that all processes mean the same owners."""
-        told = self.everyone([len(self.names), self.owner.tolist()])
-        many = [count for count, _ in told]
-        if len(set(many)) > 1:
-            raise MismatchError("tasks", f"processes have tasks of {many} nodes: give all of them the same tasks")
-        for count, owner in told:
-            if len(owner) != count:
-                raise ShapeError("owner", f"owner must name a process for each of {count} nodes, got {len(owner)}")
-        for node, said in enumerate(zip(*(owner for _, owner in told), strict=True)):
-            claim = [p for p, own in enumerate(said) if own == p]
-            if len(claim) > 1:
-                raise MismatchError(
-                    f"node {self.names[node]!r}",
-                    f"{self.names[node]!r} is owned by the processes {claim}: each node needs one owner",
-                )
-            if not claim:
-                raise MissingError(
-                    f"node {self.names[node]!r}",
-                    f"{self.names[node]!r} is owned by no process (owner says {sorted(set(said))}, and the processes "
-                    f"are 0 to {self.size - 1}): each node needs one owner",
-                )
-            if len(set(said)) > 1:
-                raise MismatchError(
-                    f"node {self.names[node]!r}", f"processes differ in who owns {self.names[node]!r}: {list(said)}"
-                )
-        idle = sorted({*range(self.size)} - {*self.owner.tolist()})
-        if idle:
-            raise MissingError(
-                f"process {idle[0]}", f"process {idle[0]} owns no node: give it one, or start fewer processes"
+        """Check that all processes mean the same owners, and that each owns a node."""
+        owner, count = self.owner.tolist(), len(self.names)
+        counts, owners = zip(*self.everyone([count, owner]), strict=True)
+        if len({*counts}) > 1:
+            raise MismatchError("tasks", f"processes have tasks of {counts} nodes: give all of them the same tasks")
+        if self.owner.shape != (count,) or any(other != owner for other in owners):
+            raise MismatchError("owner", f"owner must be the same in all processes, and of {count} nodes, got {owners}")
+        if {*owner} != {*range(self.size)}:
+            raise MismatchError(
+                "owner", f"owner must give nodes to each of the processes 0 to {self.size - 1}, got {owner}"
             )
 
     def who(self, process: int) -> str:

@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from graphcollab import datasets, methods, metrics
 from graphcollab.cli.app import APP
+from graphcollab.cli.options import Dataset, Method, Metric
 from graphcollab.cli.settings_file import read_settings, settings_text
 from graphcollab.cli.values import entries, literal
 from tests.raising import raises
@@ -37,6 +40,12 @@ def test_help_imports_nothing_that_takes_long():
 def test_completion_knows_commands_options_and_methods(shell):
     script = APP.generate_completion(shell=shell)
     assert all(word in script for word in ("compare", "benefit", "meta_l2c", "per_site", "heart_disease"))
+
+
+def test_options_choose_from_all_names():
+    assert get_args(Method) == tuple(methods.__all__)
+    assert {*get_args(Dataset)} == {*datasets.TABLES, *datasets.DATASETS}
+    assert {*get_args(Metric)} == {*metrics.METRICS}
 
 
 def parsed(*words):

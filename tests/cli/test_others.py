@@ -30,7 +30,7 @@ def test_benefit(call, patients, about, tmp_path):
     assert call("predict", "answer", patients).exit_code == 2
     several = call(*line, "--set", "l2c.mixer_lr=0.2,0.3")
     assert several.exit_code == 2
-    assert several.stderr.startswith("graphcollab: --set: l2c.mixer_lr ")
+    assert several.stderr.startswith("graphcollab: set: l2c.mixer_lr ")
 
 
 def test_rehearsal_of_a_site(call, patients, tmp_path):
@@ -41,7 +41,7 @@ def test_rehearsal_of_a_site(call, patients, tmp_path):
     assert not (tmp_path / "bern").exists()
     alone = call(*line)
     assert alone.exit_code == 1
-    assert alone.stderr.startswith("graphcollab: --dry-run: Bern ")
+    assert alone.stderr.startswith("graphcollab: dry_run: Bern ")
 
 
 def test_sites_that_meet_in_a_job(call, tmp_path, patients):

@@ -18,24 +18,24 @@ def models(call, patients, about):
     return "report/models/fedavg"
 
 
-def test_predictions_replace_nothing_but_earlier_ones(call, models, patients, tmp_path):
+def test_predictions_replace_nothing(call, models, patients, tmp_path):
     table = patients.read_bytes()
     (tmp_path / "link.csv").symlink_to(patients)
     os.link(patients, tmp_path / "same.csv")
     (tmp_path / "other").symlink_to("report/models")
     (tmp_path / "thesis.tex").write_text("row,hospital,disease of the heart\n0,north,ill\n")
-    (tmp_path / "labels.csv").write_text("row,hospital,disease\n17,north,ill\n")
+    (tmp_path / "empty.csv").write_text("")
     refused = ["patients.csv", "./report/../link.csv", "same.csv", f"{models}/manifest.json", "other/fedavg/new.csv"]
-    refused += ["report", "thesis.tex", "labels.csv", "/dev/null"]
+    refused += ["report", "thesis.tex", "/dev/null"]
     for out in refused:
         done = call("predict", models, patients, "--out", out)
         assert done.exit_code == 2, out
-        assert done.stderr.startswith(f"graphcollab: --out: {Path(out)} ")
+        assert done.stderr.startswith(f"graphcollab: out: {Path(out)} ")
     assert patients.read_bytes() == table
-    for more in ([], ["--proba"], []):
-        done = call("predict", models, patients, *more, "--out", "told.csv")
-        assert done.exit_code == 0, done.output
-    assert (tmp_path / "told.csv").read_text().startswith("row,hospital,disease\n0,")
+    for out in ("told.csv", "empty.csv"):
+        assert call("predict", models, patients, "--out", out).exit_code == 0
+        assert (tmp_path / out).read_text().startswith("row,hospital,disease\n0,")
+        assert call("predict", models, patients, "--proba", "--out", out).exit_code == 2
 
 
 def test_a_folder_of_results_shows_its_answer_and_names_its_models(call, models, tmp_path):

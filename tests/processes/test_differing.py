@@ -8,12 +8,12 @@ from tests.forked import launch
 from tests.processes.differing import CASES
 
 MESSAGES = {
-    "owner twice": "MismatchError: 'node 5' is owned by the processes [0, 1]",
-    "owner nobody": "MissingError: 'node 5' is owned by no process",
-    "owner idle": "MissingError: process 1 owns no node",
-    "owner short": "ShapeError: owner must name a process for each of 6 nodes, got 2",
-    "owner wide": "ShapeError: owner must hold the number of a process for every node, [6] whole numbers, got [6, 2]",
-    "owner parts": "ShapeError: owner must hold the number of a process for every node, [6] whole numbers, got [6] of",
+    "owner twice": "MismatchError: owner must be the same in all processes",
+    "owner nobody": "MismatchError: owner must be the same in all processes",
+    "owner idle": "MismatchError: owner must give nodes to each of the processes 0 to 1, got [0, 0, 0, 0, 0, 0]",
+    "owner unknown": "MismatchError: owner must give nodes to each of the processes 0 to 1, got [0, 0, 1, 0, 2, 0]",
+    "owner short": "MismatchError: owner must be the same in all processes, and of 6 nodes",
+    "owner wide": "MismatchError: owner must be the same in all processes, and of 6 nodes",
     "tasks": "MismatchError: processes differ in samples per node in split 'train' (",
     "clusters": "MismatchError: processes differ in true clusters (",
     "isolate": "MismatchError: processes differ in on_nonfinite (stop, isolate): all must play the same run",
