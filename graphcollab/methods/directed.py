@@ -23,13 +23,10 @@ def directed(
     mixture_lr: NonNegative | None = None,
     trial_epochs: Count = 1,
     trial_steps: Count | None = None,
-    trials: Count = 1,
     delta: Share = 0.1,
     minimum: Annotated[float, Real(least=0, most=0.5)] = 0.05,
-    compare: Literal["metric", "loss"] = "metric",
     split: Literal["val", "train"] = "val",
     fair: bool = True,
-    weights: Literal["share", "odds"] = "share",
     part: str = "all",
     **training: Unpack[Training],
 ) -> Phases:
@@ -55,10 +52,8 @@ def directed(
         mixture_lr: Step size in phase 2, where a mixture moves by only α_ii² of it. Default: as in phase 1.
         trial_epochs: Passes over a node's samples to fine-tune a mixture, K' in steps.
         trial_steps: K' itself, instead.
-        trials: Trials of an edge per round; the majority decides.
         delta: By how much p rises or falls.
         minimum: An edge with a smaller p vanishes; at most the p that edges start with, 0.5.
-        weights: How p becomes α, ``"share"`` or ``"odds"``; see `TrialMixtures`.
         part: Part of the model that is mixed.
     """
     local = fit(training)
@@ -70,12 +65,9 @@ def directed(
         batch_size=local.batch_size,
         optimizer=slow,
         delta=delta,
-        trials=trials,
         minimum=minimum,
-        compare=compare,
         split=split,
         fair=fair,
-        worth=weights,
         part=part,
     )
     learn = Method(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from typing import Unpack
 
 from graphcollab.declare import Training, fit, method, peer_method
 from graphcollab.method import Method
@@ -16,8 +16,6 @@ def dpfl(
     *,
     budget: Count = 10,
     every: Count = 2,
-    pool: Literal["first", "all"] = "first",
-    safe: bool = False,
     part: str = "all",
     buffers: Buffers = "keep",
     **training: Unpack[Training],
@@ -42,8 +40,8 @@ def dpfl(
     - The optimiser's state starts afresh every round; gradients are not clipped, and the step size stays.
     - Where edges are given, candidates are a node's neighbours.
 
-    A set may be worse than the node alone, see `DoubleGreedy`; ``safe=True`` prevents that. A node whose first set is
+    A set may be worse than the node alone, see `DoubleGreedy`. A node whose first set is
     itself alone stays alone. Every candidate's model travels to be tried, also if it is rejected.
     """
-    weigh = PeerWeights(choose=DoubleGreedy(budget, every, pool, safe, part, buffers))
+    weigh = PeerWeights(choose=DoubleGreedy(budget, every, part, buffers))
     return peer_method("dpfl", fit(training), weigh, part, buffers, prepare=WithSelfLoops())

@@ -5,11 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Annotated
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.utils import scatter
 
 from graphcollab.errors import ConflictError
 from graphcollab.settings import Fraction, Natural, Real
@@ -19,7 +17,6 @@ from graphcollab.transforms._edges import (
     check_no_duplicates,
     edge_weights,
     neighbor_rank,
-    node_count,
     select_edges,
     sort_edges,
 )
@@ -31,17 +28,9 @@ class Sparsification(Transform):
     A self-loop is neither dropped nor counted. All fields of the edges that stay are kept aligned, and edges are sorted
     by receiver, then sender. A subclass writes :meth:`keep` only.
 
-    Args:
-        renormalize: Whether the weights a receiver keeps are scaled to the sum they had before. A receiver that keeps
-            no edge stays without. By default weights stay as they are.
-
     Shapes:
         ``edge_index``: [2, E] to [2, E'] with E' at most E.
         ``edge_weight``: [E] to [E'].
-
-    Raises:
-        ValueError: If there is no ``edge_weight``, a weight is NaN, an edge is out of range or occurs twice, or weights
-            that sum to 0 are to be scaled to another sum.
 
     Example:
         >>> class Positive(Sparsification):
@@ -51,9 +40,6 @@ class Sparsification(Transform):
         >>> Positive()(data).edge_index.tolist()
         [[2], [0]]
     """
-
-    def __init__(self, renormalize: bool = False) -> None:
-        self.renormalize = renormalize
 
     @abstractmethod
     def keep(self, data: Data) -> Tensor:
@@ -67,31 +53,9 @@ class Sparsification(Transform):
         """Return a shallow copy of ``data`` without the edges dropped."""
         check_edges(data)
         check_no_duplicates(data)
-        before = edge_weights(data)
+        edge_weights(data)  # must be one number an edge
         sender, receiver = data.edge_index
-        out = select_edges(data, self.keep(data) | (sender == receiver))
-        if self.renormalize:
-            out.edge_weight = _rescale(out, _row_sums(before, receiver, node_count(data)))
-        return sort_edges(out)
-
-
-def _row_sums(weight: Tensor, receiver: Tensor, count: int) -> Tensor:
-    return scatter(weight, receiver.long(), dim=0, dim_size=count, reduce="sum")
-
-
-def _rescale(data: Data, wanted: Tensor) -> Tensor:
-    """Return the weights of ``data`` scaled so that each receiver's sum is as ``wanted`` [K]."""
-    receiver = data.edge_index[1].long()
-    got = _row_sums(data.edge_weight, receiver, wanted.numel())
-    lost = ((got == 0) & (wanted != 0))[receiver]
-    if bool(lost.any()):
-        node = int(receiver[lost][0])
-        raise ConflictError(
-            "renormalize",
-            f"the weights that receiver {node} keeps sum to 0 and cannot be scaled to {float(wanted[node]):g}, their "
-            "sum before; keep more neighbours, or use renormalize=False",
-        )
-    return data.edge_weight * torch.where(got == 0, 1.0, wanted / torch.where(got == 0, 1.0, got))[receiver]
+        return sort_edges(select_edges(data, self.keep(data) | (sender == receiver)))
 
 
 @functional_transform("top_k_neighbors")
@@ -102,12 +66,10 @@ class TopK(Sparsification):
 
     Args:
         k: How many neighbours a receiver keeps (all, if it has fewer).
-        renormalize: See `Sparsification`. Default: False.
     """
 
-    def __init__(self, k: Natural, renormalize: bool = False) -> None:
+    def __init__(self, k: Natural) -> None:
         self.k = k
-        super().__init__(renormalize)
 
     def keep(self, data: Data) -> Tensor:
         """Keep the k strongest of each receiver's neighbours."""
@@ -120,12 +82,10 @@ class Threshold(Sparsification):
 
     Args:
         minimum: The smallest weight that is kept.
-        renormalize: See `Sparsification`. Default: False.
     """
 
-    def __init__(self, minimum: Annotated[float, Real(infinite=True)], renormalize: bool = False) -> None:
+    def __init__(self, minimum: Annotated[float, Real(infinite=True)]) -> None:
         self.minimum = float(minimum)
-        super().__init__(renormalize)
 
     def keep(self, data: Data) -> Tensor:
         """Keep the edges with at least the smallest weight allowed."""
@@ -144,22 +104,18 @@ class DropWeakest(Sparsification):
         count: How many neighbours a receiver loses (all, if it has fewer).
         fraction: Which fraction of its neighbours a receiver loses, rounded down to whole neighbours. 0.9 of 99
             neighbours are 89, so 10 stay. Give either ``count`` or ``fraction``.
-        renormalize: See `Sparsification`. Default: False.
 
     Raises:
         ValueError: If both or none of ``count`` and ``fraction`` are given.
     """
 
-    def __init__(
-        self, count: Natural | None = None, fraction: Fraction | None = None, renormalize: bool = False
-    ) -> None:
+    def __init__(self, count: Natural | None = None, fraction: Fraction | None = None) -> None:
         if (count is None) == (fraction is None):
             raise ConflictError(
                 "count", f"DropWeakest: give exactly one of count and fraction, got count={count}, fraction={fraction}"
             )
         self.count = count
         self.fraction = fraction
-        super().__init__(renormalize)
 
     def keep(self, data: Data) -> Tensor:
         """Keep the strongest of each receiver's neighbours, as many as are not to be dropped."""

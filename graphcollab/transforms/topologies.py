@@ -256,11 +256,8 @@ class RandomBipartite(Topology):
 class WithSelfLoops(Transform):
     r"""Adds the self-loops i -> i that are missing (functional name: ``with_self_loops``).
 
-    A self-loop carries :math:`w_{ii}`, the weight a node gives to its own model. Those that exist stay as they are.
-
-    Args:
-        fill_value: ``edge_weight`` of an added self-loop, where the graph has weights. All other edge fields of an
-            added self-loop are zero. Default: 0.
+    A self-loop carries :math:`w_{ii}`, the weight a node gives to its own model. Those that exist stay as they are; all
+    edge fields of added ones are zero. PyG's ``AddSelfLoops(fill_value=)`` gives them other weights.
 
     Shapes:
         ``edge_index``: [2, E] to [2, E + K minus the self-loops there were].
@@ -268,9 +265,6 @@ class WithSelfLoops(Transform):
     Raises:
         ValueError: If ``edge_index`` is missing or out of range, or an edge field is not aligned with it.
     """
-
-    def __init__(self, fill_value: float = 0.0) -> None:
-        self.fill_value = float(fill_value)
 
     def forward(self, data: Data) -> Data:
         """Return a shallow copy of ``data`` in which every node has a self-loop."""
@@ -281,7 +275,6 @@ class WithSelfLoops(Transform):
         loops = absent.nonzero().view(-1).to(sender.dtype)
         out = copy.copy(data)
         for name, value in edge_fields(data).items():
-            fill = self.fill_value if name == "edge_weight" else 0
-            new = loops.expand(2, -1) if name == "edge_index" else value.new_full((len(loops), *value.shape[1:]), fill)
+            new = loops.expand(2, -1) if name == "edge_index" else value.new_zeros(len(loops), *value.shape[1:])
             out[name] = torch.cat([value, new], dim=data.__cat_dim__(name, value))
         return sort_edges(out)

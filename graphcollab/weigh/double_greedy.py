@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -45,13 +45,11 @@ class DoubleGreedy(AllPeers):
 
     and z joins X with probability p, or else leaves Y; the search ends when X has B members. With n candidates that
     takes 2 n + 2 passes over the validation samples. A candidate is added, too, where both adding it and leaving it out
-    of Y does harm, so X may end worse than the node alone; ``safe`` prevents that.
+    of Y does harm, so X may end worse than the node alone. The first set of a node are its candidates from then on.
 
     Args:
         budget: B. It counts the node itself; with 1 nobody is listened to.
         every: Rounds between two choices; in all others nodes listen to nobody.
-        pool: ``"first"``: the candidates are those chosen the first time, for good; ``"all"``: everybody, always.
-        safe: Take the best set that X has been on the way, the node alone among them, not the last one.
         part: Part of the models that is merged; the exchange's.
         buffers: Whether running statistics are merged, too; the exchange's.
 
@@ -68,16 +66,14 @@ class DoubleGreedy(AllPeers):
     told: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     judges: ClassVar[bool] = True
     cures: ClassVar[Cures] = {
-        "alone": "allow larger sets (`budget`), or let nodes choose among all every time (`pool='all'`)",
-        "even": "allow smaller sets (`budget`, `safe=True`), or give nodes more validation samples",
+        "alone": "allow larger sets (`budget`)",
+        "even": "allow smaller sets (`budget`), or give nodes more validation samples",
     }
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
     needs: ClassVar[tuple[str, ...]] = ("val",)
 
     budget: Count = 10
     every: Count = 2
-    pool: Literal["first", "all"] = "first"
-    safe: bool = False
     part: str = "all"
     buffers: Buffers = "keep"
 
@@ -113,12 +109,11 @@ class DoubleGreedy(AllPeers):
         some = some[by_receiver(receiver[some], order[some])]
         turn = torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], data.num_nodes))
         losses = partial(self._losses, data, env, sent, heard)
-        chosen = double_greedy(losses, data.edge_index, candidates, turn, uniform, self.budget, self.safe)
+        chosen = double_greedy(losses, data.edge_index, candidates, turn, uniform, self.budget)
         data.edge_chosen = chosen & (sender != receiver)
-        if self.pool == "first":
-            new = data.trains & ~data.pooled
-            data.edge_pool = torch.where(new[receiver], data.edge_chosen, data.edge_pool)
-            data.pooled = data.pooled | new
+        new = data.trains & ~data.pooled
+        data.edge_pool = torch.where(new[receiver], data.edge_chosen, data.edge_pool)
+        data.pooled = data.pooled | new
         return data
 
     def _losses(self, data: Data, env: Env, sent: Mapping[str, Halo], heard: Tensor, members: Tensor) -> Tensor:
@@ -148,7 +143,6 @@ def double_greedy(
     turn: Tensor,
     uniform: Tensor,
     budget: int,
-    safe: bool = False,
 ) -> Tensor:
     """Return which senders, itself included, are in every receiver's set, [E]; see `DoubleGreedy`.
 
@@ -165,7 +159,6 @@ def double_greedy(
         beside(values, loss) for values in (edge_index[1], candidates, turn, uniform, loops)
     )
     inside, complement = loops, loops | candidates
-    best, least = inside, loss
     looks = range(longest) if loss.device.type == "cpu" else {longest * quarter // 4 for quarter in (1, 2, 3)}
 
     def count(edges: Tensor) -> Tensor:
@@ -185,6 +178,4 @@ def double_greedy(
         inside, complement = inside | added, complement & ~(visited & ~added)
         adds, drops = (count(edges) > 0 for edges in (added, visited & ~added))
         loss, bound = torch.where(adds, joined, loss), torch.where(drops, left, bound)
-        better = loss < least
-        best, least = torch.where(better[receiver], inside, best), torch.where(better, loss, least)
-    return (best if safe else inside).cpu()
+    return inside.cpu()

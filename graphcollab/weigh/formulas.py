@@ -102,7 +102,7 @@ class KeepWeights(Formula):
     """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with.
 
     Those of a graph (`Graph`) are kept where no other phase comes before. Edges that came without weights, and
-    self-loops that are added to them, weigh 0 (``WithSelfLoops(fill_value)``).
+    self-loops that `WithSelfLoops` adds, weigh 0.
     """
 
     origin: ClassVar[Origin] = "kept"

@@ -44,19 +44,17 @@ class TrialMixtures(Weigher):
             p_{ij} & \text{they are equal}
         \end{cases}
 
-    and clips to [0, 1]. With several ``trials``, from other batches, the majority decides. The mixtures are thrown
-    away: no model changes. An edge whose p falls below ``minimum`` weighs nothing, and vanishes if the rewiring is
-    ``Threshold(1e-12)``. The neighbours' models are charged, d floats for every edge tried.
+    and clips to [0, 1]. The mixtures are thrown away: no model changes. An edge whose p falls below ``minimum`` weighs
+    nothing, and vanishes if the rewiring is ``Threshold(1e-12)``. Every edge tried is charged d floats.
 
     The thesis leaves these open, and they are chosen here: the size of a step, the clipping, that samples held out
     decide (``split``), that equal results change nothing, and how the p of pairs become the weights of a row:
 
     .. math::
-        \alpha_{ij} = \frac{q_{ij}}{1 + \sum_k q_{ik}}, \qquad \alpha_{ii} = \frac{1}{1 + \sum_k q_{ik}}
+        \alpha_{ij} = \frac{p_{ij}}{1 + \sum_k p_{ik}}, \qquad \alpha_{ii} = \frac{1}{1 + \sum_k p_{ik}}
 
-    with :math:`q = p` (``worth="share"``: p says whether to listen; a neighbour that always helped counts as much as
-    the own model, and if all did, the row is the plain mean) or :math:`q = p / (1 - p)` (``worth="odds"``: with one
-    neighbour :math:`\alpha_{ij} = p_{ij}`; p is clipped to at most 0.95).
+    so a neighbor that always helped counts as much as the own model, and if all did, the row is the plain mean. Where
+    targets are classes, accuracies are compared, as in the thesis, else losses.
 
     Args:
         epochs: Passes over a node's training samples to fine-tune a mixture.
@@ -64,15 +62,11 @@ class TrialMixtures(Weigher):
         batch_size: B.
         optimizer: The update while fine-tuning.
         delta: δ.
-        trials: Trials of an edge per round.
         start: p at first.
         minimum: An edge with a smaller p weighs nothing. It must not be above ``start``.
-        compare: ``"metric"``: by accuracy where targets are classes, as in the thesis, else by loss; ``"loss"``: by the
-            task's loss.
         split: Samples to compare on: ``"val"``, or ``"train"``.
         fair: Compare with h_i after as many steps more, from the same batches; else with h_i as it is, as the thesis
             does, which favours the mixture by its fine-tuning.
-        worth: ``"share"`` or ``"odds"``.
         part: Part of the model that is mixed; the rest of a mixture is i's.
 
     Shapes:
@@ -92,13 +86,10 @@ class TrialMixtures(Weigher):
     batch_size: Count = 10
     optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
     delta: Share = 0.1
-    trials: Count = 1
     start: Fraction = 0.5
     minimum: Fraction = 0.05
-    compare: Literal["metric", "loss"] = "metric"
     split: Literal["val", "train"] = "val"
     fair: bool = True
-    worth: Literal["share", "odds"] = "share"
     part: str = "all"
 
     def __post_init__(self) -> None:
@@ -124,34 +115,29 @@ class TrialMixtures(Weigher):
         if len(edges):
             sent = env.plane.halo(data.x.part(self.part), data.edge_index)
             own = edges[env.plane.known(receiver[edges])]
-            trials = [self._compare(data, env, sent, own, trial) for trial in range(self.trials)]
-            votes = torch.stack(trials).sum(0).cpu()
-            step = self.delta * votes.sign().to(data.edge_trial.dtype)
+            step = self.delta * self._compare(data, env, sent, own).cpu().to(data.edge_trial.dtype)
             data.edge_trial = data.edge_trial.index_add(0, own, step).clamp(0, 1)
         data = env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])
         p, loop = data.edge_trial, sender == receiver
-        worth = p if self.worth == "share" else p.clamp(max=0.95) / (1 - p.clamp(max=0.95))
-        worth = torch.where(loop, 1.0, worth.masked_fill(p < self.minimum, 0))
+        worth = torch.where(loop, 1.0, p.masked_fill(p < self.minimum, 0))
         total = 1 + scatter(worth.masked_fill(loop, 0), receiver, dim_size=data.num_nodes)
         data.edge_weight = worth / total[receiver]
         return data
 
-    def _compare(self, data: Data, env: Env, sent: Halo, edges: Tensor, trial: int) -> Tensor:
+    def _compare(self, data: Data, env: Env, sent: Halo, edges: Tensor) -> Tensor:
         """Return for every edge 1 where the mixture is better, -1 where it is worse, and 0, [e], on the device."""
         sender, receiver = data.edge_index[:, edges]
         nodes, place = receiver.unique(return_inverse=True)
         if self.fair:
-            alone = self._tuned_scores(data, env, sent, nodes, nodes, data.edge_trial.new_zeros(len(nodes)), trial)
+            alone = self._tuned_scores(data, env, sent, nodes, nodes, data.edge_trial.new_zeros(len(nodes)))
         else:
             alone = self._scores(env.engine, Rows.own(data.x, nodes))
         own = pick(alone, place)
-        mixed = self._tuned_scores(data, env, sent, sender, receiver, data.edge_trial[edges], trial)
+        mixed = self._tuned_scores(data, env, sent, sender, receiver, data.edge_trial[edges])
         rounding = 16 * torch.finfo(data.x.dtype).eps * torch.maximum(own.abs(), mixed.abs())
         return (mixed > own + rounding).long() - (mixed < own - rounding).long()
 
-    def _tuned_scores(
-        self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor, trial: int
-    ) -> Tensor:
+    def _tuned_scores(self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor) -> Tensor:
         """Return the scores [R] of mixtures after fine-tuning; they are made, trained and judged chunk by chunk."""
         engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=data.x.device)
         for s, where, row in data.x.locate(receiver):
@@ -163,7 +149,7 @@ class TrialMixtures(Weigher):
                 fitted = engine.fit(
                     Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take))),
                     LocalSteps(self.epochs, self.steps, self.batch_size, self.optimizer),
-                    seed=keyed_seed(env.seed, _TRIAL_STREAM, trial),
+                    seed=keyed_seed(env.seed, _TRIAL_STREAM, 0),
                     round_=data.round,
                 )
                 tuned = _only(data.x, s, fitted.models.tensors[0])
@@ -175,7 +161,7 @@ class TrialMixtures(Weigher):
         """Return accuracies or negative losses, [R], on the device; the lowest there is where they are no numbers."""
         out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.source.device)
         for chunk in engine.predict(rows, self.split):
-            classes = self.compare == "metric" and not chunk.targets.is_floating_point()
+            classes = not chunk.targets.is_floating_point()
             judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
             score = accuracy.leaving_out(engine.ignored)(*judged) if classes else -engine.losses_of(chunk).double()
             out[beside(chunk.rows, out)] = score.nan_to_num(nan=WORST, neginf=WORST)

@@ -23,10 +23,9 @@ def numbers(seed, stream, receiver, sender, round_):
     return torch.as_tensor(43758.5453 * mixed_up % 1.0)
 
 
-def search(loss, node, candidates, order, draws, budget, safe):
+def search(loss, node, candidates, order, draws, budget):
     """Sets of nodes, one step after the other."""
     inside, complement = {node}, {node, *candidates}
-    best = (loss(inside), inside)
     for z in sorted(candidates, key=order.get):
         if len(inside) >= budget:
             break
@@ -37,15 +36,11 @@ def search(loss, node, candidates, order, draws, budget, safe):
             inside = inside | {z}
         else:
             complement = complement - {z}
-        if loss(inside) < best[0]:
-            best = (loss(inside), inside)
-    return best[1] if safe else inside
+    return inside
 
 
-@pytest.mark.parametrize(
-    ("budget", "every", "pool", "safe"), [(3, 1, "first", False), (10, 1, "all", True), (4, 2, "all", False)]
-)
-def test_against_plain_loops(monkeypatch, budget, every, pool, safe):
+@pytest.mark.parametrize(("budget", "every"), [(3, 1), (10, 1), (4, 2)])
+def test_against_plain_loops(monkeypatch, budget, every):
     monkeypatch.setattr(module, "keyed_uniform", numbers)
     scene = Scene.small()
     plain = Plain(scene)
@@ -67,20 +62,19 @@ def test_against_plain_loops(monkeypatch, budget, every, pool, safe):
                 {j: float(numbers(0, stream, i, j, round_)) for j in others}
                 for stream in (module._ORDER_STREAM, module._ADD_STREAM)
             )
-            found = search(lambda s, i=i: plain.loss(average(s), i, "val")[0], i, others, order, draws, budget, safe)
+            found = search(lambda s, i=i: plain.loss(average(s), i, "val")[0], i, others, order, draws, budget)
             sets.append(found)
-            if pool == "first":
-                pools.setdefault(i, found - {i})
+            pools.setdefault(i, found - {i})
         weights = [[plain.sizes[j] / sum(plain.sizes[k] for k in s) * (j in s) for j in range(6)] for s in sets]
         model = mixed(model, weights)
     assert any(1 < len(s) < 6 for s in sets)
-    data, _ = scene.play(dpfl(budget=budget, every=every, pool=pool, safe=safe, **TRAIN), rounds=3)
+    data, _ = scene.play(dpfl(budget=budget, every=every, **TRAIN), rounds=3)
     torch.testing.assert_close(data.x.tensors[0], torch.stack(model), rtol=0, atol=1e-8)
 
 
 def test_weights_are_sample_counts(points):
     """n = (1, 3, 1) and θ = (0, 2, 9): with c = 1.5 node 0 takes 1 alone."""
-    method = dpfl(lr=0.0, steps=1, budget=2, every=1, safe=True)
+    method = dpfl(lr=0.0, steps=1, budget=2, every=1)
     data, env = points([[[1.5]], [[2.0]] * 3, [[9.0]]]).begin(method, [[0.0], [2.0], [9.0]])
     after = method.play(data, env)
     chosen = dense(after)[0].tolist()
@@ -125,12 +119,12 @@ def test_rounds_between_choices_send_nothing():
     assert int(pooled.sum()) <= 6 * 2
 
 
-@pytest.mark.parametrize("settings", [{"pool": "all", "safe": True}, {"budget": 2}])
+@pytest.mark.parametrize("settings", [{"budget": 5}, {"budget": 2}])
 def test_contract(settings):
     check_form(dpfl(every=1, lr=0.1, epochs=1, batch_size=4, **settings))
 
 
-@pytest.mark.parametrize("setting", [{"budget": 0}, {"every": 0}, {"pool": "last"}, {"safe": 1}])
+@pytest.mark.parametrize("setting", [{"budget": 0}, {"every": 0}])
 def test_bad_settings(setting):
     with raises("value", *setting):
         dpfl(**setting)

@@ -65,4 +65,4 @@ def test_bad_settings(settings: dict[str, float], error: type[Exception], wanted
 
 
 def test_repr() -> None:
-    assert repr(DropWeakest(count=3)) == "DropWeakest(count=3, renormalize=False)"
+    assert repr(DropWeakest(count=3)) == "DropWeakest(count=3)"

@@ -20,8 +20,6 @@ ALL = [
     DropWeakest(fraction=0.5),
     TopK(2),
     Threshold(0.3),
-    DropWeakest(count=1, renormalize=True),
-    TopK(3, renormalize=True),
 ]
 every_sparsification = pytest.mark.parametrize("sparsify", ALL, ids=repr)
 
@@ -51,8 +49,7 @@ def test_fields_stay_aligned_loops_stay_and_the_input_stays(sparsify: Sparsifica
     assert all(torch.equal(data[name], value) for name, value in before.items())
     assert out.num_edges < data.num_edges
     assert torch.equal(out.edge_index, data.edge_index[:, out.edge_state])
-    if not sparsify.renormalize:
-        assert torch.equal(out.edge_weight, data.edge_weight[out.edge_state])
+    assert torch.equal(out.edge_weight, data.edge_weight[out.edge_state])
     assert int((out.edge_index[0] == out.edge_index[1]).sum()) == 6
 
 
@@ -110,32 +107,10 @@ def test_bad_graphs_are_clear_errors(sparsify: Sparsification) -> None:
             sparsify(data)
 
 
-@pytest.mark.parametrize("sparsify", [DropWeakest(count=3, renormalize=True), TopK(2, renormalize=True)], ids=repr)
-def test_renormalised_rows_keep_their_sum_and_their_proportions(sparsify: Sparsification) -> None:
-    data = weighted()
-    out = sparsify(data)
-    before, after = (torch.zeros(6).index_add(0, d.edge_index[1], d.edge_weight) for d in (data, out))
-    torch.testing.assert_close(before, after)
-    ratio = out.edge_weight / data.edge_weight[out.edge_state]
-    assert all(float(ratio[out.edge_index[1] == i].std()) < 1e-6 for i in range(6))
-
-
-def test_renormalising_what_cannot_be_scaled_names_the_receiver() -> None:
-    data = Data(num_nodes=2, edge_index=torch.tensor([[0, 1], [1, 1]]), edge_weight=torch.tensor([1.0, 0.0]))
-    with raises("conflict", "renormalize"):
-        TopK(0, renormalize=True)(data)
-
-
-def test_renormalising_leaves_empty_and_zero_rows_alone() -> None:
-    data = Data(num_nodes=3, edge_index=torch.tensor([[1, 2, 0], [0, 0, 1]]), edge_weight=torch.tensor([0.0, 0.0, 3.0]))
-    assert TopK(1, renormalize=True)(data).edge_weight.tolist() == [0.0, 3.0]
-    assert TopK(0, renormalize=True)(data).num_edges == 0
-
-
 def test_gradients_of_learned_weights_pass() -> None:
     data = weighted(3)
     data.edge_weight.requires_grad_()
-    TopK(1, renormalize=True)(data).edge_weight.square().sum().backward()
+    TopK(1)(data).edge_weight.square().sum().backward()
     assert data.edge_weight.grad is not None
     assert bool(data.edge_weight.grad.isfinite().all())
 

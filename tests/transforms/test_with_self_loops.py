@@ -16,16 +16,16 @@ def test_missing_loops_are_added_and_existing_ones_kept() -> None:
         edge_hits=torch.tensor([[1, 2], [3, 4], [5, 6]]),
         edge_seen=torch.tensor([True, True, True]),
     )
-    out = WithSelfLoops(fill_value=0.5)(data)
+    out = WithSelfLoops()(data)
     assert out.edge_index.tolist() == [[0, 2, 0, 1, 2], [0, 0, 1, 1, 2]]
-    assert out.edge_weight.tolist() == pytest.approx([0.5, 0.2, 0.4, 0.9, 0.5])
+    assert out.edge_weight.tolist() == pytest.approx([0.0, 0.2, 0.4, 0.9, 0.0])
     assert out.edge_hits.tolist() == [[0, 0], [1, 2], [5, 6], [3, 4], [0, 0]]
     assert out.edge_seen.tolist() == [False, True, True, True, False]
     assert data.num_edges == 3
     assert data.edge_weight.shape == (3,)
 
 
-def test_default_fill_is_zero_and_weights_are_not_invented() -> None:
+def test_weights_are_not_invented() -> None:
     assert WithSelfLoops()(Data(num_nodes=1, edge_index=torch.empty(2, 0, dtype=torch.int64))).num_edges == 1
     plain = WithSelfLoops()(Isolated()(Data(num_nodes=2)))
     assert plain.edge_index.tolist() == [[0, 1], [0, 1]]
@@ -53,7 +53,7 @@ def test_the_gradient_of_learned_weights_passes() -> None:
 
 
 def test_repr_and_errors() -> None:
-    assert repr(WithSelfLoops(0.25)) == "WithSelfLoops(fill_value=0.25)"
+    assert repr(WithSelfLoops()) == "WithSelfLoops()"
     with raises("range", "edge_index"):
         WithSelfLoops()(Data(num_nodes=2, edge_index=torch.tensor([[2], [0]])))
     with raises("shape", "edge_weight"):

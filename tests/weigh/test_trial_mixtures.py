@@ -32,17 +32,14 @@ def graph(data):
     return {(i, j): (p, a) for (i, j), p, a in values if i != j}
 
 
-@pytest.mark.parametrize(
-    ("weights", "alpha"), [("odds", (0.6, 0.4)), ("share", (0.6 / 1.6, 0.4 / 1.4))], ids=["odds", "share"]
-)
-def test_round_by_hand(points, weights, alpha):
+def test_round_by_hand(points):
     """Mixtures are at 2. Node 0 moves its own to 1, and ½ (1 - 4)² < ½ (0 - 4)²; node 1 to 3, and ½ (3 - 4)² > 0."""
-    method = learn(fair=False, worth=weights)
+    method = learn(fair=False)
     data, env = points(TRAIN, VAL).begin(method, X)
     after = method.play(data, env)
     found = graph(after)
-    assert found[0, 1] == pytest.approx((0.6, alpha[0]))
-    assert found[1, 0] == pytest.approx((0.4, alpha[1]))
+    assert found[0, 1] == pytest.approx((0.6, 0.6 / 1.6))
+    assert found[1, 0] == pytest.approx((0.4, 0.4 / 1.4))
     rows = torch.zeros(2, dtype=torch.float64).index_add_(0, after.edge_index[1], after.edge_weight)
     assert rows.tolist() == pytest.approx([1.0, 1.0]), "with the self-loops, rows sum to one"
     assert after.x.part("all").tolist() == X
@@ -55,7 +52,7 @@ def test_mixture_is_weighed_by_p(points):
     data, env = points(TRAIN, VAL).begin(method, X)
     p = torch.full((2,), 0.25, dtype=torch.float64)
     sent = env.plane.halo(data.x.part("all"), data.edge_index)
-    scores = method.weigh._tuned_scores(data, env, sent, torch.tensor([1, 0]), torch.tensor([0, 1]), p, 0)
+    scores = method.weigh._tuned_scores(data, env, sent, torch.tensor([1, 0]), torch.tensor([0, 1]), p)
     assert scores.tolist() == pytest.approx([-0.5 * 0.5**2, -0.5 * 0.5**2])
 
 
@@ -88,16 +85,6 @@ def test_row_of_neighbours_that_all_help_is_the_plain_mean(points):
     assert method.play(data, env).edge_weight.tolist() == pytest.approx([0.25] * 16)
 
 
-@pytest.mark.parametrize(("votes", "expected"), [((1, -1, -1), 0.4), ((1, 1, -1), 0.6), ((1, 0, -1), 0.5)])
-def test_majority_of_trials_decides(points, monkeypatch, votes, expected):
-    method = learn(trials=3)
-    monkeypatch.setattr(
-        TrialMixtures, "_compare", lambda self, data, env, sent, edges, trial: torch.full_like(edges, votes[trial])
-    )
-    data, env = points(TRAIN, VAL).begin(method, X)
-    assert [p for p, _ in graph(method.play(data, env)).values()] == pytest.approx([expected] * 2)
-
-
 def test_mixture_that_diverges_is_worse(points):
     for fair in (False, True):  # where the own model diverges too, they are equal
         method = learn(lr=1e200, fair=fair)
@@ -114,7 +101,7 @@ def test_mixture_that_diverges_is_worse_by_accuracy_too():
     data.x = data.x.like([models])
     sent = env.plane.halo(data.x.part("all"), data.edge_index)
     ends = torch.zeros(5, dtype=torch.int64), torch.arange(1, 6)
-    scores = method.weigh._tuned_scores(data, env, sent, *ends, torch.full((5,), 0.5, dtype=data.x.dtype), 0)
+    scores = method.weigh._tuned_scores(data, env, sent, *ends, torch.full((5,), 0.5, dtype=data.x.dtype))
     assert scores.tolist() == [-1e300] * 5
 
 
@@ -149,11 +136,9 @@ def test_metric_is_accuracy_of_classes_and_loss_of_numbers(points):
     expected = torch.zeros(6, dtype=torch.float64)
     for chunk in env.engine.predict(rows, "val"):
         expected[chunk.rows] = accuracy(chunk.outputs, chunk.targets, chunk.mask)
-    by_metric = TrialMixtures(compare="metric")
-    torch.testing.assert_close(by_metric._scores(env.engine, rows), expected)
-    torch.testing.assert_close(TrialMixtures(compare="loss")._scores(env.engine, rows), -env.engine.loss(rows, "val"))
+    torch.testing.assert_close(TrialMixtures()._scores(env.engine, rows), expected)
     data, env = points(TRAIN, VAL).begin(learn(), X)
-    assert by_metric._scores(env.engine, Rows.own(data.x)).tolist() == pytest.approx([-8.0, 0.0])
+    assert TrialMixtures()._scores(env.engine, Rows.own(data.x)).tolist() == pytest.approx([-8.0, 0.0])
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -183,10 +168,7 @@ def test_small_noisy_nodes_listen_to_large_clean_ones_and_not_the_other_way(seed
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"compare": "f1"}, ("value", "compare", "'metric'", "'loss'")),
-        ({"worth": "softmax"}, ("value", "worth", "'share'", "'odds'")),
         ({"split": "test"}, ("value", "split", "'val'", "'train'")),
-        ({"trials": 0}, ("value", "trials")),
         ({"steps": 0}, ("value", "steps")),
         ({"epochs": 1.5}, ("value", "epochs")),
         ({"delta": 0.0}, ("value", "delta")),
