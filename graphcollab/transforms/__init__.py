@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from graphcollab.transforms.topologies import (
         Complete as Complete,
         Isolated as Isolated,
-        RandomBipartite as RandomBipartite,
         RandomRegular as RandomRegular,
         Ring as Ring,
         Topology as Topology,

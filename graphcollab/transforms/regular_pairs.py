@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphcollab.keyed import keyed_order
 
-_PAIRING = 2  # what random numbers are for; 0 and 1 are other topologies'
+_PAIRING = 2  # what random numbers are for
 
 
 def regular_pairs(count: int, degree: int, seed: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import transforms
-from graphcollab.transforms import Complete, Isolated, RandomBipartite, RandomRegular, Ring, Topology
+from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring, Topology
 from tests.raising import raises
 
 TOPOLOGIES = [
@@ -20,8 +20,6 @@ TOPOLOGIES = [
     Ring(),
     Ring(neighbors=3),
     Ring(neighbors=2),
-    RandomBipartite(degree=3, seed=2),
-    RandomBipartite(degree=2, undirected=True),
     RandomRegular(degree=4, seed=5),
 ]
 every_topology = pytest.mark.parametrize("topology", TOPOLOGIES, ids=repr)
