@@ -16,22 +16,39 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from _measure import add_device  # type: ignore
+from torch_geometric.data import Data
 
 from graphcollab import Phases, build_model, concept_shift, label_shift, load_dataset, report, run
+from graphcollab.env import Env
 from graphcollab.files import write_whole
 from graphcollab.methods import oracle
 from graphcollab.models import MODELS
+from graphcollab.rewire import PeerSampler
+from graphcollab.rewire.draw import Candidates
 from graphcollab.tasks import ANIMALS_VEHICLES
 from graphcollab.train import HealthCheck, WatchMerging
 
 DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))
+
+
+@dataclass(frozen=True)
+class Deluded(PeerSampler):
+    """Nodes meet peers of their own cluster, but for some (by ``node_id``), which meet those of the other one."""
+
+    wrong: tuple[int, ...] = ()
+
+    def candidates(self, data: Data, env: Env) -> Candidates:
+        """Return whom nodes may meet."""
+        group = env.engine.tasks.require_cluster()
+        wrong = torch.isin(data.node_id, torch.tensor(self.wrong, dtype=torch.int64))
+        return Candidates.of(data, group, torch.where(wrong, 1 - group, group))
 
 
 def main() -> None:
@@ -70,8 +87,8 @@ def main() -> None:
     print("validation accuracy (%) of the first cluster before > after merging, and of its other nodes after merging")
     print("deluded  " + "  ".join(f"{f'round {r}':>21}" for r in rounds))
     for many in args.deluded:
-        wrong = tasks.node_id[:many].tolist()
-        method = Phases(make(), half, make(deluded=wrong))
+        wrong = Deluded(wrong=tuple(tasks.node_id[:many].tolist()))
+        method = Phases(make(), half, make().replace(rewire=wrong))
         place = args.checkpoint and args.checkpoint / f"deluded_{many}"
         health = HealthCheck(tasks.cluster)
         with warnings.catch_warnings(record=True) as caught:

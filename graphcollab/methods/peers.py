@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from graphcollab.declare import Training, fit, method, patient, peer_method
@@ -10,7 +9,7 @@ from graphcollab.errors import ConflictError
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, PeerSampler
-from graphcollab.settings import Buffers, Count, Natural, Positive, Share
+from graphcollab.settings import Buffers, Count, Positive, Share
 from graphcollab.weigh import (
     AugmentBags,
     BestPeers,
@@ -156,7 +155,6 @@ def pens(
 def oracle(
     *,
     samples: Count = 5,
-    deluded: Sequence[Natural] = (),
     patience: Count | None = None,
     part: str = "all",
     buffers: Buffers = "keep",
@@ -165,11 +163,9 @@ def oracle(
     """Every round nodes merge with random peers of their own true cluster, which no method is told.
 
     The baseline "oracle" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
-    section 2.4.1; with ``deluded`` nodes its experiment on cluster death, section 4.2:
-    ``Phases(oracle(), 50, oracle(deluded=range(5)))``. CoBo's oracle, FedAvg of everybody in the true cluster, is
-    ``fedavg(within="cluster")``.
+    section 2.4.1. CoBo's oracle, FedAvg of everybody in the true cluster, is ``fedavg(within="cluster")``.
     """
-    peers = PeerSampler(samples, within="cluster", deluded=tuple(deluded))
+    peers = PeerSampler(samples, within="cluster")
     return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
 
 

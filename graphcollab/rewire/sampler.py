@@ -12,13 +12,13 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab.env import Env
-from graphcollab.errors import ConflictError, MissingError, TooFewError, UnknownError
+from graphcollab.errors import MissingError, TooFewError
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops.by_receiver import by_receiver, turns
 from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates, draw_peers
-from graphcollab.settings import Count, Fraction, Natural, NonNegative
+from graphcollab.settings import Count, Fraction, NonNegative
 from graphcollab.slots import Rewiring
 from graphcollab.transforms import sort_edges
 
@@ -74,11 +74,9 @@ class PeerSampler(Rewiring):
     Args:
         samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
         within: ``"cluster"``: only peers of its own true cluster (an oracle); None: any.
-        deluded: Nodes (by ``node_id``) that meet only peers of another cluster, the one after their own: what happens
-            to a cluster with members who take themselves for somebody else.
 
     Raises:
-        ValueError: If there is only one node, true clusters are needed and not known, or a deluded node does not exist.
+        ValueError: If there is only one node, or true clusters are needed and not known.
     """
 
     finds_peers: ClassVar[bool] = True
@@ -86,24 +84,11 @@ class PeerSampler(Rewiring):
 
     samples: Count = 5
     within: Literal["cluster"] | None = field(default=None, kw_only=True)
-    deluded: tuple[Natural, ...] = field(default=(), kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.deluded and self.within is None:
-            raise ConflictError("deluded", "deluded nodes meet the wrong cluster, which needs within='cluster'")
 
     def init(self, data: Data, env: Env) -> Data:
         """Draw the first round's edges."""
         if data.num_nodes == 1:
             raise TooFewError("nodes", "there is only one node, which has nobody to meet: train it by the method local")
-        if self.deluded and int(env.engine.tasks.require_cluster().max()) < 1:
-            raise ConflictError(
-                "deluded", "deluded nodes meet another cluster than their own, and these tasks have only one"
-            )
-        unknown = sorted(set(self.deluded) - set(data.node_id.tolist()))
-        if unknown:
-            raise UnknownError("deluded", f"deluded nodes {unknown[:5]} do not exist: name nodes by their node_id")
         return self.propose(self.prepare(data, env), env, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -130,11 +115,7 @@ class PeerSampler(Rewiring):
 
     def candidates(self, data: Data, env: Env) -> Candidates:
         """Return whom nodes may meet."""
-        if self.within is None:
-            return Candidates.of(data)
-        group = env.engine.tasks.require_cluster()
-        wrong = torch.isin(data.node_id, torch.tensor(self.deluded, dtype=torch.int64))
-        return Candidates.of(data, group, torch.where(wrong, (group + 1) % (group.max() + 1), group))
+        return Candidates.of(data, None if self.within is None else env.engine.tasks.require_cluster())
 
     def draw(
         self,

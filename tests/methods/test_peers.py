@@ -10,7 +10,6 @@ from graphcollab.engine import SGD
 from graphcollab.method import last_graph
 from graphcollab.methods import local, oracle, panm, pens, random_peers
 from graphcollab.metrics import cluster_traffic
-from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks, linear_regression_tasks
 from graphcollab.testing import Scene
 from graphcollab.train import RecordGraph
@@ -127,17 +126,6 @@ def test_oracle_meets_its_cluster_and_random_everybody():
     assert cluster_traffic(mixed, tasks.cluster)[1].tolist() == pytest.approx([4 / 9] * 2)
 
 
-def test_deluded_nodes_meet_only_the_next_cluster():
-    tasks = linear_regression_tasks(nodes=(4, 3, 3), seed=0)
-    method = Phases(oracle(samples=2), 2, oracle(samples=2, deluded=[0, 1]))
-    graphs = run(method, tasks, torch.nn.Linear(10, 1), rounds=4, callbacks=[RecordGraph()]).history.graphs
-    for round_, deluded in ((2, False), (4, True)):
-        edge_index, _ = graphs[round_]
-        sender, receiver = edge_index[:, edge_index[0] != edge_index[1]]
-        heard = tasks.cluster[sender[(receiver == 0) | (receiver == 1)]]
-        assert bool((heard == (1 if deluded else 0)).all())
-
-
 def test_an_oracle_needs_clusters():
     x, y = torch.randn(6, 3), torch.arange(6) % 2
     with raises("missing", "cluster"):
@@ -164,12 +152,6 @@ def test_an_oracle_needs_clusters():
 def test_bad_settings(make, error):
     with raises(*error):
         make()
-
-
-def test_unknown_deluded_nodes():
-    tasks = linear_regression_tasks(nodes=(3, 3), seed=0)
-    with raises("unknown", "deluded", "17"):
-        run(oracle(samples=2, deluded=[17]), tasks, torch.nn.Linear(10, 1), rounds=1)
 
 
 def test_no_communication_with_adam_and_early_stopping():
