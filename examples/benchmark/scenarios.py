@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _backbones import torchvision_backbones  # type: ignore
 from _measure import add_device  # type: ignore
 from torch import nn
 from tqdm import tqdm
@@ -34,7 +35,7 @@ from graphcollab.engine import SGD, Adam, ImageAugment, Views
 from graphcollab.exchange import NoExchange
 from graphcollab.files import write_whole
 from graphcollab.metrics import in_cluster_share, recovery_auc
-from graphcollab.models import small_backbone, small_backbones, split_models, torchvision_backbones
+from graphcollab.models import small_backbone, small_backbones, split_models
 from graphcollab.phases import Phases
 from graphcollab.tasks import class_clusters
 from graphcollab.weigh import ClassifierSimilarity, NoWeights

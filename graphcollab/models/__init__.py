@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from graphcollab.models.backbones import (
         small_backbone as small_backbone,
         small_backbones as small_backbones,
-        torchvision_backbone as torchvision_backbone,
-        torchvision_backbones as torchvision_backbones,
     )
     from graphcollab.models.catalog import MODELS as MODELS, build_model as build_model
     from graphcollab.models.classifiers import (

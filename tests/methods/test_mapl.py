@@ -14,7 +14,7 @@ from graphcollab.exchange import NoExchange
 from graphcollab.local import Fit
 from graphcollab.methods import fedavg, mapl
 from graphcollab.metrics import in_cluster_share, recovery_auc
-from graphcollab.models import MLP, SplitModel, small_backbones, split_models, torchvision_backbones
+from graphcollab.models import MLP, SplitModel, small_backbones, split_models
 from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import Scene
 from graphcollab.weigh import ClassifierSimilarity
@@ -170,32 +170,6 @@ def test_clusters_of_digits_are_recovered_by_nodes_with_four_architectures():
     assert in_cluster_share(*graph, tasks.cluster) > 0.7  # a half if all were alike
     assert float(result.history.table("messages_sent")[-1].sum()) < 8 * 7 * 20
     assert float(result.history.table("test_metric")[-1].mean()) > 0.8
-
-
-@pytest.mark.slow
-def test_the_architectures_of_torchvision_play_a_round():
-    draw = torch.Generator().manual_seed(0)
-    samples = [(torch.randn(8, 1, 28, 28, generator=draw), torch.arange(8) % 2 + k % 2) for k in range(4)]
-    tasks = Tasks.from_samples(samples, val_fraction=0.25)
-
-    def build():
-        return split_models(torchvision_backbones(1), (1, 28, 28), 3, latent=16)
-
-    result = run(
-        mapl(warmup=0, batch_size=8, augment=None),
-        tasks,
-        build,
-        architecture=range(4),
-        rounds=1,
-        seed=0,
-        progress=False,
-    )
-    assert all(bool(tensor.isfinite().all()) for tensor in result.data.x.tensors)
-    before, after = result.data.x_init.part("prototypes"), result.data.x.part("prototypes")
-    assert not torch.equal(before, after)
-    assert float((after[0] - after[1]).abs().max()) < float((after - before).abs().max())  # mixed over all four
-    head, prototypes = result.data.x.part("head").shape[1], after.shape[1]
-    assert result.data.bytes_sent.tolist() == [3 * 4 * (head + prototypes)] * 4
 
 
 def test_contract_of_learned_weights():

@@ -1,17 +1,27 @@
 from __future__ import annotations
 
+import importlib
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from graphcollab import run
 from graphcollab.engine import SGD, Engine, LocalSteps, Rows
-from graphcollab.models import replace_batch_norm, split_models, torchvision_backbone, torchvision_backbones
+from graphcollab.methods import mapl
+from graphcollab.models import replace_batch_norm, split_models
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from tests.raising import raises
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmark"))
+torchvision_backbone, torchvision_backbones = (
+    getattr(importlib.import_module("_backbones"), name) for name in ("torchvision_backbone", "torchvision_backbones")
+)
+sys.path.pop(0)
 NAMES = ["googlenet", "shufflenet", "resnet18", "alexnet"]
 
 
@@ -158,6 +168,32 @@ def test_backends_agree_on_four_architectures() -> None:
     for a in range(4):
         assert not torch.equal(fitted[0].tensors[a], models.tensors[a])
         torch.testing.assert_close(fitted[0].tensors[a], fitted[1].tensors[a], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_the_architectures_of_torchvision_play_a_round() -> None:
+    draw = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(8, 1, 28, 28, generator=draw), torch.arange(8) % 2 + k % 2) for k in range(4)]
+    tasks = Tasks.from_samples(samples, val_fraction=0.25)
+
+    def build() -> list[Any]:
+        return split_models(torchvision_backbones(1), (1, 28, 28), 3, latent=16)
+
+    result = run(
+        mapl(warmup=0, batch_size=8, augment=None),
+        tasks,
+        build,
+        architecture=range(4),
+        rounds=1,
+        seed=0,
+        progress=False,
+    )
+    assert all(bool(tensor.isfinite().all()) for tensor in result.data.x.tensors)
+    before, after = result.data.x_init.part("prototypes"), result.data.x.part("prototypes")
+    assert not torch.equal(before, after)
+    assert float((after[0] - after[1]).abs().max()) < float((after - before).abs().max())  # mixed over all four
+    head, prototypes = result.data.x.part("head").shape[1], after.shape[1]
+    assert result.data.bytes_sent.tolist() == [3 * 4 * (head + prototypes)] * 4
 
 
 def test_refuses() -> None:
