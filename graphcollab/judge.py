@@ -84,21 +84,12 @@ class FineTuned(Judge):
 
 @dataclass(frozen=True)
 class NearestPrototype(Judge):
-    r"""A node is judged by its model with a head that names the class of the nearest prototype it has received.
+    r"""A node is judged by its model, with a head that names the class of the nearest prototype: `fedproto`.
 
-    From `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
-    <https://arxiv.org/abs/2105.00243>`_. Since
-
-    .. math::
-        \arg\min_k \lVert z - \bar c_k \rVert^2 = \arg\max_k \big( 2 \bar c_k \cdot z - \lVert \bar c_k \rVert^2 \big)
-
-    that is a linear classifier of latents: what is served is an ordinary module, with
-    :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2` in its head. A class without a prototype never
-    wins: its logit is the mean of the others', less than the greatest of them by at least
-    :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node that knows no prototype yet is judged by its own head.
-
-    Losses are those of a softmax over negative squared distances, at temperature 1. The temperature makes no difference
-    to who is nearest, so accuracies can be compared with those of other methods, and losses cannot.
+    That is a linear classifier of latents, :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2`, so
+    what is served is an ordinary module. A class without a prototype never wins: its logit is the mean of the others',
+    less than the greatest of them by at least :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node that knows no
+    prototype yet is judged by its own head.
 
     Args:
         part: The head, one linear layer with a bias that reads the latents.

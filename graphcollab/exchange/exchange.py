@@ -196,15 +196,11 @@ class Exchange(Exchanger):
 
 @dataclass(frozen=True)
 class LaplacianPull(Exchange):
-    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large.
+    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large: `cobo`.
 
-    From `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
-    <https://arxiv.org/abs/2409.05539>`_, eq. 2 and 4:
+    .. math:: X \leftarrow X - \eta\rho\, L_w X^0
 
-    .. math::
-        x_i \leftarrow x_i - \eta \rho \sum_k w_{ik} (x_i^0 - x_k^0), \qquad X \leftarrow X - \eta\rho\, L_w X^0
-
-    with :math:`x^0` the models at the round's start and x those after the local step of size η. The step is stable if
+    with :math:`X^0` the models at the round's start and X those after the local step of size η. The step is stable if
     :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
     :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run whose step is outside that bound warns, once, with
     the number. Nodes that are late or away pull at nobody. Until then everybody is told all weights: λ is the graph's.

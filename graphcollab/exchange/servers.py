@@ -162,21 +162,12 @@ class ThroughServer(Served):
 
 @dataclass(frozen=True)
 class ThroughCenters(Served):
-    r"""Models go up to the centre that their node has chosen (`ChooseCenter`), and move it.
+    r"""Models go up to the center that their node has chosen (`ChooseCenter`), and move it: `ifca`.
 
-    From `An Efficient Framework for Clustered Federated Learning (Ghosh et al., NeurIPS 2020)
-    <https://arxiv.org/abs/2006.04088>`_, algorithm 1, with S_j the nodes at work that chose centre j, m nodes at work
-    in all, and x_i what node i made of θ_j: by model averaging, or by gradient averaging, where x_i is one step
-    :math:`\theta_j - \gamma g_i` away,
-
-    .. math::
-        \theta_j \leftarrow \frac{1}{|S_j|} \sum_{i \in S_j} x_i \qquad \text{or} \qquad
-        \theta_j \leftarrow \theta_j + \frac{1}{m} \sum_{i \in S_j} (x_i - \theta_j)
-        = \theta_j - \frac{\gamma}{m} \sum_{i \in S_j} g_i
-
-    Both are a step from θ_j towards the mean of what came: a whole one, or :math:`|S_j| / m` of one. A centre that
-    nobody at work has chosen stays. Every node then holds the centre it had chosen, until it chooses again. Where edges
-    were given, all of this holds for every connected component by itself, see `ChooseCenter`.
+    Both ways of averaging are a step from the center :math:`\theta_j` towards the mean of what came: a whole one, or
+    :math:`|S_j| / m` of one, of :math:`|S_j|` nodes at work that chose it and m in all. A center that nobody at work
+    has chosen stays. Every node then holds the center it had chosen, until it chooses again. Where edges were given,
+    all of this holds for every connected component by itself.
 
     Args:
         weights: ``"uniform"``: all nodes count alike; ``"counts"``: by their training samples.

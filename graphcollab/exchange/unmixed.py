@@ -127,31 +127,14 @@ class Receive(Exchanger):
 
 @dataclass(frozen=True)
 class PrototypeAverage(Exchanger):
-    r"""Average class prototypes through a server: nodes at work send theirs, every node takes the averages.
+    """Average class prototypes through a server (`fedproto`): nodes at work send theirs, every node takes the averages.
 
-    `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
-    <https://arxiv.org/abs/2105.00243>`_. A node's prototype of class k is the mean latent of its :math:`n_{ik}`
-    training samples of that class, and the server's is
-
-    .. math::
-        c_{ik} = \frac{1}{n_{ik}} \sum_{q \in D_{ik}} z_q, \qquad
-        \bar c_k = \sum_{i \in S_k} \frac{n_{ik}}{\sum_{j \in S_k} n_{jk}} c_{ik}
-
-    over the nodes :math:`S_k` at work (those that both train and serve) that have the class. A class that none of them
-    has keeps the prototype it had, and one that nobody ever had has none. What the server sends reaches all nodes but
-    isolated ones, so that a node at rest begins its next round with what there is. For a node without a server
-    (`ThroughServer`) there are no prototypes.
-
-    Where samples have weights, latents are averaged by them, and :math:`n_{ik}` is the sum of the class's weights,
-    which are 1 on average at a node.
-
-    Two deviations:
-
-    - Latents are of the model after the local update, in evaluation mode, of all training samples. The authors' code
-      collects them while the last local epoch goes on, from a model that moves. This is what the paper's equation says,
-      and does not depend on the order of batches.
-    - The paper's aggregation also divides by the number of nodes that have the class, which would shrink the averages
-      of equal prototypes; here weights sum to 1.
+    A node's prototype of class k is the mean latent of its :math:`n_{ik}` training samples of that class, of the model
+    after the local update, in evaluation mode; the server's is their mean over the nodes at work (those that both train
+    and serve) that have the class. A class that none of them has keeps the prototype it had, and one that nobody ever
+    had has none. What the server sends reaches all nodes but isolated ones. For a node without a server
+    (`ThroughServer`) there are no prototypes. Where samples have weights, latents are averaged by them, and
+    :math:`n_{ik}` is the sum of the class's weights, which are 1 on average at a node.
 
     Args:
         route: The way to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"``, of the

@@ -36,11 +36,9 @@ class Combine(Piece, ABC):
 
 @dataclass(frozen=True)
 class ClippedMean(Combine):
-    r"""Average the gradients that lie near, and put the average so far in place of the others.
+    r"""Average the gradients that lie near, and put the average so far in place of the others: `fc`.
 
-    The threshold-clustering procedure of `Provably Personalized and Robust Federated Learning (Werner et al., TMLR
-    2023) <https://arxiv.org/abs/2306.08393>`_. With :math:`g_j = \nabla f_j(x_i)` for the n nodes that are i and its
-    neighbours:
+    With :math:`g_j = \nabla f_j(x_i)` for the n nodes that are i and its neighbors:
 
     .. math::
         v \leftarrow g_i, \qquad \text{then, } M \text{ times,} \qquad
@@ -49,12 +47,9 @@ class ClippedMean(Combine):
             v & \text{else}
         \end{cases}
 
-    v is always :math:`\sum_j \alpha_j g_j` with :math:`\alpha \ge 0` and :math:`\sum_j \alpha_j = 1`, so inner products
-    of the gradients, taken once, are all it needs; distances that differ by rounding count as equal.
-
-    Without τ, it is in every step the distance of rank :math:`\lfloor n q \rfloor`, counted from 0, from v to the n
-    gradients, as in the authors' code: :math:`\lfloor n q \rfloor + 1` gradients lie within it. So for clusters of c
-    nodes known beforehand give ``quantile=(c - 0.5) / n``, the share of a node's own cluster less half a node. With
+    v is always a weighted mean of the :math:`g_j`, so inner products of the gradients, taken once, are all it needs;
+    distances that differ by rounding count as equal. Without τ, it is in every step the distance of rank
+    :math:`\lfloor n q \rfloor`, counted from 0, from v to the n gradients, as in the authors' code. With
     :math:`q < 1 / n` a node hears nobody but itself.
 
     Args:
@@ -104,23 +99,17 @@ class ClippedMean(Combine):
 
 @dataclass(frozen=True)
 class ProjectedGradient(Combine):
-    r"""Project the own gradient onto the directions that increase no neighbour's loss.
+    r"""Project the own gradient onto the directions that increase no neighbor's loss: `cga`.
 
-    From `Cross-Gradient Aggregation for Decentralized Learning from Non-IID data (Esfandiari et al., ICML 2021)
-    <https://arxiv.org/abs/2103.02051>`_. With :math:`g_j = \nabla f_j(x_i)`, what data of node j say at node i's model:
+    With :math:`g_j = \nabla f_j(x_i)`, what data of node j say at node i's model:
 
     .. math::
         \tilde g_i = g_i + \sum_{j \in N(i)} u_j g_j, \qquad
         u = \arg\min_{u \ge 0} \tfrac12 \Big\lVert g_i + \sum_j u_j g_j \Big\rVert^2
 
     which is the dual of :math:`\min_z \lVert z - g_i \rVert^2` over the z with :math:`\langle z, g_j \rangle \ge 0` for
-    all j in N(i). The own gradient is no constraint of its own: for a projection onto a cone
+    all j in N(i). The own gradient is no constraint of its own:
     :math:`\langle \tilde g_i, g_i \rangle = \lVert \tilde g_i \rVert^2` holds anyway.
-
-    The authors' code differs: it asks for :math:`u \ge 0.5` (``margin``), projects the gradient of every parameter
-    tensor by itself (``per_layer``), and scales :math:`g_j` by the mixing weight :math:`\pi_{ij}`. Without a margin
-    that scaling changes nothing; with one it is a margin of :math:`\pi_{ij}` times as much, so with uniform weights
-    give ``margin=0.5 / (1 + number of neighbours)``.
 
     Args:
         margin: Lower bound of u. With a positive one the neighbours' gradients take part even where nothing conflicts,

@@ -31,22 +31,11 @@ from graphcollab.tasks.schedule import local_steps
 class Fit(LocalSteps, Local):
     r"""Train every node whose ``data.trains`` is set for some local steps from where it stands.
 
-    Nodes at rest keep their models and their optimiser state.
-
-    With ``through`` a node trains through the mixture of its own model with those it has received, as in phase 2 of
-    *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, master's thesis, Ohio State
-    University 2021), section 3.2.2:
-
-    .. math::
-        \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
-        x_i \leftarrow \bar h_i = \alpha_{ii} h + \sum_j \alpha_{ij} h_j
-
-    with the received models :math:`h_j` fixed, so the gradient with respect to h is
-    :math:`\alpha_{ii} \nabla \mathcal{L}(\bar h)` and a step of plain SGD moves the mixture by
-    :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}(\bar h)`. The round's result is the mixed model, as in the thesis.
-    Weight decay acts on the mixture. It reads ``received`` [K, P_part] and ``own_share`` [K], which the exchange
-    `graphcollab.exchange.Receive` keeps: a node that has received nothing trains alone, bit for bit, and so do all
-    under another exchange.
+    Nodes at rest keep their models and their optimizer state. With ``through`` a node trains through the mixture of its
+    own model with those it has received (`directed`), which are fixed: a step of plain SGD moves the mixture by
+    :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}`, and the round's result is the mixture. It reads ``received``
+    [K, P_part] and ``own_share`` [K], which the exchange `graphcollab.exchange.Receive` keeps: a node that has received
+    nothing trains alone, bit for bit, and so do all under another exchange.
 
     Args:
         epochs: As for `LocalSteps`, and so are the next three.
@@ -185,18 +174,10 @@ def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:
 
 @dataclass(frozen=True)
 class FitPersonal(Local):
-    r"""Train the shared model and a personal one, on the same batches.
+    """Train the shared model and a personal one, on the same batches: `ditto`.
 
-    From `Ditto: Fair and Robust Federated Learning Through Personalization (Li et al., ICML 2021)
-    <https://arxiv.org/abs/2012.04221>`_, algorithm 1: at every local step
-
-    .. math::
-        v_k \leftarrow v_k - \eta \big( \nabla F_k(v_k) + \lambda (v_k - w^t) \big), \qquad
-        w_k \leftarrow w_k - \eta \nabla F_k(w_k)
-
-    with :math:`w_k` starting from :math:`w^t`, the node's shared model at the round's start, which is also what
-    :math:`v_k` is pulled towards, not the moving :math:`w_k`. The personal model starts as the shared one, and stays
-    with its node. A node at rest keeps it.
+    At every local step the personal model is pulled towards the node's shared model as it was at the round's start, not
+    towards the moving one. It starts as the shared one, and stays with its node. A node at rest keeps it.
 
     Args:
         fit: The local steps that both models take; what it keeps of the optimiser's state is the shared model's.

@@ -73,18 +73,12 @@ def embed_sample(data: Data, env: Env) -> list[Embedded]:
 
 @dataclass(frozen=True)
 class PrototypeDistance(Objective):
-    r"""λ times the mean squared error between latents and the class prototypes that a node was given.
-
-    From `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
-    <https://arxiv.org/abs/2105.00243>`_:
+    r"""λ times the mean squared error between latents and the class prototypes that a node was given: `fedproto`.
 
     .. math::
         \frac{\lambda}{B} \sum_{q=1}^{B} \frac{1}{d_z} \lVert z_q - \bar c_{y_q} \rVert^2
 
     A sample whose class has no prototype counts as 0, and still as one of the B.
-
-    The paper writes a sum, over classes, of distances between class means. This is the authors' code: one distance for
-    every sample, as a mean over components, which needs no class mean of a batch.
 
     Args:
         lam: λ.

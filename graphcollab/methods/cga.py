@@ -36,7 +36,10 @@ def cga(
 
     The authors' code gathers the batches of all nodes at all nodes; here models travel, as the paper has it. It also
     leaves models in evaluation mode once gradients have been exchanged, which is not repeated here. Its other
-    differences are settings: ``margin=0.5``, ``per_layer=True`` and SGD with ``nesterov=True``.
+    differences are settings: u ≥ 0.5 (``margin=0.5``), a projection of the gradient of every parameter tensor by itself
+    (``per_layer=True``) and SGD with ``nesterov=True``; and it scales :math:`g_j` by the mixing weight
+    :math:`\pi_{ij}`, which changes nothing without a margin, and with uniform weights of n models is ``margin=0.5 /
+    n``.
 
     Args:
         optimizer: What steps along the projected gradient (plus weight decay); its state is kept from round to round.

@@ -43,11 +43,12 @@ def cobo(
     A round is one local step, so runs take thousands of rounds. Far from their minima gradients agree and everybody
     helps everybody; closer to them those of unlike nodes turn against each other, and their weight falls to 0.
 
-    Deviations from the paper: none in the update; sampling that falls with time falls as in the authors' code
-    (`GradientAlignment`). Otherwise that code updates the models before the weights and replaces the gradient by a
-    running mean; ``momentum`` is SGD's own. Neither it nor weight decay acts on the pull, and neither do the moments
-    of Adam: with ``optimizer="adamw"``, section 4.3's, the optimiser's step takes the place of
-    :math:`-\eta \nabla f_i(x_i)` and the pull remains, at the models before the step. The authors' code for language
+    A gradient is of a batch other than the local step's, the same for all pairs of a node (the paper does not say), at
+    the models of the round's start. Deviations from the paper: none in the update; sampling that falls with time falls
+    as in the authors' code (`GradientAlignment`). Otherwise that code updates the models before the weights and
+    replaces the gradient by a running mean; ``momentum`` is SGD's own. Neither it nor weight decay acts on the pull,
+    and neither do the moments of Adam: with ``optimizer="adamw"``, section 4.3's, the optimiser's step takes the place
+    of :math:`-\eta \nabla f_i(x_i)` and the pull remains, at the models before the step. The authors' code for language
     models pulls after the step, by 0.001 not multiplied by η (so ρ = 0.5 with their step size 0.002).
 
     Args:

@@ -44,8 +44,10 @@ def directed(
     (`Fit`, ``through``); weight decay is then of the mixture. Whether j hears i says nothing about whether i hears j.
 
     The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
-    accuracies and does not say on which samples; here validation samples decide. It compares mixtures with the own
-    model as it is (``fair=False``), which favours them by their fine-tuning.
+    accuracies and does not say on which samples; here validation samples decide, by losses where targets are no
+    classes. It compares mixtures with the own model as it is (``fair=False``), which favors them by their fine-tuning.
+    It leaves open, and these are chosen here: the size of a step, the clipping, that equal results change nothing, and
+    how the p of pairs become the weights of a row.
 
     Args:
         learn_rounds: Rounds of phase 1; all later ones are phase 2.

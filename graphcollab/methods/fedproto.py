@@ -36,8 +36,13 @@ def fedproto(
     are none: nodes train alone. Models need latents of one size (`graphcollab.models.SplitModel` with the same
     ``latent``), and are never sent, so architectures may differ.
 
-    What differs from the paper or from its code is named in `PrototypeDistance`, `PrototypeAverage` and
-    `NearestPrototype`. The authors take batches of 4 samples; these are of 10, as in the other methods here.
+    Deviations: latents are of the model after the local update, in evaluation mode, of all training samples, as the
+    paper's equation says; the authors' code collects them while the last local epoch goes on, from a model that moves.
+    The paper's aggregation also divides by the number of nodes that have the class, which would shrink averages of
+    equal prototypes; here weights sum to 1. The paper writes a sum, over classes, of distances between class means;
+    this is the authors' code: one distance for every sample, as a mean over components. Losses are those of a softmax
+    over negative squared distances, at temperature 1; accuracies can be compared with those of other methods, losses
+    cannot. The authors take batches of 4 samples; these are of 10, as in the other methods here.
 
     Args:
         lam: λ. The authors have 1, and 0.1 for CIFAR-10.

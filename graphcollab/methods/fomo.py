@@ -38,6 +38,9 @@ def fomo(
     over the node's own model after its local update, and those of the peers it has met; see `FirstOrderGain`. A node
     whom no model helps, its own included, goes back to where the round began. Whom to meet is `GreedyPeers`' choice.
 
+    A gain is 0 where a loss is not finite, and where a model is within rounding of the base (8 ε ‖θ_i‖), or its loss of
+    the base's (8 ε of the larger; 10⁻⁶ of it in single precision): noise would be divided by noise.
+
     Deviations: nodes download each other's models directly, where the paper's go through a server, and in the same
     round. A peer's running affinity grows by its share of the absolute gains, which has a bound: see
     ``update_affinity``. Local training is that of the other methods here (the published code: step size 0.1, batches of

@@ -52,7 +52,9 @@ def l2c(
     .. math::
         x_i \leftarrow x_i^{start} - \sum_{j \in \{i\} \cup N(i)} w_{ij} \Delta_j, \qquad \Delta_j = x_j^{start} - x_j
 
-    with softmax weights whose logits learn from the validation loss of the mixed model.
+    with softmax weights whose logits learn from the validation loss of the mixed model. The paper leaves the first
+    logits open; here they are 0, so weights start uniform. Its line 24 averages logits over nodes, which has no meaning
+    for those that belong to one node, and is not done.
 
     The paper writes the exchange in three ways that do not agree. ``variant`` chooses:
 
@@ -101,7 +103,7 @@ def meta_l2c(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    """Meta-L2C: nodes mix by attention between encoded changes of models, whose encoders all nodes train together.
+    r"""Meta-L2C: nodes mix by attention between encoded changes of models, whose encoders all nodes train together.
 
     `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
@@ -113,10 +115,17 @@ def meta_l2c(
     - Changes are normalised per layer (``normalise``), and logits are mean cosines of layers' codes times a temperature
       :math:`T = e^{10 t}` of which t is learned, 0 at first (``score``), in place of inner products without a bound.
     - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart by
-      comparing with models that nodes train alone, from 0.25 % to 99.33 % (log-odds from -6 to 5, at first -4), and
-      half at least where not all hear each other (``own``). So nodes
-      fall back on local training where others do not help. The second model makes local updates take twice as long,
-      until collaboration has clearly won; ``own="largest"`` goes without.
+      comparing with models that nodes train alone (`FitWithReference`), from 0.25 % to 99.33 % (log-odds from -6 to 5,
+      at first -4), and half at least where not all hear each other (``own``). So nodes fall back on local training
+      where others do not help. In round t of learning log-odds move by
+
+      .. math:: \eta t \log \frac{\sum_i L_i(x_i)}{\sum_i L_i(x_i^{alone})}
+
+      of validation losses, by ½ at most, with η the optimizer's step and a logarithm of at most 3 in size (of sums that
+      are not both positive 2 (L − L') / (|L| + |L'|)). The gradient for that share says what would help in the next
+      round: own models always do in the first rounds. Nodes at rest do not count, nor does one whose reference has
+      diverged. The second model makes local updates take twice as long, until the share is at its least;
+      ``own="largest"`` goes without.
     - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``). The
       validation losses are summed over nodes (``scale``), which makes a difference with coupled decay only.
 

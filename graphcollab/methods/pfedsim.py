@@ -45,7 +45,8 @@ def pfedsim(
     while classifiers stay with their nodes. A graph that is given says whose backbones a node may get; by default, all.
     The averages of the warm-up are then over connected components, whose nodes must all be allowed to hear each other.
 
-    Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone;
+    Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone (by
+    0.9999), so that equal classifiers weigh the same as the own one;
     under client sampling a mixture is of the nodes at work, not of what others sent long ago; a node's own classifier
     is not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`Judge`).
 

@@ -24,18 +24,12 @@ from graphcollab.settings import Count, Positive, Share
 
 @dataclass(frozen=True)
 class AdaptivePeers(PeerSampler):
-    r"""Nodes meet peers in proportion to how similar they are known, or said, to be.
-
-    Sampling of decentralized adaptive clustering: `Decentralized adaptive clustering of deep nets is beneficial for
-    client collaboration (Listo Zec et al., 2022) <https://arxiv.org/abs/2206.08839>`_, as in *With a Little Help from
-    My Friends* (Hagander, Ihre-Thomason, Lund University 2024), section 2.4.2.
+    """Nodes meet peers in proportion to how similar they are known, or said, to be: the sampling of `dac`.
 
     After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
     are drawn without replacement with the probabilities of ``priors``, to which ε is added for all who may be met. Only
-    pairs that know of each other are stored. What a node measured it remembers always, samples more a round at
-    most; of what it was told, no more than ``limit``, and a peer tells of no more than ``tells`` others. So a round
-    costs about the same however many have been played. The thesis bounds neither (``tells=None, limit=None``): in round
-    t, from 0, each peer tells of all it has measured, and a node knows up to samples + samples² · t more.
+    pairs that know of each other are stored: what a node measured always, samples more a round at most; of what it was
+    told, no more than ``limit``. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more.
 
     Args:
         samples: Peers that a node meets in a round.

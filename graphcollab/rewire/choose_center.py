@@ -28,23 +28,16 @@ Centers = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class ChooseCenter(Rewiring):
-    r"""Every node chooses among C centres the one with the smallest loss on its training data.
-
-    From `An Efficient Framework for Clustered Federated Learning (Ghosh et al., NeurIPS 2020)
-    <https://arxiv.org/abs/2006.04088>`_, algorithm 1:
-
-    .. math::
-        \hat\jmath_i = \arg\min_j F_i(\theta_j)
+    """Every node chooses among C centers the one with the smallest loss on its training data: `ifca`.
 
     It is done before the first round and after every exchange, by all nodes, also those at rest, so that between rounds
-    every node holds, and is judged by, the centre that fits it best. A later phase goes on with the centres of an
-    earlier one; otherwise it draws its own from the run's initial model, whatever the nodes have learned.
+    every node holds, and is judged by, the center that fits it best. A later phase goes on with the centers of an
+    earlier one; otherwise it draws its own from the run's initial model. One that fits nobody best is never trained:
+    when a center was chosen by nobody for ``patience`` rounds in a row, a warning says, once, how many of them are in
+    use.
 
-    Centres that begin badly stay bad: one that fits nobody best is never trained. When a centre was chosen by nobody
-    for ``patience`` rounds in a row, a warning says, once, how many of them are in use.
-
-    Where edges were given, every connected component has C centres of its own, all from the same start, and its nodes
-    must all be allowed to hear each other. A node without neighbours has no centres: it keeps what it has learned.
+    Where edges were given, every connected component has C centers of its own, all from the same start, and its nodes
+    must all be allowed to hear each other. A node without neighbors has no centers: it keeps what it has learned.
 
     Args:
         clusters: C.

@@ -33,35 +33,13 @@ from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, 
 
 @dataclass(frozen=True)
 class ChannelAttention(Weigher):
-    r"""Attention over channel-shared encodings of how models changed.
+    """Attention over channel-shared encodings of how models changed: `meta_l2c`, by a `Mixer`.
 
-    From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 4 and 5:
-
-    .. math::
-        w_{ij} = \mathrm{softmax}_{j \in \{i\} \cup N(i)} \langle E(\hat\Delta_i; \phi), E(\hat\Delta_j; \phi) \rangle,
-        \qquad \hat\Delta_i = x_i - x_i^{init}
-
-    with the deviations that `Mixer` names: ``score="product", normalise=False, own="softmax"`` is the paper's form. The
-    encoders learn from the validation losses of the mixed models; the gradient flows through the weights only, by the
-    closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing and
-    weigh nothing.
-
-    The share p that goes to own models apart from the softmax begins at 1.8 %. It is learned by comparing with models
-    that nodes train alone (`graphcollab.local.FitWithReference`): in round t of learning, its log-odds move by
-
-    .. math::
-        \eta t \log \frac{\sum_i L_i(x_i)}{\sum_i L_i(x_i^{alone})}
-
-    of validation losses L, with η the optimiser's step. The gradient for p says something else: what would help in the
-    next round. Own models always do in the first rounds, and later the more slowly a node learns, the better it looks.
-    The logarithm is no larger than 3 in size, and of sums L and L' that are not both positive it is
-    ``2 (L - L') / (|L| + |L'|)``; log-odds move by ½ a round at most, and stay in [-6, 5], p from 0.25 % to 99.33 %. A
-    node whose reference has diverged does not count, and neither do those at rest. Where p has come down to its least,
-    references are trained no more.
-
-    Where edges were given, every connected component has encoders of its own, all from the same start, which its nodes
-    alone train; they must reach each other in both directions. A node without neighbours takes no part. Encoders that
-    are frozen are the same everywhere.
+    The encoders learn from the validation losses of the mixed models; the gradient flows through the weights only, by
+    the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing
+    and weigh nothing. Where edges were given, every connected component has encoders of its own, all from the same
+    start, which its nodes alone train; they must reach each other in both directions. A node without neighbors takes no
+    part. Encoders that are frozen are the same everywhere.
 
     Args:
         part: Part of the model that is compared.

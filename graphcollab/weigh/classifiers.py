@@ -55,22 +55,13 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
 
 @dataclass(frozen=True)
 class HeadAffinity(Formula):
-    r"""Weights by the similarity of classifiers, which a server compares.
-
-    `pFedSim: Similarity-Aware Model Aggregation Towards Personalized Federated Learning
-    <https://arxiv.org/abs/2305.15706>`_ (Tan et al., 2023). With :math:`\phi_{ic}` the weights, without the bias, that
-    node i's classifier has for class c of C:
+    r"""Weights by the similarity of classifiers, which a server compares: `pfedsim`.
 
     .. math::
-        s_{ij} = \max\Big(0, \frac1C \sum_c \cos(\phi_{ic}, \phi_{jc})\Big), \qquad s_{ii} = s_{\max}, \qquad
-        \alpha_{ij} = \frac{-\log(1 - \min(s_{ij}, s_{\max}))}{\sum_k -\log(1 - \min(s_{ik}, s_{\max}))}
+        s_{ij} = \max\Big(0, \frac1C \sum_c \cos(\phi_{ic}, \phi_{jc})\Big), \qquad s_{ii} = s_{\max}
 
-    over the senders k that i hears, itself included. A similarity of 1 would weigh infinitely much: the published code
-    has 0.9999 for a node with itself; here all similarities are capped by it, so that equal classifiers weigh the same
-    as the own one.
-
-    A node that is like nobody, or whose classifier is zero, keeps its own model. Senders that do not serve weigh
-    nothing, and the others' weights sum to 1.
+    with :math:`\phi_{ic}` the weights, without the bias, that node i's classifier has for class c of C. A node that is
+    like nobody, or whose classifier is zero, keeps its own model. Senders that do not serve weigh nothing.
 
     Args:
         part: Part of the model that the exchange mixes.

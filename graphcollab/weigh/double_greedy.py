@@ -30,10 +30,9 @@ _ORDER_STREAM, _ADD_STREAM = 140, 141
 
 @dataclass(frozen=True)
 class DoubleGreedy(AllPeers):
-    r"""Choose, by a randomised double greedy search, whom to average with: as many as make the own loss small.
+    r"""Choose, by a randomized double greedy search, whom to average with (`dpfl`): as many as make the own loss small.
 
-    From `DPFL: Decentralized Personalized Federated Learning (Kharrat, Canini, Horváth, AISTATS 2025)
-    <https://arxiv.org/abs/2406.06520>`_. With :math:`L_i` the validation loss of node i and
+    With :math:`L_i` the validation loss of node i and
     :math:`\bar\theta_S = \sum_{j \in S} n_j \theta_j / \sum_{j \in S} n_j`, it looks for a set S of at most B nodes, i
     itself among them, with a small :math:`L_i(\bar\theta_S)`: from X = {i} and Y = all candidates and i, for every
     candidate z in random order,

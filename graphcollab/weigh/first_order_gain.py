@@ -29,25 +29,12 @@ ROUNDING = 8  # so many ε, relatively: what mixing leaves of a distance, and av
 
 @dataclass(frozen=True)
 class FirstOrderGain(Weigher):
-    r"""Weigh models by the fall of the own validation loss per distance on the way to them.
+    """Weigh models by the fall of the own validation loss per distance on the way to them: `fomo`.
 
-    From `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR 2021)
-    <https://arxiv.org/abs/2012.08565>`_, eq. 3 and 4:
-
-    .. math::
-        g_{ij} = \frac{\mathcal{L}_i(\theta_i) - \mathcal{L}_i(\theta_j)}{\lVert \theta_j - \theta_i \rVert}, \qquad
-        w_{ij} = \frac{\max(g_{ij}, 0)}{\sum_k \max(g_{ik}, 0)}
-
-    with θ_i the receiver's model at the round's start (the base) and θ_j the sender's after its local update, also for
-    the self-loop j = i. Use it with ``Exchange("x_start", "x", against="x_start")``, which moves the base towards the
-    models that help. Where none does, the receiver's own local update included, all weights are 0 and it keeps the
-    base.
-
-    What the paper leaves open: a model with a loss that is not finite has a gain of 0, and so has one whose distance to
-    the base, or whose loss, is within rounding of the base's: 8 ε ‖θ_i‖, or 8 ε of the larger loss (10⁻⁶ of it in
-    single precision). A node that has moved all the way to another's model meets it again at such a distance, and the
-    gain would be noise divided by noise. A node that hears nobody else keeps what it has learned (its self-loop weighs
-    1).
+    Gains are from the receiver's model at the round's start (the base) to the senders' after their local update, and to
+    its own for the self-loop. Use it with ``Exchange("x_start", "x", against="x_start")``, which moves the base towards
+    the models that help. Where none does, all weights are 0 and the receiver keeps the base; a node that hears nobody
+    else keeps what it has learned (its self-loop weighs 1).
 
     Args:
         split: Split of the receiver's samples on which losses are computed.

@@ -28,46 +28,25 @@ _PAIR_STREAM, _BATCH_STREAM = 118, 119
 
 @dataclass(frozen=True)
 class GradientAlignment(Weigher):
-    r"""Listen to those whose gradients agree with one's own halfway between the two models.
+    """Listen to those whose gradients agree with one's own halfway between the two models: `cobo`.
 
-    From `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
-    <https://arxiv.org/abs/2409.05539>`_, eq. 1 and 3. Some pairs of nodes, drawn anew every round, take a projected
-    gradient step on their weights:
+    On the box [0, 1] the weights of a pair are equal in both directions, start at 1, and do not sum to anything; those
+    of pairs that were not drawn stay as they are, bit for bit. On the simplex a receiver's weights sum to 1 and start
+    equal: the row of a receiver with a pair drawn is projected as a whole, so weights are not symmetric.
 
-    .. math::
-        z_{ij} = \tfrac12 (x_i + x_j), \qquad
-        p_{ij} = \langle \nabla f_i(z_{ij}; \xi_i), \nabla f_j(z_{ij}; \xi_j) \rangle, \qquad
-        w_{ij} \leftarrow \Pi(w_{ij} + \gamma\, p_{ij})
-
-    with x the models at the round's start and a batch ξ of each node's own samples: another one than its local step's,
-    and the same for all its pairs of the round (the paper does not say). All other weights stay as they are, bit for
-    bit.
-
-    On the box [0, 1] the weights of a pair are equal in both directions, start at 1, and do not sum to anything. On the
-    simplex (section 4.3) a receiver's weights sum to 1 and start equal: the row of a receiver with a pair drawn is
-    projected as a whole, so weights are no longer symmetric and those of pairs that were not drawn move too.
-
-    A pair is compared if both nodes are at work; one whose partner is late or away is skipped, and nobody waits.
-    Weights of senders that are not there stay as they are, on the simplex with what they have of the row's sum. A pair
-    whose product is not finite keeps its weight. A later phase goes on with the weights of an earlier one.
-
-    A pair of K nodes, those that have neighbors, is drawn in round t (from 1), independently of others, with the
-    probability (section 4.1)
-
-    - ``"constant"``: :math:`\min(1, 2 / K)`, in the mean K - 1 pairs a round among all. The paper says 1/n for an
-      ordered pair; a pair and its reverse are the same comparison.
-    - ``"time"``: :math:`t^{-a}`. The paper says O(1/t), a = 1, which is slow (docs/gradient_alignment.md); the default
-      is the authors' code's, a = ½.
-    - ``"mixed"``: ``"constant"`` in the first rounds, then ``"time"``.
-    - ``"all"``: 1, which the paper calls no sampling.
-
-    What travels for a pair: the two models (not counted again where the exchange sends them), the gradient of the node
-    with the smaller ``node_id``, and one number back.
+    A pair is compared if both nodes are at work; one whose partner is late or away is skipped. Weights of senders that
+    are not there stay as they are, on the simplex with what they have of the row's sum. A pair whose product is not
+    finite keeps its weight. A later phase goes on with the weights of an earlier one. What travels for a pair: the two
+    models (not counted again where the exchange sends them), the gradient of the node with the smaller ``node_id``, and
+    one number back.
 
     Args:
         gamma: γ. The paper does not say; 0.01 is the authors' on the box, 0.05 on the simplex.
         domain: ``"box"`` or ``"simplex"``.
-        sampling: Which pairs are compared in a round: one of these.
+        sampling: Which pairs are compared in round t, from 1, each with the same probability (section 4.1), of K nodes
+            that have neighbors: ``"constant"``: min(1, 2 / K), in the mean K - 1 pairs among all (the paper says 1/n
+            for an ordered pair; a pair and its reverse are the same comparison); ``"time"``: 1 / t^decay; ``"mixed"``:
+            ``"constant"`` in the first rounds, then ``"time"``; ``"all"``: 1, which the paper calls no sampling.
         batch_size: Samples in a batch.
         start: Weights at first, on the box only. Default: 1.
         own: On the simplex, whether self-loops take part in the projection, with p = 0, as in the authors' code;

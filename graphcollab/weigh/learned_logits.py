@@ -22,18 +22,13 @@ PART = 2**20  # edges that are worked on at a time
 
 @dataclass(frozen=True)
 class LearnedLogits(Weigher):
-    r"""Softmax of learned logits, one for every edge.
-
-    From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 3:
+    r"""Softmax of learned logits, one for every edge: `l2c`.
 
     .. math::
-        w_{ij} = \frac{e^{a_{ij}}}{\sum_{l \in \{i\} \cup N(i)} e^{a_{il}}}, \qquad
-        \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \quad
+        \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \qquad
         s_j = \frac{\partial L}{\partial w_{ij}}
 
-    The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state. The paper
-    leaves a⁰ open; here it is 0, so weights start uniform. The paper's line 24 averages a over nodes, which has no
-    meaning for logits that belong to one node, and is not done.
+    The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state.
 
     Args:
         optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled

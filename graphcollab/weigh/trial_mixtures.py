@@ -30,11 +30,10 @@ WORST = -1e300  # finite, so that differences are numbers
 
 @dataclass(frozen=True)
 class TrialMixtures(Weigher):
-    r"""Try a mixture with every neighbour's model, and listen more to those that helped.
+    r"""Try a mixture with every neighbour's model, and listen more to those that helped: phase 1 of `directed`.
 
-    From *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, master's thesis, Ohio
-    State University 2021), section 3.2.1. Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In
-    every round node i mixes its model with that of j, trains the mixture for some steps on its own data, and compares:
+    Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In every round node i mixes its model with that
+    of j, trains the mixture for some steps on its own data, and compares:
 
     .. math::
         \bar h = (1 - p_{ij}) h_i + p_{ij} h_j, \qquad
@@ -47,14 +46,10 @@ class TrialMixtures(Weigher):
     and clips to [0, 1]. The mixtures are thrown away: no model changes. An edge whose p falls below ``minimum`` weighs
     nothing, and vanishes if the rewiring is ``Threshold(1e-12)``. Every edge tried is charged d floats.
 
-    The thesis leaves these open, and they are chosen here: the size of a step, the clipping, that samples held out
-    decide (``split``), that equal results change nothing, and how the p of pairs become the weights of a row:
-
     .. math::
         \alpha_{ij} = \frac{p_{ij}}{1 + \sum_k p_{ik}}, \qquad \alpha_{ii} = \frac{1}{1 + \sum_k p_{ik}}
 
-    so a neighbor that always helped counts as much as the own model, and if all did, the row is the plain mean. Where
-    targets are classes, accuracies are compared, as in the thesis, else losses.
+    so a neighbor that always helped counts as much as the own model, and if all did, the row is the plain mean.
 
     Args:
         epochs: Passes over a node's training samples to fine-tune a mixture.
