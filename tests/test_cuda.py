@@ -66,11 +66,11 @@ def syncs_of(method, scene: Scene) -> list[int]:
 
 @pytest.mark.parametrize("name", methods.__all__)
 def test_waits_do_not_grow(name):
-    """As on the pretended device of `test_device`, with nodes, edges, local steps, chunks, trials and candidates."""
+    """As on the pretended device of `test_device`, with nodes, edges, local steps, chunks and candidates."""
     method = quick(name, every=1)
     few = syncs_of(method, Scene.small(sizes=SIZES, embeds=method.embeds))
     more = Scene.small(sizes=SIZES * 2, embeds=method.embeds).replace(chunk=3)
-    assert syncs_of(quick(name, every=1, epochs=3, batch_size=3, trials=2), more) == few
+    assert syncs_of(quick(name, every=1, epochs=3, batch_size=3), more) == few
 
 
 @pytest.mark.parametrize(

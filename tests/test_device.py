@@ -134,9 +134,9 @@ def waits_of(method, scene: Scene) -> list[int]:
 
 @pytest.mark.parametrize("name", [case(name) for name in methods.__all__])
 def test_waits_do_not_grow(name):
-    """With nodes, edges, local steps and chunks; with trials of edges, and candidates."""
+    """With nodes, edges, local steps and chunks; with candidates."""
     often = {"augment": AddNoise(0.1), "every": 1}
-    method, larger = quick(name, **often), quick(name, **often, batch_size=3, trials=2)
+    method, larger = quick(name, **often), quick(name, **often, batch_size=3)
     few = waits_of(method, Scene.small(sizes=SIZES, embeds=method.embeds))
     assert few == [WAITS.get(name, few[0])] * 2
     assert few[0] <= MOST

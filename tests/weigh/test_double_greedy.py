@@ -11,7 +11,7 @@ from graphcollab.weigh.double_greedy import double_greedy
 from tests.pretend import DEVICE, Accelerator
 
 
-def found(theta, c, order, budget, uniform=0.5, safe=False):
+def found(theta, c, order, budget, uniform=0.5):
     """The set of node 0, which looks at candidates in an order; the others choose nobody."""
     many = len(theta)
     edges = torch.tensor([[0, *order, *range(1, many)], [0, *[0] * len(order), *range(1, many)]])
@@ -24,7 +24,7 @@ def found(theta, c, order, budget, uniform=0.5, safe=False):
 
     candidates = edges[0] != edges[1]
     turn = torch.tensor([0, *range(len(order)), *[0] * (many - 1)])
-    chosen = double_greedy(losses, edges, candidates, turn, torch.full((edges.shape[1],), uniform), budget, safe)
+    chosen = double_greedy(losses, edges, candidates, turn, torch.full((edges.shape[1],), uniform), budget)
     assert chosen[~candidates].all()
     return set(edges[0][chosen & (edges[1] == 0)].tolist()), losses(chosen)[0].item()
 
@@ -45,7 +45,6 @@ def test_a_candidate_that_harms_is_added_where_leaving_it_out_harms_too():
     members, loss = found(FOUR, 0.5, (2, 1, 3), 2)
     assert members == {0, 2}
     assert (10 - loss) / 10 == pytest.approx(0.9)  # alone it is .975
-    assert found(FOUR, 0.5, (2, 1, 3), 2, safe=True) == ({0}, pytest.approx(0.25))
 
 
 def test_the_probability_in_between():
@@ -55,11 +54,10 @@ def test_the_probability_in_between():
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4])
-def test_no_set_is_larger_than_the_budget_and_the_safe_one_is_never_worse_than_alone(budget):
+def test_no_set_is_larger_than_the_budget(budget):
     for order in itertools.permutations((1, 2, 3)):
         for uniform in (0.2, 0.8):
             assert len(found(FOUR, 0.5, order, budget, uniform)[0]) <= budget
-            assert found(FOUR, 0.5, order, budget, uniform, safe=True)[1] <= 0.25
     assert found(FOUR, 0.5, (1, 2, 3), 1)[0] == {0}
 
 
