@@ -43,21 +43,7 @@ class Mixer:
     between, with biases. (The paper gives the output sizes 10 and 5 and leaves activation and biases open. Without
     biases a model that has not changed is encoded as 0.)
 
-    **Deviations from the paper**, each an argument. Inner products without a bound make every node listen to itself:
-    ⟨e, e⟩ is the largest of its row, and grows with the encoders. docs/reproduction.md has the measurements.
-
-    - ``score="cosine"`` (default): the mean over layers of the cosines between codes, times a temperature
-      :math:`T = e^{10 t}`. What is learned is t, ``tensors["temperature"]``, 0 at first, so T is 1 at first and its
-      logarithm moves ten times as fast as a weight of the encoders. ``"scaled"``: inner products over √d for codes of
-      length d. ``"product"``: the paper's.
-    - ``normalise=True`` (default): a layer's change is divided by its root mean square before it is encoded, so that
-      neither a layer nor a late round counts more because its numbers are larger. False is the paper's.
-    - ``own="gate"`` (default): a node gives its own model as much as the most alike of those it hears, and beyond that
-      a share p apart from the softmax: w ← (1 − p) w + p. All nodes learn p together, by comparing with models that
-      they train alone (`ChannelAttention`); its log-odds stay in [-6, 5], p from 0.25 % to 99.33 %. Where
-      not all hear each other, the own model gets half at least: along few edges, an exchange of updates diverges with
-      less.
-      ``"largest"``: without p. ``"softmax"``: the own model is one among others, as in the paper.
+    The defaults of ``score``, ``normalise`` and ``own`` deviate from the paper: see `meta_l2c`.
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
@@ -66,9 +52,14 @@ class Mixer:
             cosines' temperature; with groups every name begins with ``<group>/``.
         group: Every node's group, [K], on the CPU, where parts of the graph that are not connected have encoders of
             their own; -1 of a node that is alone, whose code is 0. None: all nodes share one.
-        score: How alike two codes are: ``"cosine"``, ``"scaled"`` or ``"product"``.
-        normalise: Divide a layer's change by its root mean square.
-        own: What the own model gets: ``"gate"``, ``"largest"`` or ``"softmax"``.
+        score: How alike two codes are. ``"cosine"``: the mean over layers of the cosines between them, times a
+            temperature :math:`T = e^{10 t}` of which t is learned; ``"scaled"``: inner products over √d for codes of
+            length d; ``"product"``: inner products, the paper's, of which ⟨e, e⟩ is the largest of its row.
+        normalise: Divide a layer's change by its root mean square, so that neither a layer nor a late round counts more
+            because its numbers are larger. False is the paper's.
+        own: What the own model gets. ``"gate"``: as much as the most alike of those a node hears, and a share p apart
+            from the softmax, w ← (1 − p) w + p; where not all hear each other, half at least, since an exchange of
+            updates along few edges diverges with less; ``"largest"``: without p; ``"softmax"``: as in the paper.
         gate: Log-odds of the share for the own model, of every group, [number of groups], float64 on the CPU, where it
             has one, from -6 to 5 where it is learned. Default: -4, a share of 1.8 %.
 
