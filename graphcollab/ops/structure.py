@@ -15,52 +15,25 @@ from graphcollab.errors import InvalidValueError, MismatchError, RangeError, Sha
 from graphcollab.memory import address
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Structure:
     """Edges of a bipartite graph in compressed-row form: row i lists what receiver i hears.
 
-    It is on the CPU, and so are weights and other numbers of edges, unless they have to be found on a device. Its
-    tensors are copies, since compiled kernels read what they say: later changes of those given change nothing.
+    `from_edges` makes it, on the CPU, where weights and other numbers of edges are too, unless they have to be found on
+    a device. Its tensors are copies, since compiled kernels read what they say: later changes of edges change nothing.
 
-    Args:
+    Attributes:
         ptr: Receiver i's edges are ``ptr[i]:ptr[i + 1]``, [D + 1].
         sender: Sender of every edge in that order, [E].
         order: Position in the caller's edge list of every edge in that order, [E]; None where they agree.
         num_senders: S.
-
-    Raises:
-        ValueError: If these are no rows of such edges.
     """
 
     ptr: Tensor
     sender: Tensor
     order: Tensor | None
     num_senders: int
-    _copies: dict[torch.device, Structure] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Refuse what the compiled kernels would read as something else."""
-        both = self.ptr, self.sender
-        require_plain(*both, *([] if self.order is None else [self.order]))
-        if not all(one.dtype == torch.int64 and one.is_contiguous() for one in both):
-            kinds = " and ".join(str(one.dtype) for one in both)
-            raise ShapeError(
-                "ptr", f"ptr and sender must be torch.int64 without gaps, got {kinds}: use Structure.from_edges"
-            )
-        count, ptr, sender = self.sender.numel(), self.ptr, self.sender
-        rows = ptr.dim() == sender.dim() == 1 and len(ptr) > 0 and int(ptr[0]) == 0 and int(ptr[-1]) == count
-        if not rows or bool((ptr.diff() < 0).any()):
-            raise InvalidValueError("ptr", f"ptr must be [D + 1], from 0 and ascending to the number of edges, {count}")
-        if count and not 0 <= int(sender.min()) <= int(sender.max()) < self.num_senders:
-            raise RangeError(
-                "sender", f"sender must hold 0 to {self.num_senders - 1}, got {int(sender.min())} to {sender.max()}"
-            )
-        place = torch.arange(count, device=sender.device)
-        if self.order is not None and not torch.equal(self.order.sort().values, place):
-            raise InvalidValueError("order", f"order must hold every position of {count} edges once")
-        for name in ("ptr", "sender", "order"):
-            tensor = getattr(self, name)
-            object.__setattr__(self, name, None if tensor is None else tensor.clone())
+    _copies: dict[torch.device, Structure] = field(repr=False, compare=False)
 
     @classmethod
     def _of(cls, ptr: Tensor, sender: Tensor, order: Tensor | None, num_senders: int) -> Structure:

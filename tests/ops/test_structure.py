@@ -53,10 +53,8 @@ def test_what_no_edges_are_is_refused():
         with raises("shape", "edge_index"):
             Structure.from_edges(edges, (4, 4))
     assert Structure.from_edges(torch.empty(2, 0), (2, 2)).num_edges == 0
-    with raises("shape", "ptr"):
-        Structure(torch.tensor([0, 1]), torch.tensor([0], dtype=torch.int32), None, 1)
-    with raises("shape", "ptr"):
-        Structure(torch.arange(4)[::2], torch.tensor([0]), None, 1)
+    with pytest.raises(TypeError):
+        Structure(torch.tensor([0, 1]), torch.tensor([5]), None, 1)  # rows are sorted and checked by from_edges alone
 
 
 def test_edges_that_are_there_twice_are_known():
@@ -67,33 +65,11 @@ def test_edges_that_are_there_twice_are_known():
 
 
 def test_edges_that_are_changed_later_are_not_read_anew():
-    edges, ptr, sender, order = torch.tensor([[0, 1, 2], [0, 1, 2]]), torch.arange(4), torch.arange(3), torch.arange(3)
-    for structure in (Structure.from_edges(edges, (3, 3)), Structure(ptr, sender, order, 3)):
-        for values in (edges, ptr, sender, order):
-            values.fill_(0)
-        assert mix(torch.eye(3), torch.ones(3), structure).tolist() == torch.eye(3).tolist()
-        assert structure.unsort(torch.arange(3)).tolist() == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("ptr", "sender", "order", "wanted"),
-    [
-        ([0, 1, 2, 3], [0, 1, 500], None, ("range", "sender", "500")),
-        ([0, 1, 2, 3], [0, 1, -1], None, ("range", "sender")),
-        ([0, 1, 2, 4], [0, 1, 2], None, ("value", "ptr")),
-        ([0, 2, 1, 3], [0, 1, 2], None, ("value", "ptr")),
-        ([1, 1, 2, 3], [0, 1, 2], None, ("value", "ptr")),
-        ([], [], None, ("value", "ptr")),
-        ([0, 1, 2, 3], [0, 1, 2], [0, 0, 1], ("value", "order")),
-        ([0, 1, 2, 3], [0, 1, 2], [0, 1], ("value", "order")),
-        ([0, 3], [[0, 1, 2]], None, ("value", "ptr")),
-    ],
-)
-def test_rows_that_are_none_are_refused(ptr, sender, order, wanted):
-    rows = [None if one is None else torch.tensor(one, dtype=torch.int64) for one in (ptr, sender, order)]
-    with raises(*wanted):
-        Structure(*rows, 3)
-    assert Structure(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), None, 0).num_edges == 0
+    edges = torch.tensor([[0, 1, 2], [0, 1, 2]])
+    structure = Structure.from_edges(edges, (3, 3))
+    edges.fill_(0)
+    assert mix(torch.eye(3), torch.ones(3), structure).tolist() == torch.eye(3).tolist()
+    assert structure.unsort(torch.arange(3)).tolist() == [0, 1, 2]
 
 
 def test_a_structure_is_made_once_for_edges_that_stay_as_they_are():

@@ -20,7 +20,7 @@ def wrappers():
 
     from graphcollab import MixConv
     from graphcollab.errors import GraphcollabError
-    from graphcollab.ops import Structure, edge_cosines, edge_distances, edge_products, laplacian_radius, mix
+    from graphcollab.ops import edge_cosines, edge_distances, edge_products, laplacian_radius, mix
     from graphcollab.ops.kernels import PRODUCTS
 
     x, weight = torch.arange(12.0).view(3, 4), torch.tensor([0.5, 1.0, 2.0])
@@ -82,9 +82,6 @@ def wrappers():
     refused(lambda: MixConv()(two[0], edges, weight))
     for transformed in (torch.func.vmap, torch.func.functionalize):
         refused(lambda transformed=transformed: transformed(lambda rows: mix(rows, weight, edges))(torch.stack([x, x])))
-    ptr, sender = torch.arange(4), torch.tensor([2, 0, 1])
-    refused(lambda: Structure(TwoTensor(ptr, ptr), sender, None, 3))
-    refused(lambda: Structure(ptr, Index(sender), None, 3))
 
 
 @pytest.mark.slow
