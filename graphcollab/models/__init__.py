@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.models.backbones import (
-        small_backbone as small_backbone,
-        small_backbones as small_backbones,
-    )
+    from graphcollab.models.backbones import small_backbone as small_backbone, small_backbones as small_backbones
     from graphcollab.models.catalog import MODELS as MODELS, build_model as build_model
     from graphcollab.models.classifiers import (
         CNN as CNN,
