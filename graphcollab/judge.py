@@ -84,12 +84,12 @@ class FineTuned(Judge):
 
 @dataclass(frozen=True)
 class NearestPrototype(Judge):
-    r"""A node is judged by its model, with a head that names the class of the nearest prototype: `fedproto`.
+    r"""A node is judged by its model, with a head that names the class of the nearest prototype.
 
     That is a linear classifier of latents, :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2`, so
     what is served is an ordinary module. A class without a prototype never wins: its logit is the mean of the others',
     less than the greatest of them by at least :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node that knows no
-    prototype yet is judged by its own head.
+    prototype yet is judged by its own head. See `fedproto`.
 
     Args:
         part: The head, one linear layer with a bias that reads the latents.

@@ -196,7 +196,7 @@ class Exchange(Exchanger):
 
 @dataclass(frozen=True)
 class LaplacianPull(Exchange):
-    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large: `cobo`.
+    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large.
 
     .. math:: X \leftarrow X - \eta\rho\, L_w X^0
 
@@ -204,6 +204,7 @@ class LaplacianPull(Exchange):
     :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
     :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run whose step is outside that bound warns, once, with
     the number. Nodes that are late or away pull at nobody. Until then everybody is told all weights: λ is the graph's.
+    See `cobo`.
 
     Args:
         scale: ηρ.

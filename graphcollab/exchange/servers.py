@@ -162,12 +162,12 @@ class ThroughServer(Served):
 
 @dataclass(frozen=True)
 class ThroughCenters(Served):
-    r"""Models go up to the center that their node has chosen (`ChooseCenter`), and move it: `ifca`.
+    r"""Models go up to the center that their node has chosen (`ChooseCenter`), and move it.
 
     Both ways of averaging are a step from the center :math:`\theta_j` towards the mean of what came: a whole one, or
     :math:`|S_j| / m` of one, of :math:`|S_j|` nodes at work that chose it and m in all. A center that nobody at work
     has chosen stays. Every node then holds the center it had chosen, until it chooses again. Where edges were given,
-    all of this holds for every connected component by itself.
+    all of this holds for every connected component by itself. See `ifca`.
 
     Args:
         weights: ``"uniform"``: all nodes count alike; ``"counts"``: by their training samples.

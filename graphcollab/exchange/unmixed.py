@@ -127,14 +127,14 @@ class Receive(Exchanger):
 
 @dataclass(frozen=True)
 class PrototypeAverage(Exchanger):
-    """Average class prototypes through a server (`fedproto`): nodes at work send theirs, every node takes the averages.
+    """Average class prototypes through a server: nodes at work send theirs, every node takes the averages.
 
     A node's prototype of class k is the mean latent of its :math:`n_{ik}` training samples of that class, of the model
     after the local update, in evaluation mode; the server's is their mean over the nodes at work (those that both train
     and serve) that have the class. A class that none of them has keeps the prototype it had, and one that nobody ever
     had has none. What the server sends reaches all nodes but isolated ones. For a node without a server
     (`ThroughServer`) there are no prototypes. Where samples have weights, latents are averaged by them, and
-    :math:`n_{ik}` is the sum of the class's weights, which are 1 on average at a node.
+    :math:`n_{ik}` is the sum of the class's weights, which are 1 on average at a node. See `fedproto`.
 
     Args:
         route: The way to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"``, of the

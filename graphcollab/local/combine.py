@@ -36,7 +36,7 @@ class Combine(Piece, ABC):
 
 @dataclass(frozen=True)
 class ClippedMean(Combine):
-    r"""Average the gradients that lie near, and put the average so far in place of the others: `fc`.
+    r"""Average the gradients that lie near, and put the average so far in place of the others.
 
     With :math:`g_j = \nabla f_j(x_i)` for the n nodes that are i and its neighbors:
 
@@ -50,7 +50,7 @@ class ClippedMean(Combine):
     v is always a weighted mean of the :math:`g_j`, so inner products of the gradients, taken once, are all it needs;
     distances that differ by rounding count as equal. Without τ, it is in every step the distance of rank
     :math:`\lfloor n q \rfloor`, counted from 0, from v to the n gradients, as in the authors' code. With
-    :math:`q < 1 / n` a node hears nobody but itself.
+    :math:`q < 1 / n` a node hears nobody but itself. See `fc`.
 
     Args:
         tau: τ. 0 is local training, ``math.inf`` the mean of all gradients. Default: by the quantile.
@@ -99,7 +99,7 @@ class ClippedMean(Combine):
 
 @dataclass(frozen=True)
 class ProjectedGradient(Combine):
-    r"""Project the own gradient onto the directions that increase no neighbor's loss: `cga`.
+    r"""Project the own gradient onto the directions that increase no neighbor's loss.
 
     With :math:`g_j = \nabla f_j(x_i)`, what data of node j say at node i's model:
 
@@ -109,7 +109,7 @@ class ProjectedGradient(Combine):
 
     which is the dual of :math:`\min_z \lVert z - g_i \rVert^2` over the z with :math:`\langle z, g_j \rangle \ge 0` for
     all j in N(i). The own gradient is no constraint of its own:
-    :math:`\langle \tilde g_i, g_i \rangle = \lVert \tilde g_i \rVert^2` holds anyway.
+    :math:`\langle \tilde g_i, g_i \rangle = \lVert \tilde g_i \rVert^2` holds anyway. See `cga`.
 
     Args:
         margin: Lower bound of u. With a positive one the neighbours' gradients take part even where nothing conflicts,

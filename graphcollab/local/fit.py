@@ -174,10 +174,10 @@ def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:
 
 @dataclass(frozen=True)
 class FitPersonal(Local):
-    """Train the shared model and a personal one, on the same batches: `ditto`.
+    """Train the shared model and a personal one, on the same batches.
 
     At every local step the personal model is pulled towards the node's shared model as it was at the round's start, not
-    towards the moving one. It starts as the shared one, and stays with its node. A node at rest keeps it.
+    towards the moving one. It starts as the shared one, and stays with its node. A node at rest keeps it. See `ditto`.
 
     Args:
         fit: The local steps that both models take; what it keeps of the optimiser's state is the shared model's.

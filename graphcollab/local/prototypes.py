@@ -73,12 +73,12 @@ def embed_sample(data: Data, env: Env) -> list[Embedded]:
 
 @dataclass(frozen=True)
 class PrototypeDistance(Objective):
-    r"""λ times the mean squared error between latents and the class prototypes that a node was given: `fedproto`.
+    r"""λ times the mean squared error between latents and the class prototypes that a node was given.
 
     .. math::
         \frac{\lambda}{B} \sum_{q=1}^{B} \frac{1}{d_z} \lVert z_q - \bar c_{y_q} \rVert^2
 
-    A sample whose class has no prototype counts as 0, and still as one of the B.
+    A sample whose class has no prototype counts as 0, and still as one of the B. See `fedproto`.
 
     Args:
         lam: λ.

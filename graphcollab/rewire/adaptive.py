@@ -24,12 +24,13 @@ from graphcollab.settings import Count, Positive, Share
 
 @dataclass(frozen=True)
 class AdaptivePeers(PeerSampler):
-    """Nodes meet peers in proportion to how similar they are known, or said, to be: the sampling of `dac`.
+    """Nodes meet peers in proportion to how similar they are known, or said, to be.
 
     After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
     are drawn without replacement with the probabilities of ``priors``, to which ε is added for all who may be met. Only
     pairs that know of each other are stored: what a node measured always, samples more a round at most; of what it was
     told, no more than ``limit``. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more.
+    See `dac`.
 
     Args:
         samples: Peers that a node meets in a round.

@@ -28,7 +28,7 @@ Centers = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class ChooseCenter(Rewiring):
-    """Every node chooses among C centers the one with the smallest loss on its training data: `ifca`.
+    """Every node chooses among C centers the one with the smallest loss on its training data.
 
     It is done before the first round and after every exchange, by all nodes, also those at rest, so that between rounds
     every node holds, and is judged by, the center that fits it best. A later phase goes on with the centers of an
@@ -37,7 +37,8 @@ class ChooseCenter(Rewiring):
     use.
 
     Where edges were given, every connected component has C centers of its own, all from the same start, and its nodes
-    must all be allowed to hear each other. A node without neighbors has no centers: it keeps what it has learned.
+    must all be allowed to hear each other. A node without neighbors has no centers: it keeps what it has learned. See
+    `ifca`.
 
     Args:
         clusters: C.

@@ -33,13 +33,13 @@ from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, 
 
 @dataclass(frozen=True)
 class ChannelAttention(Weigher):
-    """Attention over channel-shared encodings of how models changed: `meta_l2c`, by a `Mixer`.
+    """Attention over channel-shared encodings of how models changed.
 
     The encoders learn from the validation losses of the mixed models; the gradient flows through the weights only, by
     the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing
     and weigh nothing. Where edges were given, every connected component has encoders of its own, all from the same
     start, which its nodes alone train; they must reach each other in both directions. A node without neighbors takes no
-    part. Encoders that are frozen are the same everywhere.
+    part. Encoders that are frozen are the same everywhere. See `meta_l2c` and `Mixer`.
 
     Args:
         part: Part of the model that is compared.

@@ -55,13 +55,14 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
 
 @dataclass(frozen=True)
 class HeadAffinity(Formula):
-    r"""Weights by the similarity of classifiers, which a server compares: `pfedsim`.
+    r"""Weights by the similarity of classifiers, which a server compares.
 
     .. math::
         s_{ij} = \max\Big(0, \frac1C \sum_c \cos(\phi_{ic}, \phi_{jc})\Big), \qquad s_{ii} = s_{\max}
 
     with :math:`\phi_{ic}` the weights, without the bias, that node i's classifier has for class c of C. A node that is
-    like nobody, or whose classifier is zero, keeps its own model. Senders that do not serve weigh nothing.
+    like nobody, or whose classifier is zero, keeps its own model. Senders that do not serve weigh nothing. See
+    `pfedsim`.
 
     Args:
         part: Part of the model that the exchange mixes.

@@ -30,7 +30,7 @@ _ORDER_STREAM, _ADD_STREAM = 140, 141
 
 @dataclass(frozen=True)
 class DoubleGreedy(AllPeers):
-    r"""Choose, by a randomized double greedy search, whom to average with (`dpfl`): as many as make the own loss small.
+    r"""Choose, by a randomized double greedy search, whom to average with: as many as make the own loss small.
 
     With :math:`L_i` the validation loss of node i and
     :math:`\bar\theta_S = \sum_{j \in S} n_j \theta_j / \sum_{j \in S} n_j`, it looks for a set S of at most B nodes, i
@@ -44,7 +44,8 @@ class DoubleGreedy(AllPeers):
 
     and z joins X with probability p, or else leaves Y; the search ends when X has B members. With n candidates that
     takes 2 n + 2 passes over the validation samples. A candidate is added, too, where both adding it and leaving it out
-    of Y does harm, so X may end worse than the node alone. The first set of a node are its candidates from then on.
+    of Y does harm, so X may end worse than the node alone. The first set of a node are its candidates from then on. See
+    `dpfl`.
 
     Args:
         budget: B. It counts the node itself; with 1 nobody is listened to.

@@ -28,7 +28,7 @@ _PAIR_STREAM, _BATCH_STREAM = 118, 119
 
 @dataclass(frozen=True)
 class GradientAlignment(Weigher):
-    """Listen to those whose gradients agree with one's own halfway between the two models: `cobo`.
+    """Listen to those whose gradients agree with one's own halfway between the two models.
 
     On the box [0, 1] the weights of a pair are equal in both directions, start at 1, and do not sum to anything; those
     of pairs that were not drawn stay as they are, bit for bit. On the simplex a receiver's weights sum to 1 and start
@@ -38,7 +38,7 @@ class GradientAlignment(Weigher):
     are not there stay as they are, on the simplex with what they have of the row's sum. A pair whose product is not
     finite keeps its weight. A later phase goes on with the weights of an earlier one. What travels for a pair: the two
     models (not counted again where the exchange sends them), the gradient of the node with the smaller ``node_id``, and
-    one number back.
+    one number back. See `cobo`.
 
     Args:
         gamma: γ. The paper does not say; 0.01 is the authors' on the box, 0.05 on the simplex.

@@ -30,7 +30,7 @@ WORST = -1e300  # finite, so that differences are numbers
 
 @dataclass(frozen=True)
 class TrialMixtures(Weigher):
-    r"""Try a mixture with every neighbour's model, and listen more to those that helped: phase 1 of `directed`.
+    r"""Try a mixture with every neighbour's model, and listen more to those that helped.
 
     Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In every round node i mixes its model with that
     of j, trains the mixture for some steps on its own data, and compares:
@@ -49,7 +49,8 @@ class TrialMixtures(Weigher):
     .. math::
         \alpha_{ij} = \frac{p_{ij}}{1 + \sum_k p_{ik}}, \qquad \alpha_{ii} = \frac{1}{1 + \sum_k p_{ik}}
 
-    so a neighbor that always helped counts as much as the own model, and if all did, the row is the plain mean.
+    so a neighbor that always helped counts as much as the own model, and if all did, the row is the plain mean. See
+    `directed`, phase 1.
 
     Args:
         epochs: Passes over a node's training samples to fine-tune a mixture.
