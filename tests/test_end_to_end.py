@@ -121,7 +121,8 @@ def test_the_learned_graph(result):
 
 
 def test_to_networkx(result):
-    graph, told = result.graph(), result.to_networkx()
+    graph = result.graph()
+    told = graph.to_networkx()
     assert isinstance(told, networkx.DiGraph)
     assert list(told) == ["n", "e", "s", "w"]
     assert set(told.edges) == {("nesw"[j], "nesw"[i]) for j, i in graph.edge_index.T.tolist()}

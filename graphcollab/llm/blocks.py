@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from graphcollab.errors import ConflictError, InvalidValueError, MissingError
+from graphcollab.errors import ConflictError, MissingError
 from graphcollab.tasks import Tasks
 
 PADDING = -1
@@ -40,8 +40,8 @@ def require_tokens(tasks: Tasks) -> None:
     """Check that tasks are of blocks of tokens, as `text_tasks` makes them.
 
     Raises:
-        ValueError: If the loss compares outputs with targets, blocks are padded otherwise than by -1 at the end, or
-            have unequal numbers of predicted tokens and no weights; the message says what to give.
+        ValueError: If the loss compares outputs with targets, or blocks have unequal numbers of predicted tokens and no
+            weights.
     """
     if isinstance(tasks.loss, str):
         raise ConflictError(
@@ -54,18 +54,6 @@ def require_tokens(tasks: Tasks) -> None:
         blocks = pool.inputs[split.here.to(pool.inputs.device)]
         if blocks.dim() != 2 or not len(blocks):
             continue
-        if int(blocks.min()) < PADDING:
-            raise InvalidValueError(
-                f"split {name!r}",
-                f"blocks of split {name!r} are padded with {int(blocks.min())}, and {PADDING} was expected: "
-                f"give x.masked_fill(x < 0, {PADDING})",
-            )
-        if bool(((blocks[:, :-1] < 0) & (blocks[:, 1:] >= 0)).any()):
-            raise InvalidValueError(
-                f"split {name!r}",
-                f"in a block of split {name!r} a token follows padding, and {PADDING} is for the end of a block: move "
-                "the padding there",
-            )
         counts = count_predicted(blocks)
         if pool.weight is None and bool((counts != counts[0]).any()):
             raise MissingError(

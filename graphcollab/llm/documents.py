@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import issue
-from graphcollab.errors import EmptyError, FormatError, InvalidTypeError, MismatchError, TooFewError
+from graphcollab.errors import EmptyError, InvalidTypeError, MismatchError, TooFewError
 from graphcollab.naming import few
 from graphcollab.tasks import Split
 from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites, to_groups
@@ -100,14 +100,16 @@ def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
         labelled: Whether documents are pairs (text, label).
 
     Raises:
-        TypeError: If documents are no dict by node, or one is no text.
-        ValueError: If a split is of other nodes, or a node has no text, or an empty or broken one.
+        TypeError: If a node has one text in place of a list.
+        ValueError: If a split is of other nodes, or a node has no text, or an empty one.
     """
     texts, labels, names, words = [], [], [], []
     for word in WORDS:
         if given.get(word) is None:
             continue
-        _check_nodes(word, given[word], given["train"])
+        if odd := {*given[word]} ^ {*given["train"]}:
+            nodes = few(sorted(repr(node) for node in odd))
+            raise MismatchError(word, f"{nodes}: expected the same nodes for 'train' and {word!r}")
         for node, some in given[word].items():
             for text, label in _checked(some, node, word, labelled):
                 texts.append(text)
@@ -120,25 +122,6 @@ def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
     return Documents(texts, labels, sites, np.array(words, object) if said else None, copies)
 
 
-def _check_nodes(word: str, some: Any, train: Any) -> None:
-    if not isinstance(some, Mapping):
-        raise InvalidTypeError(
-            word,
-            f"documents must be a dict {{node: documents of the node}}, got a {type(some).__name__} for {word!r}",
-        )
-    if not some:
-        raise EmptyError(
-            word, f"there are no nodes in the documents for {word!r}: give {{node: documents of the node}}"
-        )
-    odd = [node for node in {**some, **train} if node not in some or node not in train]
-    if odd:
-        raise MismatchError(
-            word,
-            f"{few([repr(node) for node in odd])} {'has' if len(odd) == 1 else 'have'} documents for only one of "
-            f"'train' and {word!r}: give documents of the same nodes",
-        )
-
-
 def _checked(some: Any, node: str, word: str, labelled: bool) -> list[tuple[str, Any]]:
     """Return a node's documents as pairs of text and label."""
     subject, who = f"node {node!r}", f"{node} ({word})"
@@ -146,34 +129,10 @@ def _checked(some: Any, node: str, word: str, labelled: bool) -> list[tuple[str,
         raise InvalidTypeError(
             subject, f"{who} is one {type(some).__name__}, and a list of documents is expected: put it into a list"
         )
-    found = [*some]
-    if not found:
+    pairs = [one if labelled else (one, None) for one in some]
+    if not pairs:
         raise EmptyError(subject, f"{who} has no documents: leave the node out, or give it some")
-    pairs = []
-    for place, one in enumerate(found):
-        if labelled and (not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2):
-            raise InvalidTypeError(subject, f"{who}: document {place} must be a pair (text, label), got {_shown(one)}")
-        text, label = one if labelled else (one, None)
-        if not isinstance(text, str):
-            raise InvalidTypeError(subject, f"{who}: document {place} must be a text, got {_shown(text)}")
-        if not text.strip():
-            raise EmptyError(subject, f"{who}: document {place} is empty: leave it out")
-        _check_unicode(text, subject, f"{who}: document {place}")
-        pairs.append((text, label))
+    for place, (text, _) in enumerate(pairs):
+        if not isinstance(text, str) or not text.strip():
+            raise EmptyError(subject, f"{who}: document {place} is {text!r}, expected a text that is not empty")
     return pairs
-
-
-def _check_unicode(text: str, subject: str, who: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise FormatError(
-            subject,
-            f"{who} has half of a character, {error.object[error.start]!r} at place {error.start}, which no tokenizer "
-            "takes: read the text again by its own encoding, or drop what is broken, "
-            "text.encode(errors='ignore').decode()",
-        ) from None
-
-
-def _shown(value: object) -> str:
-    return f"{str(value)[:40]!r}, a {type(value).__name__}"

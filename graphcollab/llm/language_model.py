@@ -110,8 +110,8 @@ class LanguageModel(nn.Module):
         """Check, before a run, that blocks of next tokens are judged over tokens.
 
         Raises:
-            ValueError: If the loss compares outputs with targets, blocks are padded otherwise than by -1 at the end, or
-                have unequal numbers of tokens and no weights.
+            ValueError: If the loss compares outputs with targets, or blocks have unequal numbers of tokens and no
+                weights.
         """
         if self.causal:
             require_tokens(tasks)

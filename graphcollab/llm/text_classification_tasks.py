@@ -13,7 +13,7 @@ from graphcollab.errors import DuplicateError, InvalidTypeError, MissingError, R
 from graphcollab.llm.blocks import PADDING
 from graphcollab.llm.documents import Documents, gather_documents
 from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
-from graphcollab.llm.tokenizer import encode, fingerprint, require_tokenizer
+from graphcollab.llm.tokenizer import encode, fingerprint
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Tasks
 from graphcollab.tasks._builders import AnyMetric, Part
@@ -64,7 +64,6 @@ def text_classification_tasks(
         TypeError: If texts are none, or not labelled, or the tokenizer is none.
         ValueError: If a label is no class, or a node has no or too few texts, or an empty or broken one.
     """
-    require_tokenizer(tokenizer)
     known = None if classes is None else [*classes]
     if known is None and not statistics.alone:
         raise MissingError("classes", "where sites keep their texts, classes= must name all classes, in the same order")

@@ -12,7 +12,7 @@ from graphcollab.errors import EmptyError, MismatchError, MissingError
 from graphcollab.llm.blocks import blocks_of, count_predicted
 from graphcollab.llm.documents import Documents, gather_documents
 from graphcollab.llm.token_loss import perplexity, token_loss
-from graphcollab.llm.tokenizer import encode, fingerprint, require_tokenizer
+from graphcollab.llm.tokenizer import encode, fingerprint
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.tasks._builders import Part
@@ -85,7 +85,6 @@ def text_tasks(
         (tensor([[ 1,  2,  0,  2],
                 [ 2,  0, -1, -1]]), tensor([3., 1.], dtype=torch.float64))
     """
-    require_tokenizer(tokenizer)
     if tokenizer.eos_token_id is None:
         raise MissingError(
             "tokenizer", "the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token"

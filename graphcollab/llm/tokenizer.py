@@ -7,8 +7,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from graphcollab.errors import InvalidTypeError
-
 PASSING = "truncation", "padding"  # how a tokenizer was called last
 
 
@@ -24,16 +22,6 @@ def fingerprint(tokenizer: Any) -> str:
         rules = {name: rule for name, rule in json.loads(backend.to_str()).items() if name not in PASSING}
     text = json.dumps({"rules": rules, "end": tokenizer.eos_token_id}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def require_tokenizer(given: Any) -> None:
-    """Raise an InvalidTypeError unless this is a tokenizer of transformers."""
-    if not callable(given) or not hasattr(given, "get_vocab") or not hasattr(given, "eos_token_id"):
-        raise InvalidTypeError(
-            "tokenizer",
-            "expected a tokenizer of transformers, such as AutoTokenizer.from_pretrained(folder) or "
-            f"PreTrainedTokenizerFast(tokenizer_object=...), got {type(given).__name__}",
-        )
 
 
 def encode(tokenizer: Any, texts: Sequence[str], whole: bool = True, longest: int | None = None) -> list[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +9,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import issue
-from graphcollab.errors import FormatError
-from graphcollab.files import write_csv, write_whole
+from graphcollab.files import write_csv
 from graphcollab.metrics.edges import pair_weights
 
 if TYPE_CHECKING:
     import networkx
-
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what no XML file can hold
 
 
 class LearnedGraph(Data):
@@ -73,19 +69,3 @@ class LearnedGraph(Data):
         """
         self._warn_of_no_edges()
         return write_csv(path, ["sender", "receiver", "weight"], self.named_edges())
-
-    def to_graphml(self, path: str | Path) -> Path:
-        """Write a GraphML file, as Gephi, yEd, Cytoscape and igraph read it, whole or not at all; see `to_csv`.
-
-        It is a ValueError if a node's name has control characters, which no XML file can hold.
-        """
-        import networkx
-
-        if odd := [name for name in self.name if _NOT_XML.search(name)]:
-            raise FormatError(
-                f"node {odd[0]!r}",
-                f"the name {odd[0]!r} has control characters, which GraphML cannot hold: rename the node, or use "
-                "to_csv",
-            )
-        self._warn_of_no_edges()
-        return write_whole(path, "\n".join(networkx.generate_graphml(self.to_networkx())).encode())

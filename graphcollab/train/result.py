@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -29,9 +29,6 @@ from graphcollab.train.history import History
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.save_models import about_run, save_models
 from graphcollab.train.summaries import MISSING, in_deviations
-
-if TYPE_CHECKING:
-    import networkx
 
 
 @dataclass(frozen=True)
@@ -98,8 +95,8 @@ class Result(Predicts):
     def graph(self) -> LearnedGraph:
         """Return the learned graph: ``edge_index`` and ``edge_weight`` of the last exchange, ``node_id`` and ``name``.
 
-        It is a PyG ``Data`` that can be written as CSV and GraphML. Where all nodes have one architecture there is
-        ``x`` [K, P], too.
+        It is a PyG ``Data`` that can be written as CSV. Where all nodes have one architecture there is ``x`` [K, P],
+        too.
         """
         edge_index, edge_weight = last_graph(self.data)
         graph = LearnedGraph(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.data.num_nodes)
@@ -107,10 +104,6 @@ class Result(Predicts):
         if len(self.data.x.specs) == 1 and self.env.plane.alone:
             graph.x = self.stacks.part("all")
         return graph
-
-    def to_networkx(self) -> networkx.DiGraph:
-        """Return the learned graph with names as nodes and ``weight`` on edges, which go from sender to receiver."""
-        return self.graph().to_networkx()
 
     def save(self, folder: str | Path) -> Path:
         """Write every node's model (the one it is judged by) and all that predicting takes; `load` reads it elsewhere.

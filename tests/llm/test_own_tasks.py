@@ -39,10 +39,11 @@ def test_unequal_blocks_need_weights():
 
 
 @pytest.mark.parametrize(
-    ("blocks", "fact"), [(BLOCKS.masked_fill(BLOCKS < 0, -100), -100), (BLOCKS.flip(1), "follows padding")]
+    ("blocks", "code", "fact"),
+    [(BLOCKS.masked_fill(BLOCKS < 0, -100), "contract", -100), (BLOCKS.flip(1), "value", "follows padding")],
 )
-def test_other_padding_is_refused(blocks, fact):
-    with raises("value", "split 'train'", fact):
+def test_other_padding_is_refused(blocks, code, fact):
+    with raises(code, None, fact):
         play(own(blocks, weight=COUNTS))
 
 

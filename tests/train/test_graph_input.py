@@ -84,7 +84,7 @@ def test_a_learned_graph_goes_by_names():
     result = run(l2c(epochs=1), tasks(), nn.Linear(2, 2), NAMED, rounds=1)
     turned = tasks(["cy", "ada", "bob"])
     by_name = {("bob", "ada"), ("cy", "ada"), ("ada", "bob")}
-    for graph in (result.graph(), [*result.to_networkx().edges]):
+    for graph in (result.graph(), [*result.graph().to_networkx().edges]):
         found = {(turned.names[j], turned.names[i]) for j, i in edges(graph, turned) if i != j}
         assert found == by_name
 

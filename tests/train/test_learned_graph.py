@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import networkx
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from graphcollab import Tasks, ditto, run
 from graphcollab.train import LearnedGraph
-from tests.raising import raises, warns
+from tests.raising import warns
 
 
 @pytest.fixture
@@ -37,13 +36,6 @@ def test_csv(graph, tmp_path):
     assert text == 'sender,receiver,weight\né,"a, b",0.25\n"a, b","a, b",0.75\nc,é,1.0\n'
 
 
-def test_graphml(graph, tmp_path):
-    told = networkx.read_graphml(graph.to_graphml(tmp_path / "graph.graphml"))
-    assert list(told) == ["a, b", "é", "c", "alone"]
-    assert told.edges["c", "é"] == {"weight": 1.0}
-    assert told.is_directed()
-
-
 def test_writing_a_graph_without_edges_warns(tmp_path):
     x, y = torch.randn(6, 2), torch.arange(6) % 2
     graph = run(ditto(epochs=1), Tasks.from_samples([(x, y), (x, y)]), torch.nn.Linear(2, 2), rounds=1).graph()
@@ -51,15 +43,3 @@ def test_writing_a_graph_without_edges_warns(tmp_path):
     with warns("empty", "graph"):
         text = graph.to_csv(tmp_path / "graph.csv").read_text()
     assert text == "sender,receiver,weight\n"
-    with warns("empty", "graph"):
-        graph.to_graphml(tmp_path / "graph.graphml")
-
-
-def test_graphml_refuses_names_that_no_xml_can_hold(tmp_path):
-    edges, weight = torch.tensor([[1], [0]]), torch.tensor([0.25])
-    made = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=2, name=["a<\t\n&'é😀", "b\x01"])
-    with raises("format", "node 'b\\x01'"):
-        made.to_graphml(tmp_path / "graph.graphml")
-    assert not (tmp_path / "graph.graphml").exists()
-    made.name = ["a<\t\n&'é😀", "b"]
-    assert list(networkx.read_graphml(made.to_graphml(tmp_path / "graph.graphml"))) == made.name
