@@ -15,8 +15,6 @@ from graphcollab.errors import (
     EmptyError,
     InvalidValueError,
     MismatchError,
-    NotFiniteError,
-    RangeError,
     ShapeError,
 )
 from graphcollab.settings import SettingError
@@ -24,7 +22,7 @@ from graphcollab.tasks._datasets import read_dataset, rows_of_loader
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
 from graphcollab.tasks.quality_of_values import warn_of
-from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
+from graphcollab.tasks.samples import Pool, Split, refuse_bad_weights, refuse_not_finite
 
 Samples = (
     tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any] | DataLoader
@@ -122,39 +120,28 @@ def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tu
         )
     bounds = torch.tensor([0, *(len(x) for x, *_ in triples)]).cumsum(0)
     inputs, targets = torch.cat([x for x, *_ in triples]), torch.cat([y for _, y, _ in triples])
-    for what, values in (("an input", inputs), ("a target", targets)):
-        bad = not_finite(values)
-        if len(bad):
-            node = int(torch.searchsorted(bounds, bad[:1], right=True)) - 1
-            place = bad[bad < bounds[node + 1]] - bounds[node]
-            raise NotFiniteError(
-                f"{names[node]} ({split})",
-                f"{names[node]} ({split}): {len(place)} of {len(triples[node][0])} samples have {what} that is NaN or "
-                f"infinite, first at index {int(place[0])}: clean or drop them before training",
-            )
+
+    def at(row: int) -> str:
+        node = int(torch.searchsorted(bounds, torch.tensor([row]), right=True)) - 1
+        return f"sample {row - int(bounds[node])} of {names[node]} ({split})"
+
+    refuse_not_finite("inputs", inputs, at)
+    refuse_not_finite("targets", targets, at)
     weight = _weights(split, [w for *_, w in triples], names)
+    if weight is not None:
+        refuse_bad_weights(weight, at)
     return Pool(inputs, targets, weight), Split(split, torch.arange(int(bounds[-1])), bounds)
 
 
 def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str]) -> Tensor | None:
     """Put the weights of all nodes' samples together, if they have some."""
     known = [weight for weight in weights if weight is not None]
-    if not known:
-        return None
-    for weight, name in zip(weights, names, strict=True):
-        if weight is None:
-            raise MismatchError(
-                f"{name} ({split})",
-                f"{name} ({split}) has no weights, and other nodes have some: give it weights, such as ones",
-            )
-        bad = bad_weights(weight)
-        if len(bad):
-            raise RangeError(
-                f"{name} ({split})",
-                f"{name} ({split}): the sample at index {int(bad[0])} has the weight {float(weight[bad[0]]):g}: "
-                "weights must be finite and not negative; 0 leaves a sample out",
-            )
-    return torch.cat(known)
+    lacking = [f"{name} ({split})" for name, weight in zip(names, weights, strict=True) if weight is None]
+    if known and lacking:
+        raise MismatchError(
+            lacking[0], f"{lacking[0]} has no weights, and other nodes have some: give it weights, such as ones"
+        )
+    return torch.cat(known) if known else None
 
 
 def _to_triple(samples: Samples, who: str) -> _Triple:

@@ -18,6 +18,7 @@ from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of, refuse_no_categories
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.quality_of_values import of_spellings
+from graphcollab.tasks.samples import refuse_bad_weights
 from graphcollab.tasks.statistics import common_kind
 from graphcollab.tasks.table import Table, no_column, open_table
 
@@ -316,5 +317,5 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
                 "weight", f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one"
             )
     weights = to_weights(weight, table.rows)
-    sites.refuse_bad_weights(weights, where)
+    refuse_bad_weights(weights, sites.at, where)
     return weights

@@ -20,14 +20,13 @@ from graphcollab.errors import (
     EmptyError,
     InvalidValueError,
     MissingError,
-    NotFiniteError,
     RangeError,
     ShapeError,
     TooFewError,
 )
 from graphcollab.naming import few as few_names
 from graphcollab.tasks._values import factorised, objects
-from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
+from graphcollab.tasks.samples import Split, hold_out
 
 SAMPLES = "samples"
 """The name of the pool that holds all rows."""
@@ -59,23 +58,6 @@ class Sites:
         """Say which row of which site is meant."""
         site = int(self.owner[row])
         return f"row {row if self.first is None else row - self.first[site]} (site {self.names[site]!r})"
-
-    def refuse_not_finite(self, what: str, values: Tensor, hint: str) -> None:
-        """Raise a ValueError that names the first row with NaN or infinity, if there is one."""
-        bad = not_finite(values)
-        if len(bad):
-            more = f", as in {len(bad) - 1} more rows" if len(bad) > 1 else ""
-            raise NotFiniteError(what, f"{self.at(int(bad[0]))} has NaN or infinity in its {what}{more}: {hint}")
-
-    def refuse_bad_weights(self, weight: Tensor, where: str = "") -> None:
-        """Raise a ValueError that names the first row whose weight is negative or not finite, if there is one."""
-        bad = bad_weights(weight)
-        if len(bad):
-            raise RangeError(
-                "weight",
-                f"{self.at(int(bad[0]))} has the weight {float(weight[bad[0]]):g}{where}: weights must be finite and "
-                "not negative; 0 leaves a row out",
-            )
 
 
 def name_ids(names: Iterable[str]) -> Tensor:

@@ -136,7 +136,7 @@ def from_samples(*weights, **more):
          ("range", "weight", "19", "'north'", "'w'")),
         (lambda: Tasks.from_frame(table(w=["a"] * 20), weight="w"), ("ambiguous", "column 'w'", "'a'")),
         (lambda: Tasks.from_frame(table(), weight="w", columns=["age", "w"]), ("conflict", "column 'w'")),
-        (lambda: from_samples(W[:10], -W[:10]), ("range", "node 1 (train)")),
+        (lambda: from_samples(W[:10], -W[:10]), ("range", "weight", "node 1 (train)")),
         (lambda: from_samples(W[:10], W[:9]), ("mismatch", "node 1 (train)", "10", "9")),
         (lambda: Tasks.from_samples([{"x": X, "y": Y, "weight": W}, (X, Y)]), ("mismatch", "node 1 (train)")),
         (lambda: from_samples(W[:10], test=[(X, Y)]), ("mismatch", "test")),

@@ -154,7 +154,7 @@ ONE = Split.from_lists("p", [torch.tensor([0, 1])])
         (lambda: Tasks.from_samples([TensorDataset(X[:0], Y[:0])]), ("empty", "node 0 (train)")),
         (lambda: Tasks.from_samples([TensorDataset(X, Y, Y)]), ("shape", "node 0 (train)")),
         (lambda: Tasks.from_samples([(X / 0, Y)], names=["far"]),
-         ("not-finite", "far (train)")),
+         ("not-finite", "inputs", "far (train)")),
     ],
 )  # fmt: skip
 def test_tasks_refuse(make, message):
