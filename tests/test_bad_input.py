@@ -138,7 +138,10 @@ BAD = {
     "no groups": (lambda: grouped_tasks(DIGITS, 0), ("value", "groups")),
     "validation share": (lambda: nodes(val_fraction=1.0), ("value", "val_fraction")),
     # data
-    "NaN": (lambda: Tasks.from_samples([(with_value(float("nan")), Y)]), ("not-finite", "inputs", "node 0 (train)", "7")),
+    "NaN": (
+        lambda: Tasks.from_samples([(with_value(float("nan")), Y)]),
+        ("not-finite", "inputs", "node 0 (train)", "7"),
+    ),
     "infinity": (
         lambda: Tasks.from_samples([(X, Y), (with_value(float("-inf")), Y)]),
         ("not-finite", "inputs", "node 1 (train)", "sample 7"),
