@@ -21,11 +21,11 @@ from graphcollab.tasks.quality import of_columns
 from graphcollab.tasks.quality_of_samples import of_one_class, of_repeats
 from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, warn_of
 from graphcollab.tasks.samples import Pool
-from graphcollab.tasks.statistics import Counts, M, Statistics
+from graphcollab.tasks.statistics import Counts, Statistics
 
 
 def tasks_of_table(
-    make: Callable[..., M],
+    make: Callable[..., Any],
     frame: Any,
     roles: Roles,
     draw: Draw,
@@ -33,7 +33,7 @@ def tasks_of_table(
     loss: Any,
     metric: Any,
     statistics: Statistics,
-) -> M:
+) -> Any:
     """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
     known = how if isinstance(how, Preparation) else how.like
     declared = how.declared if isinstance(how, Fit) else {}
