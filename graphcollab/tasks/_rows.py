@@ -148,12 +148,12 @@ def _as_prepared(roles: Roles, known: Preparation) -> Roles:
 def _require_said(table: Table, node: str, target: str) -> None:
     """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
-        if name == _DEFAULTS[argument] and name not in (*table.names, *table.index):
+        if name == _DEFAULTS[argument] and name not in table.names:
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
             raise MissingError(
                 argument,
                 f"there is no column {name!r}: say by {argument}= which column {what}{''.join(alike[:1])}. The columns "
-                f"are {few([*map(repr, table.given)])}",
+                f"are {few([*map(repr, table.names)])}",
             )
 
 
@@ -168,7 +168,7 @@ def _choose(table: Table, free: Sequence[str], roles: Roles, named: Collection[s
     for argument, names in given.items():
         for name in names:
             if name not in table.names:
-                raise UnknownError(f"column {name!r}", no_column(name, table.given, argument))
+                raise UnknownError(f"column {name!r}", no_column(name, table.names, argument))
             if name not in free:
                 raise ConflictError(
                     f"column {name!r}",
@@ -179,7 +179,7 @@ def _choose(table: Table, free: Sequence[str], roles: Roles, named: Collection[s
     if not chosen:
         raise EmptyError(
             "columns",
-            f"there is no column to predict from: the columns are {', '.join(map(repr, table.given))}, of which one "
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
             "names the sites, and one holds the targets",
         )
     return chosen
@@ -281,7 +281,9 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
-        raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.given))}")
+        raise EmptyError(
+            "table", f"the table has no rows, only the columns {', '.join(map(repr, table.names))}"
+        )
     sites = find_sites(column, f" in column {node!r}")
     if table.sizes is None:
         return sites
