@@ -10,10 +10,10 @@ from torch import Tensor
 
 from graphcollab.errors import ConflictError, MismatchError
 from graphcollab.settings import Fraction, Known, Real, Seed, checked
-from graphcollab.tasks._fit import Fit, declared_columns
+from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
-from graphcollab.tasks._rows import Roles
+from graphcollab.tasks._rows import TableSettings
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites, to_groups
 from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation
@@ -253,8 +253,7 @@ class Builders:
             raise ConflictError(
                 "categories", "categories= and preparation= both say what categories there are: give only one of them"
             )
-        how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation, declared)
-        if preparation is not None and not refit:
-            how = replace(preparation, floats_per_site=0)  # these sites tell nothing
-        roles = Roles(node, target, weight, group, columns, leave_out, categorical)
-        return cast(Self, tasks_of_table(cast(Any, cls), frame, roles, drawn, how, loss, metric, statistics))
+        columns_of = (node, target, weight, group, columns, leave_out, categorical, declared)
+        fitted = (pooled == "per_site", indicator_above, standardise_target, preparation, refit)
+        how = TableSettings(*columns_of, *fitted)
+        return cast(Self, tasks_of_table(cast(Any, cls), frame, how, drawn, loss, metric, statistics))
