@@ -19,7 +19,7 @@ from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.quality import of_columns
 from graphcollab.tasks.quality_of_samples import of_one_class, of_repeats
-from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, warn_of
+from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, of_spellings, warn_of
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import Counts, Statistics
 
@@ -53,7 +53,8 @@ def tasks_of_table(
 
     rows, real, different = statistics.agree(facts_of(rows, loss), agreed)
     loss, metric = _judged(real, loss, metric)
-    sites, values, found = rows.sites, rows.values, [*rows.findings]
+    sites, values = rows.sites, rows.values
+    found = of_spellings(f"column {how.node!r}, which names the sites,", sites.names)
     may_train = rows.draw.may_train(sites)
     splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
     if known is None:
@@ -78,7 +79,8 @@ def tasks_of_table(
     if loss == "bce":
         targets = targets.float()
     pool = Pool(prepared.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups)
-    more = {"preparation": replace(prepared, group=rows.together), "split_given": rows.draw.words is not None}
+    prepared = replace(prepared, group=how.group if isinstance(how.group, str) else None)
+    more = {"preparation": prepared, "split_given": rows.draw.words is not None}
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
     for one in prepared.columns:

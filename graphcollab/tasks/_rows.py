@@ -11,13 +11,11 @@ from torch import Tensor
 
 from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
-from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of, refuse_no_categories
 from graphcollab.tasks.preparation import Column, Preparation
-from graphcollab.tasks.quality_of_values import of_spellings
 from graphcollab.tasks.samples import refuse_bad_weights
 from graphcollab.tasks.statistics import common_kind
 from graphcollab.tasks.table import Table, no_column, open_table
@@ -60,9 +58,7 @@ class Rows:
         classes: Whether it was declared that these are classes.
         weights: Weights of rows, [N].
         groups: Groups of rows, [N].
-        together: The column that names these.
         draw: How the rows are divided.
-        findings: What the names of sites are suspected of.
     """
 
     how: TableSettings
@@ -73,9 +69,7 @@ class Rows:
     classes: bool
     weights: Tensor | None
     groups: Tensor | None
-    together: str | None
     draw: Draw
-    findings: Sequence[Finding]
 
 
 def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
@@ -96,8 +90,7 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
     taken = [one for one in (node, target, draw.words, how.weight, how.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
-    together = how.group if isinstance(how.group, str) else None
-    group = how.group if together is None else table.column(together, f"group={together!r}")
+    group = table.column(how.group, f"group={how.group!r}") if isinstance(how.group, str) else how.group
     sites = _sites_of(table, node, f"node={node!r}" if known is None else _TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
     named = {*how.categorical, *declared} - {target}
@@ -120,9 +113,7 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         target in table.declared or target in declared,
         weights,
         None if group is None else to_groups(sites, group),
-        together,
         draw,
-        of_spellings(f"column {node!r}, which names the sites,", sites.names),
     )
 
 
