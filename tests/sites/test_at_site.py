@@ -402,14 +402,6 @@ def test_a_column_that_has_another_name_at_a_site_is_recognised():
     assert "not at 'c': add it there, with missing values where nothing is known" in refused(fewer)[0]
 
 
-def test_the_columns_of_a_site_are_counted_as_it_has_written_them():
-    table = {**{f"x{k}": PLAIN["x"] for k in range(8)}, "y": PLAIN["y"]}
-    with raises("value", "site 'a'") as told:
-        told_by_site("a", table, target="ill")
-    assert str(told.value.__cause__).endswith("'x6', 'x7', … (9 in all)")
-    assert "'site'" not in str(told.value.__cause__)
-
-
 def test_declared_types_are_a_kind_of_their_own():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(PLAIN).astype({"sex": "category"})
