@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 from graphcollab import Tasks, load_dataset
 from graphcollab.sites import tasks_of_site, told_by_site
 from graphcollab.tasks import Column, Preparation
-from tests.raising import raises, warns
+from tests.raising import warns
 from tests.tasks.rooms import at_sites, made, prepared, refusal
 
 COLUMNS = (
