@@ -277,9 +277,7 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
-        raise EmptyError(
-            "table", f"the table has no rows, only the columns {', '.join(map(repr, table.names))}"
-        )
+        raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
     sites = find_sites(column, f" in column {node!r}")
     if table.sizes is None:
         return sites
