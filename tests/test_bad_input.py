@@ -138,14 +138,17 @@ BAD = {
     "no groups": (lambda: grouped_tasks(DIGITS, 0), ("value", "groups")),
     "validation share": (lambda: nodes(val_fraction=1.0), ("value", "val_fraction")),
     # data
-    "NaN": (lambda: Tasks.from_samples([(with_value(float("nan")), Y)]), ("not-finite", "node 0 (train)", "7")),
+    "NaN": (
+        lambda: Tasks.from_samples([(with_value(float("nan")), Y)]),
+        ("not-finite", "inputs", "node 0 (train)", "7"),
+    ),
     "infinity": (
         lambda: Tasks.from_samples([(X, Y), (with_value(float("-inf")), Y)]),
-        ("not-finite", "node 1 (train)", "12", "7"),
+        ("not-finite", "inputs", "node 1 (train)", "sample 7"),
     ),
     "NaN target": (
         lambda: Tasks.from_samples([(X, with_value(float("nan"))[:, 2])], loss="mse", metric="mse"),
-        ("not-finite", "node 0 (train)", "12", "7"),
+        ("not-finite", "targets", "node 0 (train)", "sample 7"),
     ),
     "lengths": (lambda: Tasks.from_samples([(X, Y[:5])], names=["ada"]), ("mismatch", "ada (train)", "12", "5")),
     "shapes": (lambda: Tasks.from_samples([(X, Y), (X[:, :2], Y)]), ("shape", "inputs", "2", "4")),

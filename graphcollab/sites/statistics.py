@@ -22,13 +22,13 @@ from graphcollab.sites.agreement import require_agreed, require_done
 from graphcollab.sites.errors import failure
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.received import FEW, Received, require_parts
-from graphcollab.tasks import Preparation, Split
+from graphcollab.tasks import Preparation, Split, Tasks
 from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks._values import without
 from graphcollab.tasks.quality_of_values import of_spellings, warn_of
 from graphcollab.tasks.samples import ELSEWHERE
-from graphcollab.tasks.statistics import Counts, M, Statistics
+from graphcollab.tasks.statistics import Counts, Statistics
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class SiteStatistics(Statistics):
         """Send the counts of this site, as far as they disclose no single value, and add up those of all."""
         return self._together("counts", self._disclosed(counts), lambda received: then(self._pooled(counts, received)))
 
-    def union(self, tasks: M, may_train: Split) -> M:
+    def union(self, tasks: Tasks, may_train: Split) -> Tasks:
         """Send how many samples and which classes this site has."""
         if tasks.cluster is not None:
             raise UnsupportedError("cluster", "cluster= cannot be given where sites keep their samples: leave it out")
@@ -151,7 +151,7 @@ class SiteStatistics(Statistics):
             received.warn_of_scale(name, many, sums[name], squares[name], self._names.index(self.name))
         return Counts(rows, known, sums, squares, {name: received.words(name) for name in own.names}, counted)
 
-    def _united(self, tasks: M, received: Received, labelled: bool) -> M:
+    def _united(self, tasks: Tasks, received: Received, labelled: bool) -> Tasks:
         """Return the tasks of all sites."""
         place, splits = self._names.index(self.name), {}
         for name, split in tasks.splits.items():

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from graphcollab.errors import EmptyError
 from graphcollab.sites.ledger import Ledger
@@ -40,8 +40,7 @@ def tasks_of_site(
         meeting: How this site meets the others.
         site: Its name, text or a whole number.
         data: Its table, as `Tasks.from_frame` takes one; or a pair (inputs, targets), see `Tasks.from_arrays`; or a
-            ``Dataset`` or ``DataLoader``, see `Tasks.from_samples`, by which pairs are read, too, where ``val`` or
-            ``test`` are given.
+            ``Dataset``, see `Tasks.from_samples`, by which pairs are read, too, where ``val`` or ``test`` are given.
         rehearsed: Whether the others are not there, or have copies of this site's samples: that all are of one class
             is no error then, as there may be another class elsewhere.
         ledger: What this site has told of its columns before, which it tells again, or nothing.
@@ -80,7 +79,7 @@ def tasks_of_site(
     if build is not None:
         with statistics.making(build.__name__, build, settings):
             return build({name: data}, statistics=statistics, **settings)
-    if isinstance(data, Dataset | DataLoader) or {"val", "test"} & settings.keys():
+    if isinstance(data, Dataset) or {"val", "test"} & settings.keys():
         for split in ("val", "test"):
             if settings.get(split) is not None:
                 settings[split] = {name: settings[split]}

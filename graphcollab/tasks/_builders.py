@@ -10,16 +10,16 @@ from torch import Tensor
 
 from graphcollab.errors import ConflictError, MismatchError
 from graphcollab.settings import Fraction, Known, Real, Seed, checked
-from graphcollab.tasks._fit import Fit, declared_columns
+from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
-from graphcollab.tasks._rows import Roles
+from graphcollab.tasks._rows import TableSettings
 from graphcollab.tasks._sites import SAMPLES, Draw, find_sites, to_groups
 from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
 from graphcollab.tasks.quality_of_values import warn_of
-from graphcollab.tasks.samples import Pool
+from graphcollab.tasks.samples import Pool, refuse_bad_weights, refuse_not_finite
 from graphcollab.tasks.statistics import HERE, Statistics
 
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
@@ -151,11 +151,11 @@ class Builders:
                 f"{len(x)} inputs, {len(y)} targets and {rows} names of nodes are given: give one of each per row",
             )
         hint = "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
-        sites.refuse_not_finite("inputs", x, hint)
-        sites.refuse_not_finite("targets", y, "drop rows without a target")
+        refuse_not_finite("inputs", x, sites.at, hint)
+        refuse_not_finite("targets", y, sites.at, "drop rows without a target")
         given = None if weight is None else to_weights(weight, rows)
         if given is not None:
-            sites.refuse_bad_weights(given)
+            refuse_bad_weights(given, sites.at)
         pool = Pool(x, y, given, None if group is None else to_groups(sites, group))
         facts = statistics.agree({**facts_of_pool(pool), "splits": draw.said}, lambda facts: facts)
         draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
@@ -253,8 +253,7 @@ class Builders:
             raise ConflictError(
                 "categories", "categories= and preparation= both say what categories there are: give only one of them"
             )
-        how: Fit | Preparation = Fit(pooled == "per_site", standardise_target, indicator_above, preparation, declared)
-        if preparation is not None and not refit:
-            how = replace(preparation, floats_per_site=0)  # these sites tell nothing
-        roles = Roles(node, target, weight, group, columns, leave_out, categorical)
-        return cast(Self, tasks_of_table(cast(Any, cls), frame, roles, drawn, how, loss, metric, statistics))
+        columns_of = (node, target, weight, group, columns, leave_out, categorical, declared)
+        fitted = (pooled == "per_site", indicator_above, standardise_target, preparation, refit)
+        how = TableSettings(*columns_of, *fitted)
+        return cast(Self, tasks_of_table(cast(Any, cls), frame, how, drawn, loss, metric, statistics))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
 from graphcollab.findings import Finding
-from graphcollab.tasks._rows import Rows, if_categories
+from graphcollab.tasks._rows import Rows, TableSettings, if_categories
 from graphcollab.tasks._values import DROP, factorised, numbers_of, refuse_no_categories, sorted_names, without
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.quality_of_values import of_spellings
@@ -24,25 +24,6 @@ from graphcollab.tasks.table import open_table
 _MOST_CATEGORIES = 1000
 _LETTERS = 4  # bytes of a name that count as one float
 _ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and of the mean, in means
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What is fitted to rows.
-
-    Args:
-        per_site: Whether every site has means and deviations of its own.
-        standardise_target: Whether real targets are standardised.
-        indicator_above: Columns of which a larger share of rows lacks the value get an indicator.
-        like: Whose columns, categories, classes and indicators to take over.
-        declared: Columns of which all categories, or classes, were named beforehand.
-    """
-
-    per_site: bool
-    standardise_target: bool
-    indicator_above: float
-    like: Preparation | None = None
-    declared: Mapping[str, Column] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,28 +54,31 @@ class Seen:
     Args:
         table: The rows that are here.
         rows: Those of them to which columns are fitted.
-        fit: What is fitted.
         real: Whether targets are real values.
     """
 
     table: Rows
     rows: Split
-    fit: Fit
     real: bool
+
+    @property
+    def how(self) -> TableSettings:
+        """What is fitted."""
+        return self.table.how
 
     @cached_property
     def drafts(self) -> dict[str, Draft]:
         """Columns of inputs, and last the target."""
         table = self.table
         inputs = {name: self._input(name, values, name in table.categorical) for name, values in table.read.items()}
-        return {**inputs, table.target: self._target(table.target, table.values)}
+        return {**inputs, self.how.target: self._target(self.how.target, table.values)}
 
     def _input(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
         """Look at a column of inputs: of numbers, unless it holds text or is to be categorical, or as it was before."""
-        before = () if self.fit.like is None else self.fit.like.columns
-        like = next((one for one in before if one.name == name), self.fit.declared.get(name))
+        before = () if self.how.preparation is None else self.how.preparation.columns
+        like = next((one for one in before if one.name == name), self.how.declared.get(name))
         if like is not None and like.categories is not None:
-            return Draft(like, self._total(like.codes(values) >= 0) if name in self.fit.declared else None)
+            return Draft(like, self._total(like.codes(values) >= 0) if name in self.how.declared else None)
         at = self.table.sites.at
         if like is not None or (values.dtype.kind != "O" and not categorical):
             return self._of_numbers(like or Column(name), numbers_of(name, values, at))
@@ -106,9 +90,9 @@ class Seen:
         """Look at the targets."""
         if self.real:
             numbers = numbers_of(name, values, self.table.sites.at, DROP)
-            return self._of_numbers(Column(name), numbers) if self.fit.standardise_target else Draft(Column(name))
-        if self.fit.like is not None or name in self.fit.declared:
-            return Draft(self.fit.declared[name] if self.fit.like is None else self.fit.like.target)
+            return self._of_numbers(Column(name), numbers) if self.how.standardise_target else Draft(Column(name))
+        if self.how.preparation is not None or name in self.how.declared:
+            return Draft(self.how.declared[name] if self.how.preparation is None else self.how.preparation.target)
         kind = values.dtype.kind
         column = Column(name, categories=(), numbers=kind != "O", truths=kind == "b")
         return replace(self._of_names(column, values), known=None)
@@ -141,7 +125,7 @@ class Seen:
         """
         drafts = self.drafts.items()
         known = {name: one.known for name, one in drafts if one.known is not None}
-        numbers = {name: one.numbers for name, one in drafts if one.numbers is not None and not self.fit.per_site}
+        numbers = {name: one.numbers for name, one in drafts if one.numbers is not None and not self.how.per_site}
         sums = {name: _sums(*one, known[name]) for name, one in numbers.items()}
         squares = {name: _squares(*one, sums[name] / np.maximum(known[name], 1)) for name, one in numbers.items()}
         names = {name: one.names for name, one in drafts if one.names is not None}
@@ -150,8 +134,8 @@ class Seen:
     def preparation(self, told: Counts) -> Preparation:
         """Return the preparation, given the counts of all sites."""
         *inputs, aim = (self._fitted(name, one, told) for name, one in self.drafts.items())
-        sites = self.table.sites.names if self.fit.per_site else ()
-        return Preparation(tuple(inputs), aim, self.table.node, sites, self._floats(inputs, aim))
+        sites = self.table.sites.names if self.how.per_site else ()
+        return Preparation(tuple(inputs), aim, self.how.node, sites, self._floats(inputs, aim))
 
     def spellings(self, how: Preparation) -> list[Finding]:
         """Return which categories and classes differ by their spelling alone."""
@@ -164,7 +148,7 @@ class Seen:
         return found
 
     def _fitted(self, name: str, draft: Draft, told: Counts) -> Column:
-        column, like = self._standardised(name, draft, told), self.fit.like
+        column, like = self._standardised(name, draft, told), self.how.preparation
         if draft.names is not None:
             names = tuple(sorted_names({word for words in told.names[name] for word in words}))
             _few_enough(name, names)
@@ -174,11 +158,11 @@ class Seen:
         rows, known = int(told.rows.sum()), int(told.known[name].sum())
         if draft.numbers is not None and not known:
             issue("quality", f"column {name!r}", f"column {name!r} has no value in any training row: {without(name)}")
-        return replace(column, indicator=(rows - known) / rows > self.fit.indicator_above)
+        return replace(column, indicator=(rows - known) / rows > self.how.indicator_above)
 
     def _standardised(self, name: str, draft: Draft, told: Counts) -> Column:
         """Return a column with mean and deviation, of every site that is here, [k], or of all together, [1]."""
-        per_site = self.fit.per_site
+        per_site = self.how.per_site
         if draft.numbers is None or draft.known is None:
             many = len(self.table.sites.names) if per_site else 1
             return replace(draft.column, mean=(0.0,) * many, deviation=(1.0,) * many)
@@ -196,13 +180,13 @@ class Seen:
 
     def _floats(self, columns: Sequence[Column], target: Column) -> int:
         """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
-        learned = [] if self.fit.like is not None else [*columns, target]
-        words = [name for one in learned if one.name not in self.fit.declared for name in one.categories or ()]
+        learned = [] if self.how.preparation is not None else [*columns, target]
+        words = [name for one in learned if one.name not in self.how.declared for name in one.categories or ()]
         names = sum(-(-len(name.encode()) // _LETTERS) for name in words)
-        if self.fit.per_site:  # its rows, and of which columns how many are known
+        if self.how.per_site:  # its rows, and of which columns how many are known
             return 1 + len(columns) + names
         numbers = sum(one.categories is None for one in columns)
-        aim = 2 * (target.categories is None and self.fit.standardise_target)
+        aim = 2 * (target.categories is None and self.how.standardise_target)
         return 1 + len(columns) + 2 * numbers + aim + names
 
 

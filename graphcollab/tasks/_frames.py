@@ -11,94 +11,88 @@ import torch
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
 from graphcollab.naming import few
-from graphcollab.tasks._fit import Fit, Seen
-from graphcollab.tasks._rows import Roles, Rows, as_agreed, facts_of, read_rows, refuse_many
+from graphcollab.tasks._fit import Seen
+from graphcollab.tasks._rows import Rows, TableSettings, as_agreed, facts_of, read_rows, refuse_many
 from graphcollab.tasks._sites import SAMPLES, Draw
 from graphcollab.tasks._values import factorised
 from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.quality import of_columns
 from graphcollab.tasks.quality_of_samples import of_one_class, of_repeats
-from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, warn_of
+from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, of_spellings, warn_of
 from graphcollab.tasks.samples import Pool
-from graphcollab.tasks.statistics import Counts, M, Statistics
+from graphcollab.tasks.statistics import Counts, Statistics
 
 
 def tasks_of_table(
-    make: Callable[..., M],
+    make: Callable[..., Any],
     frame: Any,
-    roles: Roles,
+    settings: TableSettings,
     draw: Draw,
-    how: Fit | Preparation,
     loss: Any,
     metric: Any,
     statistics: Statistics,
-) -> M:
+) -> Any:
     """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
-    known = how if isinstance(how, Preparation) else how.like
-    declared = how.declared if isinstance(how, Fit) else {}
-    rows = read_rows(frame, roles, declared, draw, known)
+    rows = read_rows(frame, settings, draw)
+    how, known, target = rows.how, rows.how.preparation, rows.how.target
 
     def agreed(facts: Sequence[Mapping[str, Any]]) -> tuple[Rows, bool, int]:
         real = any(one["amounts"] for one in facts)
         different = 0 if real else max(one["different"] for one in facts)
-        refuse_many(rows.target, different)
-        if isinstance(how, Preparation):
-            _require_fit(how.target, *_judged(real, loss, metric))
-        elif how.standardise_target and not real and known is None:
+        refuse_many(target, different)
+        if known is not None and not how.refit:
+            _require_fit(known.target, *_judged(real, loss, metric))
+        elif known is None and how.standardise_target and not real:
             raise ConflictError(
                 "standardise_target",
-                f"standardise_target=True is for amounts, and the targets in column {rows.target!r} are classes: leave "
-                "it out, or give loss='mse' if they are amounts",
+                f"standardise_target=True is for amounts, and the targets in column {target!r} are classes: leave it "
+                "out, or give loss='mse' if they are amounts",
             )
-        return as_agreed(rows, facts, known), real, different
+        return as_agreed(rows, facts), real, different
 
-    rows, real, different = statistics.agree(facts_of(rows, known, loss), agreed)
+    rows, real, different = statistics.agree(facts_of(rows, loss), agreed)
     loss, metric = _judged(real, loss, metric)
-    sites, values, found = rows.sites, rows.values, [*rows.findings]
+    sites, values = rows.sites, rows.values
+    found = of_spellings(f"column {how.node!r}, which names the sites,", sites.names)
     may_train = rows.draw.may_train(sites)
     splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
+    if known is None:
+        found += of_columns(rows.read, rows.categorical, target, values, sites.owner.numpy(), sites.names, rows.groups)
     counts: Counts | None = None
-    if isinstance(how, Fit):
-        seen = Seen(rows, splits["train"] if statistics.alone else may_train, how, real)
-        if known is None:
-            read = (rows.read, rows.categorical, rows.target, values)
-            found += of_columns(*read, sites.owner.numpy(), sites.names, rows.groups)
+    if known is not None and not how.refit:
+        prepared = replace(known, floats_per_site=0)  # these sites tell nothing
+    else:
+        seen = Seen(rows, splits["train"] if statistics.alone else may_train, real)
 
         def fitted(told: Counts) -> tuple[Counts, Preparation]:
-            prepared = seen.preparation(told)
-            _require_fit(prepared.target, loss, metric)
-            return told, prepared
+            fit = seen.preparation(told)
+            _require_fit(fit.target, loss, metric)
+            return told, fit
 
-        counts, how = statistics.pool(seen.count(), fitted)
-        found += seen.spellings(how)
+        counts, prepared = statistics.pool(seen.count(), fitted)
+        found += seen.spellings(prepared)
     if different:
-        found += of_many_classes(rows.target, max(different, len(how.target.categories or ())))
-    place = how.places(sites.names)[sites.owner.numpy()]
-    targets = how.target.targets(values, place, sites.at)
+        found += of_many_classes(target, max(different, len(prepared.target.categories or ())))
+    place = prepared.places(sites.names)[sites.owner.numpy()]
+    targets = prepared.target.targets(values, place, sites.at)
     if loss == "bce":
         targets = targets.float()
-    pool = Pool(how.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups)
-    more = {"preparation": replace(how, group=rows.together), "split_given": rows.draw.words is not None}
+    pool = Pool(prepared.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups)
+    prepared = replace(prepared, group=how.group if isinstance(how.group, str) else None)
+    more = {"preparation": prepared, "split_given": rows.draw.words is not None}
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
-    for one in how.columns:
-        if known is not None or one.name in declared:
+    for one in prepared.columns:
+        if known is not None or one.name in how.declared:
             found += one.findings(rows.read[one.name], place)
     found += of_repeats({SAMPLES: pool}, splits, sites.names, "site")
-    if len(how.classes) == 1:
-        if statistics.complete:
-            _refuse_one_class(rows.target, how.classes[0])
-        issue(
-            "quality",
-            f"column {rows.target!r}",
-            f"all rows have the target {how.classes[0]!r} in column {rows.target!r}: nothing can be learned unless "
-            "other sites have another class",
-        )
+    if len(prepared.classes) == 1:
+        _refuse_one_class(target, prepared.classes[0], statistics.complete)
     elif metric == "auc":
         found += of_one_class(sites.names, splits.values(), targets)
     if counts is not None:
-        found += of_codings(tasks.names, counts.rows.tolist(), counts.names, rows.target)
+        found += of_codings(tasks.names, counts.rows.tolist(), counts.names, target)
     warn_of(found)
     return replace(tasks, findings=tuple(found))
 
@@ -109,12 +103,19 @@ def _judged(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
     return usual[0] if loss is None else loss, usual[1] if metric is None else metric
 
 
-def _refuse_one_class(target: str, one: Any) -> None:
-    """Refuse targets that are all the same."""
-    raise TooFewError(
+def _refuse_one_class(target: str, one: Any, complete: bool) -> None:
+    """Refuse targets that are all the same, or warn of them where other sites may have others."""
+    if complete:
+        raise TooFewError(
+            f"column {target!r}",
+            f"column {target!r} has one class only, {str(one)!r}, so there is nothing to learn: add rows of another "
+            "class, or name another column by target=",
+        )
+    issue(
+        "quality",
         f"column {target!r}",
-        f"column {target!r} has one class only, {str(one)!r}, so there is nothing to learn: add rows of another class, "
-        "or name another column by target=",
+        f"all rows have the target {one!r} in column {target!r}: nothing can be learned unless other sites have "
+        "another class",
     )
 
 

@@ -8,33 +8,31 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset, Subset
 
+from graphcollab.checks import issue
 from graphcollab.errors import (
     ConflictError,
     EmptyError,
     InvalidValueError,
     MismatchError,
-    NotFiniteError,
-    RangeError,
     ShapeError,
 )
 from graphcollab.settings import SettingError
-from graphcollab.tasks._datasets import read_dataset, rows_of_loader
+from graphcollab.tasks._datasets import collated
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
 from graphcollab.tasks.quality_of_values import warn_of
-from graphcollab.tasks.samples import Pool, Split, bad_weights, not_finite
+from graphcollab.tasks.samples import Pool, Split, refuse_bad_weights, refuse_not_finite
 
-Samples = (
-    tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any] | DataLoader
-)  # of the last no entries are checked
-"""A node's samples: inputs and targets, arrays or tensors, as a pair or, also with weights, a dict; or a ``Dataset`` or
-``DataLoader`` of such."""
+Samples = tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any]
+"""A node's samples: inputs and targets, arrays or tensors, as a pair or, also with weights, a dict; or a ``Dataset`` of
+such."""
 _OF_A_NODE = (
-    "a pair (inputs, targets) of arrays or tensors, a dict of the two, or a torch Dataset or DataLoader of such "
+    "a pair (inputs, targets) of arrays or tensors, a dict of the two, or a torch Dataset of such, as a DataLoader has "
     "(Tasks.from_frame takes tables)"
 )
+_TWICE = 16  # samples of a dataset that are read again, to see whether it draws
 _TARGETS = ("y", "target", "targets", "label", "labels")
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _Triple: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
@@ -122,63 +120,50 @@ def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tu
         )
     bounds = torch.tensor([0, *(len(x) for x, *_ in triples)]).cumsum(0)
     inputs, targets = torch.cat([x for x, *_ in triples]), torch.cat([y for _, y, _ in triples])
-    for what, values in (("an input", inputs), ("a target", targets)):
-        bad = not_finite(values)
-        if len(bad):
-            node = int(torch.searchsorted(bounds, bad[:1], right=True)) - 1
-            place = bad[bad < bounds[node + 1]] - bounds[node]
-            raise NotFiniteError(
-                f"{names[node]} ({split})",
-                f"{names[node]} ({split}): {len(place)} of {len(triples[node][0])} samples have {what} that is NaN or "
-                f"infinite, first at index {int(place[0])}: clean or drop them before training",
-            )
+
+    def at(row: int) -> str:
+        node = int(torch.searchsorted(bounds, torch.tensor([row]), right=True)) - 1
+        return f"sample {row - int(bounds[node])} of {names[node]} ({split})"
+
+    refuse_not_finite("inputs", inputs, at)
+    refuse_not_finite("targets", targets, at)
     weight = _weights(split, [w for *_, w in triples], names)
+    if weight is not None:
+        refuse_bad_weights(weight, at)
     return Pool(inputs, targets, weight), Split(split, torch.arange(int(bounds[-1])), bounds)
 
 
 def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str]) -> Tensor | None:
     """Put the weights of all nodes' samples together, if they have some."""
     known = [weight for weight in weights if weight is not None]
-    if not known:
-        return None
-    for weight, name in zip(weights, names, strict=True):
-        if weight is None:
-            raise MismatchError(
-                f"{name} ({split})",
-                f"{name} ({split}) has no weights, and other nodes have some: give it weights, such as ones",
-            )
-        bad = bad_weights(weight)
-        if len(bad):
-            raise RangeError(
-                f"{name} ({split})",
-                f"{name} ({split}): the sample at index {int(bad[0])} has the weight {float(weight[bad[0]]):g}: "
-                "weights must be finite and not negative; 0 leaves a sample out",
-            )
-    return torch.cat(known)
+    lacking = [f"{name} ({split})" for name, weight in zip(names, weights, strict=True) if weight is None]
+    if known and lacking:
+        raise MismatchError(
+            lacking[0], f"{lacking[0]} has no weights, and other nodes have some: give it weights, such as ones"
+        )
+    return torch.cat(known) if known else None
 
 
 def _to_triple(samples: Samples, who: str) -> _Triple:
     """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
+    if isinstance(samples, Dataset):
+        read = _to_triple(collated(samples, who), who)
+        _warn_of_draws(samples, read, who)
+        return read
+    if isinstance(samples, list) and any(isinstance(one, Mapping | tuple) for one in samples):
+        raise SettingError(who, f"{_OF_A_NODE}, not a list of samples", samples)
     pair: Any = samples
     weights: list[Any] = []
-    if isinstance(samples, Dataset | DataLoader):
-        pair = read_dataset(rows_of_loader(samples, who) if isinstance(samples, DataLoader) else samples, who)
-    elif isinstance(samples, list) and any(isinstance(one, Mapping | tuple) for one in samples):
-        raise SettingError(who, f"{_OF_A_NODE}, not a list of samples", samples)
-    if isinstance(pair, Mapping):
-        *pair, weights = _by_entry(pair, who)
+    if isinstance(samples, Mapping):
+        *pair, weights = _by_entry(samples, who)
     try:
         inputs, targets = to_tensors(*pair)
         weight = _tensor("weight", *weights).double() if weights else None
         sizes = len(inputs), len(targets)
-    except _NoNumbers as error:
+    except ShapeError as error:
         raise ShapeError(who, f"{who}: {error}") from error
     except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
-        if isinstance(error, SettingError) and all(
-            hasattr(one, "dtype") or isinstance(one, list | tuple) for one in pair
-        ):  # says which, and why
-            raise InvalidValueError(who, f"{who}: {error}") from error
-        raise SettingError(who, _OF_A_NODE, samples) from error
+        raise SettingError(who, _OF_A_NODE, samples, str(error)) from error
     if sizes[0] != sizes[1]:
         raise MismatchError(who, f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
     if weight is not None and weight.shape != sizes[:1]:
@@ -186,6 +171,20 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
             who, f"{who} has {sizes[0]} inputs and weights {list(weight.shape)}: each input needs one weight"
         )
     return inputs, targets, weight
+
+
+def _warn_of_draws(samples: Dataset[Any], read: _Triple, who: str) -> None:
+    """Warn of a dataset that draws when a sample is read: samples are read once, so draws stay in all rounds."""
+    few = range(min(len(read[0]), _TWICE))
+    again = _to_triple(collated(Subset(samples, few), who), who)
+    pairs = [(x[: len(few)], y) for x, y in zip(read, again, strict=True) if x is not None and y is not None]
+    if not all(x.equal(y) or bool((x != x).any()) for x, y in pairs):
+        issue(
+            "quality",
+            who,
+            f"{who}: the dataset draws random numbers when a sample is read, and samples are read once: augmented ones "
+            "stay as they were drawn, in all rounds and for validation, too. Take the random transform out of it",
+        )
 
 
 def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:
@@ -205,7 +204,7 @@ def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     """Return float32 inputs (whole numbers stay), and int64 or float32 targets; what has that type is not copied."""
     x, y = _tensor("inputs", inputs), _tensor("targets", targets)
     if x.dtype == torch.uint8:
-        raise _NoNumbers(
+        raise ShapeError(
             "inputs",
             "inputs are of type uint8: divide images by 255, or make the numbers floating point to use them as they "
             "are",
@@ -221,17 +220,13 @@ def to_weights(weight: Any, count: int) -> Tensor:
     return found.double()
 
 
-class _NoNumbers(ShapeError):
-    """Samples that are no dense array of numbers, with what to do."""
-
-
 def _tensor(name: str, values: Any) -> Tensor:
     if isinstance(values, Tensor):
         if values.layout != torch.strided or values.is_nested:
-            raise _NoNumbers(name, f"{name} are a sparse or nested tensor: make it dense, by .to_dense() or by padding")
+            raise ShapeError(name, f"{name} are a sparse or nested tensor: make it dense, by .to_dense() or by padding")
         return values
     if isinstance(values, Mapping) or (isinstance(values, tuple) and any(np.ndim(one) for one in values)):
-        raise _NoNumbers(
+        raise ShapeError(
             name,
             f"{name} are a {type(values).__name__} of {len(values)}: a sample has one tensor as its input; put several "
             "side by side, and let the model divide them",

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
-from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of, refuse_no_categories
-from graphcollab.tasks.preparation import Preparation
-from graphcollab.tasks.quality_of_values import of_spellings
+from graphcollab.tasks.preparation import Column, Preparation
+from graphcollab.tasks.samples import refuse_bad_weights
 from graphcollab.tasks.statistics import common_kind
 from graphcollab.tasks.table import Table, no_column, open_table
 
@@ -28,8 +27,8 @@ _MANY_CLASSES, _MOST_CLASSES = 10, 50  # of whole numbers: one is warned above t
 
 
 @dataclass(frozen=True)
-class Roles:
-    """What columns are for, as the arguments of `Tasks.from_frame` of these names."""
+class TableSettings:
+    """The arguments of `Tasks.from_frame` of these names; ``declared`` are the columns of its ``categories``."""
 
     node: str
     target: str
@@ -38,6 +37,12 @@ class Roles:
     columns: Sequence[str] | None
     leave_out: Sequence[str]
     categorical: Sequence[str]
+    declared: Mapping[str, Column]
+    per_site: bool
+    indicator_above: float
+    standardise_target: bool
+    preparation: Preparation | None
+    refit: bool
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,7 @@ class Rows:
     """The rows of a table that are here, column by column.
 
     Args:
-        node: The column of sites.
-        target: The column to predict.
+        how: The settings, with the columns of sites and targets.
         sites: Whose rows they are.
         read: The columns to predict from.
         categorical: Those of them whose values are categories, whatever they are.
@@ -54,13 +58,10 @@ class Rows:
         classes: Whether it was declared that these are classes.
         weights: Weights of rows, [N].
         groups: Groups of rows, [N].
-        together: The column that names these.
         draw: How the rows are divided.
-        findings: What the names of sites are suspected of.
     """
 
-    node: str
-    target: str
+    how: TableSettings
     sites: Sites
     read: Mapping[str, np.ndarray]
     categorical: frozenset[str]
@@ -68,16 +69,15 @@ class Rows:
     classes: bool
     weights: Tensor | None
     groups: Tensor | None
-    together: str | None
     draw: Draw
-    findings: Sequence[Finding]
 
 
-def read_rows(frame: Any, roles: Roles, declared: Collection[str], draw: Draw, known: Preparation | None) -> Rows:
+def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
     """Read the columns that are needed of a table, and check what each of them holds."""
+    known, declared = how.preparation, how.declared
     if known is not None:
-        roles = _as_prepared(roles, known)
-    node, target = roles.node, roles.target
+        how = _as_prepared(how, known)
+    node, target = how.node, how.target
     if node == target:
         raise ConflictError(
             "node", f"node= and target= both name {node!r}: one is the column of sites, the other what to predict"
@@ -85,20 +85,19 @@ def read_rows(frame: Any, roles: Roles, declared: Collection[str], draw: Draw, k
     table = open_table(frame, node)
     if known is None:
         _require_said(table, node, target)
-    elif roles.group is None:
-        roles = replace(roles, group=_remembered(known, table))
-    taken = [one for one in (node, target, draw.words, roles.weight, roles.group) if isinstance(one, str)]
+    elif how.group is None:
+        how = replace(how, group=_remembered(known, table))
+    taken = [one for one in (node, target, draw.words, how.weight, how.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
-    together = roles.group if isinstance(roles.group, str) else None
-    group = roles.group if together is None else table.column(together, f"group={together!r}")
+    group = table.column(how.group, f"group={how.group!r}") if isinstance(how.group, str) else how.group
     sites = _sites_of(table, node, f"node={node!r}" if known is None else _TAKEN)
     values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
-    named = {*roles.categorical, *declared} - {target}
-    chosen = _choose(table, [name for name in table.names if name not in taken], roles, named, known is not None)
+    named = {*how.categorical, *declared} - {target}
+    chosen = _choose(table, [name for name in table.names if name not in taken], how, named)
     read = {name: table.column(name, spare=True) for name in chosen}
     _refuse_missing(sites, values, target)
-    weights = _weights(sites, table, roles.weight)
+    weights = _weights(sites, table, how.weight)
     typed = {name for name in chosen if name in table.declared and name not in named}
     if known is None:
         for name in [name for name in (*chosen, target) if name not in {*named, *declared, *table.declared}]:
@@ -106,8 +105,7 @@ def read_rows(frame: Any, roles: Roles, declared: Collection[str], draw: Draw, k
         for name in typed:
             refuse_no_categories(name, as_text(read[name]), sites.at, if_categories(name), declared=True)
     return Rows(
-        node,
-        target,
+        how,
         sites,
         read,
         frozenset(named | typed),
@@ -115,9 +113,7 @@ def read_rows(frame: Any, roles: Roles, declared: Collection[str], draw: Draw, k
         target in table.declared or target in declared,
         weights,
         None if group is None else to_groups(sites, group),
-        together,
         draw,
-        of_spellings(f"column {node!r}, which names the sites,", sites.names),
     )
 
 
@@ -126,59 +122,59 @@ def if_categories(name: str) -> str:
     return f"if they are categories, name it in categorical=[{name!r}]"
 
 
-def _as_prepared(roles: Roles, known: Preparation) -> Roles:
-    """Return the roles of a preparation; arguments beside it, where they are given, must say what it says."""
+def _as_prepared(how: TableSettings, known: Preparation) -> TableSettings:
+    """Return the settings of a preparation; arguments beside it, where they are given, must say what it says."""
     names = [one.name for one in known.columns]
-    needed = [name for name in names if name in roles.leave_out]
-    numbers = {*roles.categorical} - {one.name for one in known.columns if one.categories is not None}
+    needed = [name for name in names if name in how.leave_out]
+    numbers = {*how.categorical} - {one.name for one in known.columns if one.categories is not None}
     wrong = {
-        "node": (roles.node not in (known.node, _DEFAULTS["node"]), known.node),
-        "target": (roles.target not in (known.target.name, _DEFAULTS["target"]), known.target.name),
-        "columns": (roles.columns is not None and [*roles.columns] != names, names),
+        "node": (how.node not in (known.node, _DEFAULTS["node"]), known.node),
+        "target": (how.target not in (known.target.name, _DEFAULTS["target"]), known.target.name),
+        "columns": (how.columns is not None and [*how.columns] != names, names),
         "categorical": (bool(numbers), f"numbers in {few([*map(repr, sorted(numbers))])}"),
         "leave_out": (bool(needed), f"{few([*map(repr, needed)])} among its columns"),
     }
     for argument, (contradicts, has) in wrong.items():
         if contradicts:
             raise ConflictError(argument, f"{argument}= contradicts the preparation, which has {has}: leave it out")
-    return replace(roles, node=known.node, target=known.target.name, columns=names, leave_out=(), categorical=())
+    return replace(how, node=known.node, target=known.target.name, columns=names, leave_out=(), categorical=())
 
 
 def _require_said(table: Table, node: str, target: str) -> None:
     """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
-        if name == _DEFAULTS[argument] and name not in (*table.names, *table.index):
+        if name == _DEFAULTS[argument] and name not in table.names:
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
             raise MissingError(
                 argument,
                 f"there is no column {name!r}: say by {argument}= which column {what}{''.join(alike[:1])}. The columns "
-                f"are {few([*map(repr, table.given)])}",
+                f"are {few([*map(repr, table.names)])}",
             )
 
 
-def _choose(table: Table, free: Sequence[str], roles: Roles, named: Collection[str], prepared: bool) -> list[str]:
+def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collection[str]) -> list[str]:
     """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
-    if roles.columns is not None and roles.leave_out:
+    if how.columns is not None and how.leave_out:
         raise ConflictError(
             "columns", "columns= says what to predict from, and leave_out= what not: give only one of them"
         )
-    columns = _TAKEN if prepared else "columns=[...]"
-    given = {columns: roles.columns or (), "leave_out=[...]": roles.leave_out, "categorical=[...]": sorted(named)}
+    columns = "columns=[...]" if how.preparation is None else _TAKEN
+    given = {columns: how.columns or (), "leave_out=[...]": how.leave_out, "categorical=[...]": sorted(named)}
     for argument, names in given.items():
         for name in names:
             if name not in table.names:
-                raise UnknownError(f"column {name!r}", no_column(name, table.given, argument))
+                raise UnknownError(f"column {name!r}", no_column(name, table.names, argument))
             if name not in free:
                 raise ConflictError(
                     f"column {name!r}",
                     f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
                     "so nothing to predict from: do not name it there",
                 )
-    chosen = [name for name in free if name not in roles.leave_out] if roles.columns is None else [*roles.columns]
+    chosen = [name for name in free if name not in how.leave_out] if how.columns is None else [*how.columns]
     if not chosen:
         raise EmptyError(
             "columns",
-            f"there is no column to predict from: the columns are {', '.join(map(repr, table.given))}, of which one "
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
             "names the sites, and one holds the targets",
         )
     return chosen
@@ -198,10 +194,11 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
         )
 
 
-def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]:
+def facts_of(rows: Rows, loss: Any) -> dict[str, Any]:
     """Return what may be told of rows before anything is compared: nothing of single ones."""
+    known = rows.how.preparation
     columns = {name: kind_of(column, name in rows.categorical) for name, column in rows.read.items()}
-    every = {**rows.read, rows.target: rows.values}
+    every = {**rows.read, rows.how.target: rows.values}
     classes = rows.classes and loss is None
     amounts, different = known is not None and not known.classes, 0
     if known is None:
@@ -220,7 +217,7 @@ def facts_of(rows: Rows, known: Preparation | None, loss: Any) -> dict[str, Any]
 
 def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
     """Return whether targets are real values, and no classes; and of how many whole numbers nobody has said so."""
-    values, target, at = rows.values, rows.target, rows.sites.at
+    values, target, at = rows.values, rows.how.target, rows.sites.at
     if loss == "mse":
         numbers_of(target, values, at, "if they are classes, leave loss='mse' out")
         return True, 0
@@ -253,10 +250,10 @@ def refuse_many(target: str, different: int) -> None:
         )
 
 
-def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]], known: Preparation | None) -> Rows:
+def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]]) -> Rows:
     """Return the rows with columns in the order of the first site, and of the kinds that they have at all sites."""
     draw = replace(rows.draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
-    if known is not None:
+    if rows.how.preparation is not None:
         return replace(rows, draw=draw)
     kinds = {
         name: next((one["columns"][name] for one in facts if one["columns"][name] != NOTHING), NOTHING)
@@ -264,7 +261,7 @@ def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]], known: Preparation
     }
     text = {name for one in facts for name in one["text"]}
     read = {name: _like_others(rows.read[name], kinds[name], name in text) for name in kinds}
-    values = _like_others(rows.values, facts[0]["target"], rows.target in text)
+    values = _like_others(rows.values, facts[0]["target"], rows.how.target in text)
     categorical = frozenset(name for name, kind in kinds.items() if kind == "categories")
     return replace(rows, read=read, values=values, categorical=categorical, draw=draw)
 
@@ -280,7 +277,7 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
-        raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.given))}")
+        raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
     sites = find_sites(column, f" in column {node!r}")
     if table.sizes is None:
         return sites
@@ -316,5 +313,5 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
                 "weight", f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one"
             )
     weights = to_weights(weight, table.rows)
-    sites.refuse_bad_weights(weights, where)
+    refuse_bad_weights(weights, sites.at, where)
     return weights

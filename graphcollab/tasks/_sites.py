@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,14 +18,12 @@ from graphcollab.errors import (
     EmptyError,
     InvalidValueError,
     MissingError,
-    NotFiniteError,
-    RangeError,
     ShapeError,
     TooFewError,
 )
 from graphcollab.naming import few as few_names
-from graphcollab.tasks._values import factorised, objects
-from graphcollab.tasks.samples import Split, bad_weights, hold_out, not_finite
+from graphcollab.tasks._values import factorised
+from graphcollab.tasks.samples import Split, hold_out
 
 SAMPLES = "samples"
 """The name of the pool that holds all rows."""
@@ -60,23 +56,6 @@ class Sites:
         site = int(self.owner[row])
         return f"row {row if self.first is None else row - self.first[site]} (site {self.names[site]!r})"
 
-    def refuse_not_finite(self, what: str, values: Tensor, hint: str) -> None:
-        """Raise a ValueError that names the first row with NaN or infinity, if there is one."""
-        bad = not_finite(values)
-        if len(bad):
-            more = f", as in {len(bad) - 1} more rows" if len(bad) > 1 else ""
-            raise NotFiniteError(what, f"{self.at(int(bad[0]))} has NaN or infinity in its {what}{more}: {hint}")
-
-    def refuse_bad_weights(self, weight: Tensor, where: str = "") -> None:
-        """Raise a ValueError that names the first row whose weight is negative or not finite, if there is one."""
-        bad = bad_weights(weight)
-        if len(bad):
-            raise RangeError(
-                "weight",
-                f"{self.at(int(bad[0]))} has the weight {float(weight[bad[0]]):g}{where}: weights must be finite and "
-                "not negative; 0 leaves a row out",
-            )
-
 
 def name_ids(names: Iterable[str]) -> Tensor:
     """Return whole numbers of 63 bits that follow from the names: the first of BLAKE2b, [K].
@@ -98,20 +77,12 @@ def in_order(names: Sequence[Any]) -> list[int]:
 
 def find_sites(node: Any, where: str = "") -> Sites:
     """Find the sites that rows belong to in a column of names, strings or whole numbers; errors say ``where`` it is."""
-    column = _column(node, where)
-    if len(column) == 0:
+    of_rows = _names_of(node, where)
+    if not of_rows:
         raise EmptyError("column 'node'", "tasks need at least one node, and the column node is empty")
-    if column.dtype.kind in "iu":
-        found, inverse = np.unique(column, return_inverse=True)
-        names = tuple(map(str, found.tolist()))
-        owner = torch.from_numpy(inverse.reshape(-1))
-    else:
-        code: defaultdict[str, int] = defaultdict(count().__next__)  # by first appearance
-        codes = np.fromiter(map(code.__getitem__, column.tolist()), np.int64, len(column))
-        names = tuple(sorted(code))
-        place = np.empty(len(names), np.int64)
-        place[np.fromiter(map(code.__getitem__, names), np.int64, len(names))] = np.arange(len(names))
-        owner = torch.from_numpy(place[codes])
+    found = sorted({*of_rows})
+    place = dict(zip(found, range(len(found)), strict=True))
+    names, owner = tuple(map(str, found)), torch.tensor([*map(place.__getitem__, of_rows)])
     rows = Split(SAMPLES, owner.argsort(stable=True), cumsum(owner.bincount(minlength=len(names))))
     return Sites(names, name_ids(names), rows, owner)
 
@@ -186,59 +157,30 @@ class Draw:
         return splits
 
 
-def _column(node: Any, where: str) -> np.ndarray:
-    """Return names as an array of text or whole numbers; an error names the first row that has none."""
+def _names_of(node: Any, where: str) -> list[str] | list[int]:
+    """Return names of rows, all text or all whole numbers; an error names the first row that has none."""
     given = node.cpu().numpy() if isinstance(node, Tensor) else node
-    column = given if isinstance(given, np.ndarray) else objects(given)
-    if column.ndim != 1:
+    if isinstance(given, np.ndarray) and given.ndim != 1:
         raise ShapeError(
-            "node", f"node must be a column with a name for each row, [N], got an array {list(column.shape)}"
+            "node", f"node must be a column with a name for each row, [N], got an array {list(given.shape)}"
         )
-    if column.dtype.kind == "O":
-        column = _unwrapped(column, where)
-    lacks = np.isnan(column) if column.dtype.kind == "f" else column == "" if column.dtype.kind in "UT" else np.False_
-    if lacks.any():
-        raise MissingError("node", _nameless(int(lacks.argmax()), where))
-    if column.dtype.kind == "f" and bool((column == np.round(column)).all()):
-        if bool((np.abs(column) > _EXACT).any()):
-            row = int((np.abs(column) > _EXACT).argmax())
-            raise RangeError(
+    listed: list[Any] = given.tolist() if isinstance(given, np.ndarray) else list(given)
+    text = any(issubclass(kind, str) for kind in set(map(type, listed)))
+    for row, one in enumerate(listed):
+        if one is None or one == "" or one != one:
+            raise MissingError(
                 "node",
-                f"row {row} has {column[row]:g} as the name of its site{where}, too large a number to tell sites "
-                "apart: give names as text",
+                f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, "
+                "is found: name it or drop the row",
             )
-        return column.astype(np.int64)
-    if column.dtype.kind not in "iuUT":
-        raise InvalidValueError(
-            "node", f"node must hold names, strings or whole numbers, got numbers of type {column.dtype}"
-        )
-    return column
-
-
-def _unwrapped(column: np.ndarray, where: str) -> np.ndarray:
-    """Return a column of Python's strings or of whole numbers as such."""
-    listed = column.tolist()
-    kinds = set(map(type, listed))
-    if all(issubclass(kind, str) for kind in kinds):
-        return np.array(listed, np.dtypes.StringDType()) if listed else np.empty(0, "U1")
-    if all(_is_whole(kind) for kind in kinds):
-        return np.array(listed, np.int64)
-    if None in listed:
-        raise MissingError("node", _nameless(listed.index(None), where))
-    text = any(issubclass(kind, str) for kind in kinds)
-    row = next(k for k, one in enumerate(listed) if not (isinstance(one, str) if text else _is_whole(type(one))))
-    raise InvalidValueError(
-        "node",
-        f"row {row} has {listed[row]!r} as the name of its site{where}, and names must all be strings or all "
-        "be whole numbers: name it or drop the row",
-    )
-
-
-def _nameless(row: int, where: str) -> str:
-    return (
-        f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, is "
-        "found: name it or drop the row"
-    )
+        whole = _is_whole(type(one)) or (isinstance(one, float) and one.is_integer() and abs(one) <= _EXACT)
+        if not (isinstance(one, str) if text else whole):
+            raise InvalidValueError(
+                "node",
+                f"row {row} has {one!r} as the name of its site{where}, and names must all be strings or all be whole "
+                "numbers: name it or drop the row",
+            )
+    return listed if text else [*map(int, listed)]
 
 
 def _is_whole(kind: type) -> bool:

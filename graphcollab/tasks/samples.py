@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,9 +25,25 @@ def not_finite(values: Tensor) -> Tensor:
     return (~torch.isfinite(values)).reshape(len(values), -1).any(1).nonzero().flatten()
 
 
-def bad_weights(weight: Tensor) -> Tensor:
-    """Return which samples have a weight [N] that is not finite, or negative, as positions."""
-    return (~(torch.isfinite(weight) & (weight >= 0))).nonzero().flatten()
+def refuse_not_finite(
+    what: str, values: Tensor, at: Callable[[int], str] = "sample {}".format, hint: str = "clean it or drop it"
+) -> None:
+    """Refuse inputs or targets with NaN or infinity; the message names the first sample by ``at``."""
+    bad = not_finite(values)
+    if len(bad):
+        more = f", as in {len(bad) - 1} more rows" if len(bad) > 1 else ""
+        raise NotFiniteError(what, f"{at(int(bad[0]))} has NaN or infinity in its {what}{more}: {hint}")
+
+
+def refuse_bad_weights(weight: Tensor, at: Callable[[int], str] = "sample {}".format, where: str = "") -> None:
+    """Refuse weights [N] that are negative or not finite; the message names the first sample by ``at``."""
+    bad = (~(torch.isfinite(weight) & (weight >= 0))).nonzero().flatten()
+    if len(bad):
+        raise RangeError(
+            "weight",
+            f"{at(int(bad[0]))} has the weight {float(weight[bad[0]]):g}{where}: weights must be finite and not "
+            "negative; 0 leaves a row out",
+        )
 
 
 @dataclass(frozen=True)
@@ -49,34 +65,19 @@ class Pool:
             raise MismatchError(
                 "inputs", f"{len(self.inputs)} inputs have {len(self.targets)} targets: each input needs one target"
             )
-        for kind, values in (("an input", self.inputs), ("a target", self.targets)):
-            bad = not_finite(values)
-            if len(bad):
-                raise NotFiniteError(
-                    kind,
-                    f"{len(bad)} of {len(values)} samples have {kind} that is NaN or infinite, first at index "
-                    f"{int(bad[0])}: clean or drop them before training",
-                )
+        refuse_not_finite("inputs", self.inputs)
+        refuse_not_finite("targets", self.targets)
         if self.weight is not None:
-            self._check_weight(self.weight)
+            if self.weight.shape != (len(self),) or not self.weight.is_floating_point():
+                raise ShapeError(
+                    "weight",
+                    f"{len(self)} samples have weights of shape {list(self.weight.shape)} and type "
+                    f"{self.weight.dtype}: each sample needs one floating-point number",
+                )
+            refuse_bad_weights(self.weight)
         if self.group is not None and (self.group.shape != (len(self),) or self.group.is_floating_point()):
             raise ShapeError(
                 "group", f"{len(self)} samples need a whole number each as group, got {list(self.group.shape)}"
-            )
-
-    def _check_weight(self, weight: Tensor) -> None:
-        if weight.shape != (len(self),) or not weight.is_floating_point():
-            raise ShapeError(
-                "weight",
-                f"{len(self)} samples have weights of shape {list(weight.shape)} and type {weight.dtype}: each sample "
-                "needs one floating-point number",
-            )
-        bad = bad_weights(weight)
-        if len(bad):
-            raise RangeError(
-                "weight",
-                f"the sample at index {int(bad[0])} has the weight {float(weight[bad[0]]):g}: weights must be finite "
-                "and not negative; 0 leaves a sample out",
             )
 
     def __len__(self) -> int:

@@ -5,40 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from torch import Tensor
 
 from graphcollab.errors import MismatchError
 from graphcollab.naming import few
 from graphcollab.tasks._values import NOTHING, without
-from graphcollab.tasks.samples import Pool, Split
-
-
-class _Made(Protocol):
-    """What builders make, a dataclass: `graphcollab.Tasks`."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def pools(self) -> Mapping[str, Pool]: ...
-
-    @property
-    def splits(self) -> Mapping[str, Split]: ...
-
-    @property
-    def classes(self) -> Tensor | None: ...
-
-    @property
-    def cluster(self) -> Tensor | None: ...
-
+from graphcollab.tasks.samples import Split
 
 T = TypeVar("T")
-M = TypeVar("M", bound=_Made)
 
 
 @dataclass(frozen=True)
@@ -84,8 +60,8 @@ class Statistics:
         """Add up the counts of the rows here and return what follows from those of all rows."""
         return then(replace(counts, squares={}))
 
-    def union(self, tasks: M, may_train: Split) -> M:
-        """Return the tasks of all nodes, given those of the nodes here and their samples that may be for training."""
+    def union(self, tasks: Any, may_train: Split) -> Any:
+        """Return the `Tasks` of all nodes, given those of the nodes here and their samples that may be for training."""
         return tasks
 
 

@@ -23,14 +23,12 @@ from graphcollab.errors import (
     MissingError,
     ShapeError,
     UnknownError,
-    UnsupportedError,
 )
 from graphcollab.naming import close, few
 from graphcollab.tasks._files import existing, is_csv, read_csv, read_frame
 from graphcollab.tasks._values import (
     TRUTHS,
     as_text,
-    dates,
     factorised,
     from_array,
     is_missing,
@@ -56,8 +54,6 @@ class Table:
         read: Function from the name of a column to its values.
         sizes: Rows of every site, {name: number}, where the table was given site by site.
         declared: Columns whose type in a frame says that they are categories, whatever they hold.
-        index: Names of a frame's index.
-        made: The column that was made of the names of sites, where the table was given site by site.
         kinds: What the columns that were read hold at every site, {column: {site: kind}}, where it was given so.
     """
 
@@ -66,14 +62,7 @@ class Table:
     read: Callable[[str], np.ndarray]
     sizes: Mapping[str, int] | None = None
     declared: frozenset[str] = frozenset()
-    index: tuple[str, ...] = ()
-    made: str | None = None
     kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Names of the columns that somebody has written."""
-        return tuple(name for name in self.names if name != self.made)
 
     def column(self, name: str, given: str = "", spare: bool = False) -> np.ndarray:
         """Return the values of a column.
@@ -83,12 +72,8 @@ class Table:
             given: The argument that names it, for messages.
             spare: Whether an error may advise to leave the column out, if it is not ambiguous.
         """
-        if name in self.index and name not in self.names:
-            raise UnknownError(
-                f"column {name!r}", f"{name!r} is the index of the frame and no column: give frame.reset_index()"
-            )
         if name not in self.names:
-            raise UnknownError(f"column {name!r}", no_column(name, self.given, given))
+            raise UnknownError(f"column {name!r}", no_column(name, self.names, given))
         try:
             return self.read(name)
         except GraphcollabError as error:
@@ -192,7 +177,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
     sizes = {site: table.rows for site, table in tables.items()}
     declared = frozenset().union(*(table.declared for table in tables.values()))
     every = (*names, *([node] if node else []))
-    return Table(every, sum(sizes.values()), read, sizes, declared, made=node, kinds=kinds)
+    return Table(every, sum(sizes.values()), read, sizes, declared, kinds)
 
 
 def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
@@ -240,23 +225,14 @@ def _from_frame(frame: Any) -> Table:
 
     def read(name: str) -> np.ndarray:
         series = known[:, places[name]]
-        dtype = series.dtype
-        if dtype.is_numeric() or dtype == nw.Boolean:
-            if series.is_null().any():
-                return from_array(name, series.cast(nw.Float64).to_numpy())
-            if dtype == nw.Boolean:
-                return from_array(name, series.to_numpy().astype(bool))
-            whole = nw.UInt64 if dtype == nw.UInt64 else nw.Int64
-            return from_array(name, series.cast(whole if dtype.is_integer() else nw.Float64).to_numpy())
-        if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object, nw.Unknown):
-            values = series.to_list()  # a cast to text would make text of missing values
-            return from_array(name, [*map(_plain, values)] if name in declared else values)
-        if dtype.is_temporal():
-            raise UnsupportedError(f"column {name!r}", f"column {name!r} {dates(str(dtype), dtype == nw.Duration)}")
-        raise UnsupportedError(f"column {name!r}", f"column {name!r} holds {dtype}: make it numbers or text")
+        whole = series.dtype.is_integer() or series.dtype == nw.Boolean
+        if whole or series.dtype.is_numeric():
+            exact = whole and not series.is_null().any()
+            return from_array(name, (series if exact else series.cast(nw.Float64)).to_numpy())
+        values = series.to_list()  # a cast to text would make text of missing values
+        return from_array(name, [*map(_plain, values)] if name in declared else values)
 
-    index = tuple(map(str, getattr(getattr(frame, "index", None), "names", ())))  # of pandas
-    return Table(tuple(places), len(known), read, declared=declared, index=index)
+    return Table(tuple(places), len(known), read, declared=declared)
 
 
 def _plain(category: Any) -> Any:

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 from graphcollab import Tasks, load_dataset
 from graphcollab.sites import tasks_of_site, told_by_site
 from graphcollab.tasks import Column, Preparation
-from tests.raising import raises, warns
+from tests.raising import warns
 from tests.tasks.rooms import at_sites, made, prepared, refusal
 
 COLUMNS = (
@@ -400,14 +400,6 @@ def test_a_column_that_has_another_name_at_a_site_is_recognised():
     )
     fewer = {"x": PLAIN["x"], "y": PLAIN["y"]}
     assert "not at 'c': add it there, with missing values where nothing is known" in refused(fewer)[0]
-
-
-def test_the_columns_of_a_site_are_counted_as_it_has_written_them():
-    table = {**{f"x{k}": PLAIN["x"] for k in range(8)}, "y": PLAIN["y"]}
-    with raises("value", "site 'a'") as told:
-        told_by_site("a", table, target="ill")
-    assert str(told.value.__cause__).endswith("'x6', 'x7', … (9 in all)")
-    assert "'site'" not in str(told.value.__cause__)
 
 
 def test_declared_types_are_a_kind_of_their_own():

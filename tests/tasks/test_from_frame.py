@@ -842,7 +842,7 @@ def test_amounts_that_are_taken_for_classes_are_told_briefly():
 def test_an_index_is_no_column():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE)
-    with raises("unknown", "column 'site'"):
+    with raises("missing", "node"):
         Tasks.from_frame(frame.set_index("site"))
     with raises("type", "table", kind=TypeError):
         Tasks.from_frame([frame, frame])

@@ -12,8 +12,8 @@ from tests.raising import raises
     [
         (torch.zeros(3, 1), torch.zeros(2), ("mismatch", "inputs")),
         (torch.tensor([[0.0], [float("nan")], [float("inf")]]), torch.zeros(3),
-         ("not-finite", "an input")),
-        (torch.zeros(2, 1), torch.tensor([0.0, float("-inf")]), ("not-finite", "a target")),
+         ("not-finite", "inputs", "sample")),
+        (torch.zeros(2, 1), torch.tensor([0.0, float("-inf")]), ("not-finite", "targets", "sample 1")),
     ],
 )  # fmt: skip
 def test_pool_refuses(inputs, targets, message):

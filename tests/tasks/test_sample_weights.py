@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from graphcollab import Tasks, load_dataset
 from graphcollab.gains import resplit
@@ -108,7 +108,7 @@ class Rows(Dataset):
 @pytest.mark.parametrize("key", ["weight", "weights", "sample_weight"])
 def test_from_samples_takes_dicts(key):
     site = {"x": X[:10], key: W[:10], "y": Y[:10]}
-    tasks = Tasks.from_samples({"b": site, "a": Rows(), "c": DataLoader(Rows(), 3)})
+    tasks = Tasks.from_samples({"b": site, "a": Rows()})
     for one in pairs(tasks).values():
         assert all(w == x + 1 for x, w in one)
 
@@ -136,7 +136,7 @@ def from_samples(*weights, **more):
          ("range", "weight", "19", "'north'", "'w'")),
         (lambda: Tasks.from_frame(table(w=["a"] * 20), weight="w"), ("ambiguous", "column 'w'", "'a'")),
         (lambda: Tasks.from_frame(table(), weight="w", columns=["age", "w"]), ("conflict", "column 'w'")),
-        (lambda: from_samples(W[:10], -W[:10]), ("range", "node 1 (train)")),
+        (lambda: from_samples(W[:10], -W[:10]), ("range", "weight", "node 1 (train)")),
         (lambda: from_samples(W[:10], W[:9]), ("mismatch", "node 1 (train)", "10", "9")),
         (lambda: Tasks.from_samples([{"x": X, "y": Y, "weight": W}, (X, Y)]), ("mismatch", "node 1 (train)")),
         (lambda: from_samples(W[:10], test=[(X, Y)]), ("mismatch", "test")),
