@@ -254,7 +254,7 @@ BAD = {
     ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), ("value", "metric", "'accuracy'", "'acuracy'")),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), ("value", "loss", "'cross_entropy'", "'crossentropy'")),
-    "backend": (lambda: go(backend="vamp"), ("value", "backend", "'shared'", "'unrolled'", "'vamp'")),
+    "backend": (lambda: go(backend="vamp"), ("value", "backend", "'shared'", "'vamp'")),
     "variant": (lambda: l2c(variant="paper"), ("value", "variant", "'consistent'", "'neighbors'", "'algorithm'")),
     "scale": (lambda: meta_l2c(scale="average"), ("value", "scale", "'sum'", "'mean'", "'average'")),
     "weights": (lambda: dpsgd(weights="metro"), ("value", "weights", "'metropolis'", "'uniform'", "'metro'")),

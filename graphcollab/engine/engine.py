@@ -42,7 +42,7 @@ class Engine:
         tasks: The nodes' data.
         modules: One module per architecture, in the order of the stacks.
         specs: Their columns.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``. Default: chosen by kinds of layers.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``. Default: chosen by kinds of layers.
         chunk: Rows at a time. Default: chosen by size.
         microbatch: Samples of a row at a time in training. Default: likewise.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
