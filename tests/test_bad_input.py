@@ -325,7 +325,7 @@ BAD = {
     "patience": (lambda: go(patience=0), ("value", "patience")),
     "chunk": (lambda: go(chunk=0), ("value", "chunk")),
     "on_nonfinite": (lambda: go(on_nonfinite="skip"), ("value", "on_nonfinite", "'stop'", "'isolate'")),
-    "optimiser": (lambda: as_row_optimizer(torch.optim.LBFGS), ("unsupported", "optimizer")),
+    "optimiser": (lambda: as_row_optimizer(torch.optim.LBFGS), ("value", "optimizer", "LBFGS")),
     "frozen": (lambda: meta_l2c(frozen=True), ("missing", "pretrained")),
     "inputs of another shape": (
         lambda: go(model=lambda: nn.Linear(9, 3)),
