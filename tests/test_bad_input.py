@@ -257,7 +257,7 @@ BAD = {
     ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), ("value", "metric", "'accuracy'", "'acuracy'")),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), ("value", "loss", "'cross_entropy'", "'crossentropy'")),
-    "backend": (lambda: go(backend="vamp"), ("value", "backend", "'shared'", "'unrolled'", "'vamp'")),
+    "backend": (lambda: go(backend="vamp"), ("value", "backend", "'shared'", "'vamp'")),
     "variant": (lambda: l2c(variant="paper"), ("value", "variant", "'consistent'", "'neighbors'", "'algorithm'")),
     "scale": (lambda: meta_l2c(scale="average"), ("value", "scale", "'sum'", "'mean'", "'average'")),
     "weights": (lambda: dpsgd(weights="metro"), ("value", "weights", "'metropolis'", "'uniform'", "'metro'")),
@@ -328,7 +328,7 @@ BAD = {
     "patience": (lambda: go(patience=0), ("value", "patience")),
     "chunk": (lambda: go(chunk=0), ("value", "chunk")),
     "on_nonfinite": (lambda: go(on_nonfinite="skip"), ("value", "on_nonfinite", "'stop'", "'isolate'")),
-    "optimiser": (lambda: as_row_optimizer(torch.optim.LBFGS), ("unsupported", "optimizer")),
+    "optimiser": (lambda: as_row_optimizer(torch.optim.LBFGS), ("value", "optimizer", "LBFGS")),
     "frozen": (lambda: meta_l2c(frozen=True), ("missing", "pretrained")),
     "inputs of another shape": (
         lambda: go(model=lambda: nn.Linear(9, 3)),

@@ -34,7 +34,6 @@ Play = Callable[[], Any]
 WAYS: dict[str, tuple[str, bool]] = {
     "stacked with graphs": ("vmap", True),
     "stacked": ("vmap", False),
-    "unrolled with graphs": ("unrolled", True),
     "loop": ("loop", False),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import torch
@@ -30,6 +31,30 @@ T = TypeVar("T", Tensor, Embedded)
 
 Key: TypeAlias = tuple[int, Tensor, int]
 """What keys randomness inside layers: seed, the identity of every row's node [r], and round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Local steps of rows.
+
+    Args:
+        feed: Their batches.
+        optimizer: The update.
+        objective: What is minimized.
+        state: The optimizer's state by slot, [r, P] each, which stays as it is.
+        step: Steps taken before, [r].
+    """
+
+    feed: Feed
+    optimizer: RowOptimizer
+    objective: Objective
+    state: Mapping[str, Tensor]
+    step: Tensor
+
+    def of(self, rows: slice) -> Work:
+        """Return the work of some rows."""
+        state = {slot: values[rows] for slot, values in self.state.items()}
+        return replace(self, feed=self.feed.of(rows), state=state, step=self.step[rows])
 
 
 class Backend(ABC):
@@ -137,19 +162,8 @@ class Backend(ABC):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `gradient` does; randomness is to be `keyed`."""
 
-    def fit(
-        self,
-        flat: Tensor,
-        feed: Feed,
-        optimizer: RowOptimizer,
-        objective: Objective,
-        state: Mapping[str, Tensor],
-        step: Tensor,
-        out: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """Take every row's local steps from models [r, columns] and the optimiser's state by slot, [r, P].
-
-        Both stay as they are; ``step`` [r] counts the steps taken before, and ``out`` is where to put the new models.
+    def fit(self, flat: Tensor, work: Work, out: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Take every row's local steps from models [r, columns], which stay as they are; ``out`` gets the new ones.
 
         Returns:
             New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
@@ -160,21 +174,13 @@ class Backend(ABC):
             new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
             new.copy_(flat)
             with torch.enable_grad():
-                moments, losses = self._fit(new, feed, optimizer, objective, state, step)
+                moments, losses = self._fit(new, work)
             return new, moments, losses
 
-        return self._computed(("fit", objective), flat.device, fitted)
+        return self._computed(("fit", work.objective), flat.device, fitted)
 
     @abstractmethod
-    def _fit(
-        self,
-        new: Tensor,
-        feed: Feed,
-        optimizer: RowOptimizer,
-        objective: Objective,
-        state: Mapping[str, Tensor],
-        step: Tensor,
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
         """Take the steps of models, in place; return the new state and the losses. Randomness is to be `keyed`."""
 
     def _computed(self, kind: Hashable, device: torch.device, compute: Callable[[], R]) -> R:

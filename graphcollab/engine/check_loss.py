@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import own_filter
-from graphcollab.engine.objective import Context, Objective, Sum
+from graphcollab.engine.objective import Context, Objective, Sum, require_weighted
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.reference import leaves
 from graphcollab.errors import ContractError, ShapeError
@@ -20,21 +20,21 @@ MOVES = 1, 2, 3
 
 
 def check_loss(
-    objective: Objective, outputs: Tensor, targets: Tensor, labels: Tensor, context: Context, model: str
+    objective: Objective,
+    few: tuple[Tensor, Tensor],
+    labels: Tensor,
+    context: Context,
+    model: str,
+    split: str,
+    weighted: bool,
 ) -> None:
-    """Judge the outputs of a few samples, and check that no term broadcasts, or has parameters, which nobody trains.
+    """Judge outputs and targets of a few samples, [B, ...] each, whose split has the labels [N, ...].
 
-    Args:
-        objective: What is minimised.
-        outputs: Outputs for the few samples, [B, ...].
-        targets: Their targets, [B, ...].
-        labels: Targets of all samples, [N, ...].
-        context: What the objective reads besides.
-        model: What the model is called.
-
-    Raises:
-        ValueError: If one does.
+    Refused are labels that do not go with the outputs, terms that broadcast or have parameters, which nobody trains,
+    and, where samples have weights, an objective that does not heed them.
     """
+    outputs, targets = few
+    objective.check(outputs, labels, model, split)
     own = {id(value) for value in context.params.values()}
     for term in objective.terms if isinstance(objective, Sum) else (objective,):
         refuse_broadcast(partial(_judge, term, context), repr(term), outputs, labels, model)
@@ -48,6 +48,8 @@ def check_loss(
                     "parameter of the model, so it is never trained: make it one of the model, whose outputs the loss "
                     "is given, or call requires_grad_(False) on it if it is to stay as it is",
                 )
+    if weighted:
+        require_weighted(objective, outputs, targets, context)
 
 
 def _judge(term: Objective, context: Context, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -14,23 +14,22 @@ from graphcollab.engine.backend import Backend
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import Padding, positions_of
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked, not_unrolled
+from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked
 from graphcollab.engine.plan import GRAPHED, Plan, Precision
 from graphcollab.engine.reference import Numbers, Reference
 from graphcollab.engine.shared_backend import SharedBackend, count_at_once
 from graphcollab.engine.trial import BUFFERS, FAILURES, difference, kept_by, mixes_samples, padding_of
-from graphcollab.engine.unrolled_backend import UnrolledBackend
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.errors import ContractError, MismatchError, UnsupportedError
 from graphcollab.memory import used_up
 from graphcollab.settings import Count, check_setting, look_up
 from graphcollab.stack import ParamSpec
 
-KINDS = VmapBackend, LoopBackend, SharedBackend, UnrolledBackend
+KINDS = VmapBackend, LoopBackend, SharedBackend
 BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in KINDS}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
-OBSTACLES = {"vmap": not_stacked, "shared": not_shared, "unrolled": not_unrolled}
-DONE = {"vmap": "stacked", "shared": "computed for several nodes in one pass", "unrolled": "computed in one step"}
+OBSTACLES = {"vmap": not_stacked, "shared": not_shared}
+DONE = {"vmap": "stacked", "shared": "computed for several nodes in one pass"}
 LACKING = {"vmap": "no stacked form", "shared": "not for several nodes in one pass"}
 REASONS = {"vmap": "all layers have a stacked form", "shared": "nodes share most of it, which sees all their samples"}
 PADDINGS = get_args(Padding)  # from the most careful on
@@ -80,7 +79,7 @@ def make_plan(
         sample: Inputs [n, ...] and targets [n, ...] of the kind it will see: up to two of one node, then three of
             another. Where there are fewer, they come again.
         objective: What is minimised.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows at a time. Default: by the rule.
         autocast: Whether forward passes are to be in bfloat16.
         microbatch: Samples of a row at a time in training. Default: by the rule.
@@ -111,7 +110,7 @@ def make_plan(
         failure = None if against else _failure(replace(plan, backend=kind), reference, expected, auto)
         if against is None and failure is None:
             reason = REASONS[kind] if auto else plan.reason
-            return replace(plan, backend=kind, reason=reason, graphs=kind in GRAPHED and device.type == "cuda")
+            return replace(plan, backend=kind, reason=reason, graphs=kind == GRAPHED and device.type == "cuda")
         if not auto:
             how, instead = DONE[kind], "use backend 'loop' or 'auto'"
             raise UnsupportedError("backend", f"{reference.kind} cannot be {how} ({against or failure}): {instead}")

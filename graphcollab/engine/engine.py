@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.device import beside, consecutive, pick
-from graphcollab.engine.backend import Backend, batch_groups
+from graphcollab.engine.backend import Backend, Work, batch_groups
 from graphcollab.engine.choice import backend_of, check_plan, make_plan
 from graphcollab.engine.footprint import Footprints
 from graphcollab.engine.heap import keep_heap
@@ -42,7 +42,7 @@ class Engine:
         tasks: The nodes' data.
         modules: One module per architecture, in the order of the stacks.
         specs: Their columns.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``. Default: chosen by kinds of layers.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``. Default: chosen by kinds of layers.
         chunk: Rows at a time. Default: chosen by size.
         microbatch: Samples of a row at a time in training. Default: likewise.
         plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
@@ -180,7 +180,7 @@ class Engine:
                 old = {slot: pick(before[slot][place], local)[:, :width] for slot in state}
                 lies = consecutive(local)
                 out = None if lies is None else models[place][lies]
-                new, moved, losses = backend.fit(flat, feed, optimizer, objective, old, taken[take], out)
+                new, moved, losses = backend.fit(flat, Work(feed, optimizer, objective, old, taken[take]), out)
                 if out is None:
                     models[place][beside(local, new)] = new
                 for slot, values in moved.items():

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.backend import Backend, Key, take_step
+from graphcollab.engine.backend import Backend, Key, Work, take_step
 from graphcollab.engine.modules import embed_arguments, in_parts
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.randomness import keyed_layers
-from graphcollab.engine.samples import Batch, Feed
+from graphcollab.engine.samples import Batch
 
 
 class LoopBackend(Backend):
@@ -60,17 +59,10 @@ class LoopBackend(Backend):
         """Return what makes outputs of inputs, and latents where an objective reads them."""
         return partial(self._run, embed=objective.reads.latents)
 
-    def _fit(
-        self,
-        new: Tensor,
-        feed: Feed,
-        optimizer: RowOptimizer,
-        objective: Objective,
-        state: Mapping[str, Tensor],
-        step: Tensor,
-    ) -> tuple[dict[str, Tensor], Tensor]:
-        moments = {slot: values.detach().clone() for slot, values in state.items()}
-        sizes, first, idents = feed.schedule.size.tolist(), step.tolist(), feed.node_id.tolist()
+    def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
+        feed, objective = work.feed, work.objective
+        moments = {slot: values.detach().clone() for slot, values in work.state.items()}
+        sizes, first, idents = feed.schedule.size.tolist(), work.step.tolist(), feed.node_id.tolist()
         losses, shares = new.new_full((len(feed.schedule), len(new)), float("nan")), self._shares(feed.scale)
         for r, row in enumerate(new):
             params = self._bind(row)
@@ -85,7 +77,7 @@ class LoopBackend(Backend):
                 run, batch = self._runner(objective), feed.at(r, s, size)
                 loss, grads = self._slopes(run, params, batch, objective, randomness)
                 with torch.no_grad():
-                    take_step(optimizer, params, grads, moved, first[r] + s, own)
+                    take_step(work.optimizer, params, grads, moved, first[r] + s, own)
                 seen.append(loss)
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)

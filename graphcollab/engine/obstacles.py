@@ -34,11 +34,6 @@ def not_stacked(module: nn.Module, reference: Reference) -> str | None:
         return found
     if reference.lookups.options:
         return LOOKUPS[min(reference.lookups.options, key=list(LOOKUPS).index)]
-    return not_unrolled(module, reference)
-
-
-def not_unrolled(module: nn.Module, reference: Reference) -> str | None:
-    """Return what cannot be called as a function of its parameters, whatever a few samples show."""
     if reference.kept:
         return f"it keeps a tensor of the forward pass in its attribute {reference.kept[0]!r}"
     return "it changes its own parameters in the forward pass" if reference.writes else None

@@ -8,7 +8,6 @@ rules of the ``torch.optim`` classes of the same name.
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +16,9 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.errors import ConflictError, UnsupportedError
+from graphcollab.errors import ConflictError
 from graphcollab.piece import Piece
-from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError
+from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError, look_up
 
 State: TypeAlias = Mapping[str, Sequence[Tensor]]
 Decay: TypeAlias = Annotated[float, Real(least=0, below=1)]
@@ -181,24 +180,20 @@ def _per_row(value: Tensor | float, like: Tensor) -> Tensor | float:
 _ELEMENTWISE: dict[str, type[RowOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
-def as_row_optimizer(
-    optimizer: str | type[torch.optim.Optimizer] | type[RowOptimizer] | RowOptimizer, **settings: Any
-) -> RowOptimizer:
-    """Turn a name or a ``torch.optim`` class into the row optimiser with the same update.
+def as_row_optimizer(optimizer: str | RowOptimizer, **settings: Any) -> RowOptimizer:
+    """Turn a name into a row optimizer.
 
     Args:
-        optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, ``torch.optim.SGD`` and so on, or a `RowOptimizer` or its class.
-            One that is made already is returned as it is.
-        settings: Its settings, such as ``lr``. Default: those of the class named. Where it does not have one, 0 (no
-            momentum) is the same as leaving it out.
+        optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, or a `RowOptimizer`, which is returned as it is.
+        settings: Its settings, such as ``lr``. Default: those of the class. Where it does not have one, 0 (no momentum)
+            is the same as leaving it out.
 
     Raises:
-        ValueError: If its update is not elementwise or it has no row form; it is refused by name.
-        SettingError: If it is anything else, such as an optimiser that already holds parameters, or has no such
-            setting.
+        UnknownError: If there is no optimizer of that name, such as one whose update is not elementwise.
+        SettingError: If it is anything else, such as an optimizer of PyTorch, or has no such setting.
 
     Example:
-        >>> as_row_optimizer(torch.optim.SGD, lr=0.1).lr
+        >>> as_row_optimizer("sgd", lr=0.1).lr
         0.1
         >>> as_row_optimizer("adam", momentum=0.9)
         Traceback (most recent call last):
@@ -206,26 +201,10 @@ def as_row_optimizer(
     """  # noqa: E501
     if isinstance(optimizer, RowOptimizer):
         return optimizer
-    kind = inspect.isclass(optimizer) and issubclass(optimizer, torch.optim.Optimizer | RowOptimizer)
-    if not isinstance(optimizer, str) and not kind:
-        what = "the name of an optimiser, a torch.optim class or a RowOptimizer, for example Adam(lr=0.001)"
-        raise SettingError("optimizer", what, optimizer)
-    if not isinstance(optimizer, str) and issubclass(optimizer, RowOptimizer):
-        return _make(optimizer, settings)
-    name = optimizer if isinstance(optimizer, str) else optimizer.__name__
-    if name.lower() not in _ELEMENTWISE or (kind and optimizer is not getattr(torch.optim, name, None)):
-        raise UnsupportedError(
-            "optimizer",
-            f"optimizer {name} is not available for stacked models: an optimiser must be elementwise with state per "
-            f"row; available are {', '.join(kind.__name__ for kind in _ELEMENTWISE.values())}",
-        )
     if not isinstance(optimizer, str):
-        own = inspect.signature(optimizer).parameters
-        settings = {key: own[key].default for key in ("lr", "weight_decay")} | settings
-    return _make(_ELEMENTWISE[name.lower()], settings)
-
-
-def _make(kind: type[RowOptimizer], settings: Mapping[str, Any]) -> RowOptimizer:
+        what = "the name of an optimizer ('sgd', 'adam' or 'adamw') or a RowOptimizer, for example Adam(lr=0.001)"
+        raise SettingError("optimizer", what, optimizer)
+    kind = look_up("optimizer", optimizer.lower(), _ELEMENTWISE)
     *first, last = own = [field.name for field in dataclasses.fields(kind)]
     for name, value in settings.items():
         if name not in own and value:
@@ -242,8 +221,8 @@ class LocalSteps(Piece):
         epochs: Passes over a node's training samples.
         steps: Number of local steps, instead of ``epochs``.
         batch_size: B; the last batch of a pass may be shorter.
-        optimizer: The update, also by name or ``torch.optim`` class; see `as_row_optimizer`. Default: SGD with step
-            size 0.01 and weight decay 5e-4, as in the L2C paper.
+        optimizer: The update, also by name (`as_row_optimizer`). Default: SGD with step size 0.01 and weight decay
+            5e-4, as in the L2C paper.
 
     Raises:
         ValueError: If the optimiser has no form per row.

@@ -9,7 +9,7 @@ from graphcollab.engine.modules import MemoryFormat, Padding
 from graphcollab.errors import ConflictError
 from graphcollab.settings import Count, check_settings
 
-GRAPHED = ("vmap", "unrolled")
+GRAPHED = "vmap"  # the backend whose local steps a CUDA graph can hold
 
 Precision: TypeAlias = Literal["full", "bfloat16"]
 
@@ -19,7 +19,7 @@ class Plan:
     """How the models of one architecture are computed, and why.
 
     Args:
-        backend: ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``.
+        backend: ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time.
         reason: The rule that decided, in words.
         padding: Where batches of unequal length may be padded to one: ``"always"``, only in ``"evaluation"`` (of models
@@ -36,7 +36,7 @@ class Plan:
             steps together is to have graphs.
     """
 
-    backend: Literal["vmap", "loop", "shared", "unrolled"]
+    backend: Literal["vmap", "loop", "shared"]
     chunk: Count
     reason: str
     padding: Padding = "always"
@@ -47,7 +47,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.graphs and self.backend not in GRAPHED:
+        if self.graphs and self.backend != GRAPHED:
             raise ConflictError(
                 "graphs", f"backend {self.backend!r} takes no steps together that a graph could hold: graphs=False"
             )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.backend import Key
+from graphcollab.engine.backend import Key, Work
 from graphcollab.engine.modules import embed_arguments, in_parts, positions_of
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness, randomness_by_row
-from graphcollab.engine.samples import Batch, Feed
+from graphcollab.engine.samples import Batch
 from graphcollab.engine.stacked import stacked_linear
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 from graphcollab.errors import UnsupportedError
@@ -45,22 +44,14 @@ class SharedBackend(StackedBackend):
             raise UnsupportedError("backend", layers)
         self._layers = layers
 
-    def _fit(
-        self,
-        new: Tensor,
-        feed: Feed,
-        optimizer: RowOptimizer,
-        objective: Objective,
-        state: Mapping[str, Tensor],
-        step: Tensor,
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
+        feed = work.feed
         count = self._rows_at_once(new, feed.index.shape[2] * feed.num_views, feed.pool.inputs)
         losses = new.new_full((len(feed.schedule), len(new)), float("nan"))
-        moments = {slot: torch.empty_like(values) for slot, values in state.items()}
+        moments = {slot: torch.empty_like(values) for slot, values in work.state.items()}
         for start in range(0, len(new), count):
             some = slice(start, start + count)
-            batches, own = feed.of(some), {slot: values[some] for slot, values in state.items()}
-            moved, seen = super()._fit(new[some], batches, optimizer, objective, own, step[some])
+            moved, seen = super()._fit(new[some], work.of(some))
             losses[: len(seen), some] = seen
             for slot, values in moved.items():
                 moments[slot][some] = values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.device import beside
-from graphcollab.engine.backend import Backend, Key, batch_groups, take_step
+from graphcollab.engine.backend import Backend, Key, Work, batch_groups, take_step
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.replayed import Replays
-from graphcollab.engine.samples import Batch, Feed
+from graphcollab.engine.samples import Batch
 from graphcollab.engine.stacked import Chain
 from graphcollab.engine.standing import Standing
 from graphcollab.engine.static_steps import Kind, StaticSteps
@@ -113,28 +113,21 @@ class StackedBackend(Backend):
         rest = _join(views[count:]) if views[count:] else flat.new_empty(len(flat), 0)
         return losses, _join(whole), rest
 
-    def _fit(
-        self,
-        new: Tensor,
-        feed: Feed,
-        optimizer: RowOptimizer,
-        objective: Objective,
-        state: Mapping[str, Tensor],
-        step: Tensor,
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
+        feed, objective, step = work.feed, work.objective, work.step
         count = self.spec.num_named_parameters
         # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
         # buffers that change in the forward pass must not count as changes of the parameters beside them.
         apart = self.graphs or new.device.type != "cpu" or count < len(self.spec.names)
         shares = self._shares(feed.scale)
         streams = self._drawn_from(feed.seed, feed.node_id, feed.round_)
-        static = self._static_steps(new, feed, optimizer, objective, state, shares, step)
+        static = self._static_steps(new, work, shares)
         if static is not None:
             leaves, moments = static.leaves, static.moments
             static.randomness = self._joined(streams, slice(0, len(new)))
         else:
             leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
-            moments = {slot: [_own(view) for view in self._split(values)] for slot, values in state.items()}
+            moments = {slot: [_own(view) for view in self._split(values)] for slot, values in work.state.items()}
         sizes = feed.schedule.size
         together = self.samplewise and not objective.reads.alike
         if static is None:
@@ -161,7 +154,7 @@ class StackedBackend(Backend):
                 moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
                 with torch.no_grad():
                     own = None if shares is None else [share[rows] for share in shares]
-                    take_step(optimizer, part[:count], grads, moved, taken, own)
+                    take_step(work.optimizer, part[:count], grads, moved, taken, own)
                     if not isinstance(rows, slice):  # a copy was changed: write it back
                         for target, source in zip(leaves, part, strict=True):
                             target[rows] = source
@@ -175,26 +168,18 @@ class StackedBackend(Backend):
         # What stays static is overwritten by the next steps, those of another chunk
         return {slot: _join(many) for slot, many in moments.items()}, losses if static is None else losses.clone()
 
-    def _static_steps(
-        self,
-        new: Tensor,
-        feed: Feed,
-        optimizer: RowOptimizer,
-        objective: Objective,
-        state: Mapping[str, Tensor],
-        shares: Sequence[Tensor] | None,
-        step: Tensor,
-    ) -> StaticSteps | None:
+    def _static_steps(self, new: Tensor, work: Work, shares: Sequence[Tensor] | None) -> StaticSteps | None:
         """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind.
 
         They are static from the first round on, so that a run that is resumed pads its batches alike; and recorded from
         the second on, if nothing draws: recording pays where steps of a kind come again. The models of those that are
         kept are few and have at most ``KEPT_BYTES``: those that had to make room have to come twice again.
         """
+        feed, optimizer, objective = work.feed, work.optimizer, work.objective
         if not self.graphs or feed.views is not None or not _is_ours(objective):
             return None  # what a user's loss reads beside its arguments would stay as it was when it was recorded
         leaves = self.spec.views(new)
-        moments = {slot: self._split(values) for slot, values in state.items()}
+        moments = {slot: self._split(values) for slot, values in work.state.items()}
         given = None if feed.given is None else tuple((name, of.shape) for name, of in feed.given.items())
         more = feed.anchor is not None, given, shares is not None, feed.weight is not None
         key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, more
@@ -220,7 +205,7 @@ class StackedBackend(Backend):
             static = StaticSteps(slopes, *mine, count, feed, optimizer, together)
         self._static[key] = static
         static.recorded = recorded
-        static.load(leaves, moments, feed, shares, beside(step, new))
+        static.load(leaves, moments, feed, shares, beside(work.step, new))
         return static
 
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import issue
-from graphcollab.engine.backend import Backend
+from graphcollab.engine.backend import Backend, Work
 from graphcollab.engine.footprint import ROOM, Counted
 from graphcollab.engine.modules import Padding, copy_module, padding_by_type, positions_of
 from graphcollab.engine.optimizer import SGD
@@ -233,15 +233,15 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
         pairs.append(backend.gradient(flat[r], batch, labels, weight, objective, near)[:2])
     loss, gradient = (torch.cat(pieces) for pieces in zip(*pairs, strict=True))
     state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
-    optimizer, zero = SGD(lr=RATE, momentum=0.9), torch.zeros(2, dtype=torch.int64)
-    after, state, losses = backend.fit(flat, reference.feed(), optimizer, objective, state, zero)
+    work = Work(reference.feed(), SGD(lr=RATE, momentum=0.9), objective, state, torch.zeros(2, dtype=torch.int64))
+    after, state, losses = backend.fit(flat, work)
     return reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
 
 
 def _plain_step(backend: Backend, reference: Reference) -> Tensor:
     """Return the parameters after a step without momentum, [2, P], which is compiled for some modules."""
-    zero = torch.zeros(2, dtype=torch.int64)
-    after, _, _ = backend.fit(reference.flat, reference.feed(), SGD(lr=RATE), reference.objective, {}, zero)
+    work = Work(reference.feed(), SGD(lr=RATE), reference.objective, {}, torch.zeros(2, dtype=torch.int64))
+    after, _, _ = backend.fit(reference.flat, work)
     return after[:, : reference.spec.num_parameters]
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from graphcollab.engine.backend import Work
 from graphcollab.engine.dense_steps import dense_layers, take_dense_steps
 from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.engine.samples import Feed
 from graphcollab.engine.stacked import make_chain, stacked_ops, stepping
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 from graphcollab.stack import ParamSpec
@@ -44,20 +44,12 @@ class VmapBackend(StackedBackend):
         """A chain's layers do not write to their inputs; what other modules do nobody knows."""
         return self.chain is not None and not self.autocast
 
-    def _fit(
-        self,
-        new: Tensor,
-        feed: Feed,
-        optimizer: RowOptimizer,
-        objective: Objective,
-        state: Mapping[str, Tensor],
-        step: Tensor,
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
         if self.layers is not None and not self.autocast and not self.graphs:
-            found = take_dense_steps(self.layers, new, feed, optimizer, objective)
+            found = take_dense_steps(self.layers, new, work.feed, work.optimizer, work.objective)
             if found is not None:
                 return {}, found
-        return super()._fit(new, feed, optimizer, objective, state, step)
+        return super()._fit(new, work)
 
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
         if self.chain is not None and not self.autocast and not embed:

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.latents import require_latents
 from graphcollab.engine.modules import in_training
-from graphcollab.engine.objective import Context, Objective, require_weighted
+from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
@@ -57,10 +57,7 @@ def check_objective(objective: Objective, data: Data, env: Env) -> None:
         latent, projection = latents or (None, None)
         context = Context(None, own, own if reads.anchor else None, latent, projection, given, spec=spec)
         labels, kind = tasks.pools[split.pool].targets[split.here], type(backend.module).__name__
-        objective.check(outputs, labels, kind, "train")
-        check_loss(objective, outputs, targets, labels, context, kind)
-        if tasks.weighted:
-            require_weighted(objective, outputs, targets, context)
+        check_loss(objective, (outputs, targets), labels, context, kind, "train", tasks.weighted)
 
 
 def check_judging(data: Data, env: Env) -> None:

@@ -55,8 +55,8 @@ class CrossGradients(Local):
     Args:
         combine: How gradients become a direction: `ProjectedGradient` (CGA) or `ClippedMean` (federated clustering).
         batch_size: B.
-        optimizer: The update, also by name or ``torch.optim`` class; see `as_row_optimizer`. Default: SGD with step
-            size 0.01 and weight decay 5e-4.
+        optimizer: The update, also by name (`as_row_optimizer`). Default: SGD with step size 0.01 and weight decay
+            5e-4.
         part: Part of the model that travels and whose gradients are combined.
         mixed: Whether the exchange mixes the same models (``x_start``), as CGA's does. A model that travels along an
             edge back, i → j, is sent once for both and charged by the exchange.

@@ -40,7 +40,7 @@ class Scene:
         edge_index: Allowed edges, [2, E], or another `Graph`. Default: everybody may hear everybody, as in `run`
             without a graph.
         architecture: Architecture of every node, where there are several.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows at a time.
         seed: Seed of the run.
         attend: Who takes part in which round. Default: everyone.

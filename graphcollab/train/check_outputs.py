@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,6 @@ from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.frozen import FrozenWeightsError, unwritten
 from graphcollab.engine.losses import ignored_target
 from graphcollab.engine.modules import copy_module
-from graphcollab.engine.objective import require_weighted
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.errors import ContractError, InvalidTypeError
 from graphcollab.metrics import Metric
@@ -56,11 +54,8 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                     f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a "
                     "module that picks the outputs that the loss needs",
                 )
-            objective.check(outputs, labels, kind, name)
             context = Context(None, dict(module.named_parameters()))
-            check_loss(objective, outputs, targets, labels, context, kind)
-            if tasks.weighted:
-                require_weighted(objective, outputs, targets, context)
+            check_loss(objective, (outputs, targets), labels, context, kind, name, tasks.weighted)
             if metric is not None:
                 refuse_broadcasting(metric, outputs, labels, kind)
                 ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
@@ -80,29 +75,8 @@ def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> A
     except FrozenWeightsError:
         raise
     except (RuntimeError, ValueError, IndexError) as error:
-        own, hint = next(module.parameters()).dtype, ""
-        if inputs.is_floating_point() and own != inputs.dtype:
-            hint = (
-                f"; its numbers are {own}, the samples' {inputs.dtype}: convert the module, for example by "
-                "module.float() (autocast=True computes in bfloat16)"
-            )
-        shape = tuple(inputs.shape[1:])
-        width = "" if isinstance(error, IndexError) else _width(module, shape)
-        raise ContractError(
-            "model", f"{kind} cannot {what} inputs of shape {shape}{where}{width}: {error}{hint}"
-        ) from error
-
-
-def _width(module: nn.Module, shape: tuple[int, ...]) -> str:
-    """Say how many inputs a fully connected module takes, if that is what is wrong."""
-    layers = [layer for layer in module.modules() if not [*layer.children()] and [*layer.parameters()]]
-    first, count = layers[0], math.prod(shape)
-    if not isinstance(first, nn.Linear) or first.in_features in (count, shape[-1] if shape else 1):
-        return ""
-    return (
-        f", since it takes {first.in_features} numbers a sample, and the tasks have {count}: make it for "
-        "tasks.input_shape (tasks.preparation.features says what they are, where the tasks are of a table)"
-    )
+        text = f"{kind} cannot {what} inputs of shape {tuple(inputs.shape[1:])} and type {inputs.dtype}{where}: {error}"
+        raise ContractError("model", text) from error
 
 
 def _check_training(module: nn.Module, inputs: Tensor) -> None:

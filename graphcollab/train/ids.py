@@ -42,10 +42,11 @@ def check_ids(tasks: Tasks, modules: Sequence[nn.Module], members: Sequence[Tens
             try:
                 seen = look(most=most)
             except OutsideError as error:
-                place, found = _first(look, len(inputs), error)
+                node, found = _outside(look, owner, error)
+                name = f"node {tasks.names[node]!r}"
                 raise RangeError(
-                    f"node {tasks.names[int(owner[place])]!r}",
-                    f"node {tasks.names[int(owner[place])]!r}: a sample of split {split!r} leads to id {found.found}, "
+                    name,
+                    f"{name}: a sample of split {split!r} leads to id {found.found}, "
                     f"and an embedding of {type(module).__name__} has ids 0 to {found.size - 1}: {CURE}",
                 ) from error
             most = seen if most is None else most
@@ -65,7 +66,7 @@ def _pieces(tasks: Tasks, nodes: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]
             start, size = start + size, max(AT_ONCE // max(inputs[:1].numel(), 1), 1)
 
 
-def _look_ups(module: nn.Module, inputs: Tensor, some: slice = slice(None), most: int | None = None) -> int:
+def _look_ups(module: nn.Module, inputs: Tensor, some: slice | Tensor = slice(None), most: int | None = None) -> int:
     """Pass some inputs through a module as far as the look-up that is the last; return how many there were."""
     looked = LookUps(most)
     with keyed_layers(0), torch.no_grad(), unwritten(module), looked:
@@ -78,18 +79,11 @@ def _look_ups(module: nn.Module, inputs: Tensor, some: slice = slice(None), most
     return looked.count
 
 
-def _first(look: Callable[[slice], int], count: int, error: OutsideError) -> tuple[int, OutsideError]:
-    """Return the place of the first of ``count`` samples that leads to an id outside, by halves, and its error."""
-    first, last = 0, count
-    while last - first > 1:
-        middle = (first + last) // 2
+def _outside(look: Callable[[Tensor], int], owner: Tensor, error: OutsideError) -> tuple[int, OutsideError]:
+    """Return the first of the nodes [n] that have the samples with an id outside among its own, and its error."""
+    for node in owner.unique().tolist():
         try:
-            look(slice(first, middle))
-            first = middle
-        except OutsideError:
-            last = middle
-    try:
-        look(slice(first, last))
-    except OutsideError as own:
-        error = own
-    return first, error
+            look(owner == node)
+        except OutsideError as own:
+            return node, own
+    return int(owner[0]), error

@@ -87,7 +87,7 @@ def run(
     on_nonfinite: Literal["stop", "isolate"] | Isolate = "stop",
     attend: Attendance | None = None,
     device: torch.device | str = "cpu",
-    backend: Literal["auto", "vmap", "loop", "shared", "unrolled"] = "auto",
+    backend: Literal["auto", "vmap", "loop", "shared"] = "auto",
     chunk: Count | None = None,
     microbatch: Count | None = None,
     threads: Count | None = None,
@@ -136,7 +136,7 @@ def run(
         attend: Who takes part in which round, with any method: `graphcollab.control.Attendance` drops and delays nodes,
             and lets them join and leave. Default: everyone always does.
         device: Where to compute. ``"auto"``: on the GPU, if there is one.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"``, ``"shared"`` or ``"unrolled"``.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time. Default: by rule.
         microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation):
             gradients of the parts of a larger batch add up, and memory is that of a part. Default: by rule, 1,024

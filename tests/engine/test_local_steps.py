@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from graphcollab.engine import SGD, Adam, AdamW, LocalSteps
 from graphcollab.local import Fit
@@ -16,7 +15,7 @@ def test_pieces_that_let_nodes_train_have_its_settings():
 
 def test_an_optimiser_by_name_or_class():
     assert LocalSteps(optimizer="adam").optimizer == Adam()
-    assert LocalSteps(optimizer=torch.optim.AdamW).optimizer == AdamW()
+    assert LocalSteps(optimizer="adamw").optimizer == AdamW()
     assert LocalSteps().optimizer in LocalSteps().walk()
 
 

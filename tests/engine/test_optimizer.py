@@ -50,14 +50,14 @@ def test_a_count_per_row_is_as_precise_as_a_number():
 
 
 @pytest.mark.parametrize("kind", ["LBFGS", "SparseAdam", "Adafactor", "Muon"])
-def test_other_optimisers_are_refused_by_name(kind):
-    with raises("unsupported", "optimizer", kind, "SGD, Adam, AdamW"):
-        as_row_optimizer(getattr(torch.optim, kind, kind))
+def test_other_optimizers_are_refused_by_name(kind):
+    with raises("unknown", "optimizer", kind.lower(), "sgd, adam, adamw"):
+        as_row_optimizer(kind)
 
 
-def test_names_classes_and_values_are_taken():
+def test_names_and_values_are_taken():
     assert as_row_optimizer("adam", lr=0.5) == Adam(lr=0.5)
-    assert as_row_optimizer(torch.optim.AdamW) == AdamW()
+    assert as_row_optimizer("AdamW") == AdamW()
     own = SGD(lr=3.0)
     assert as_row_optimizer(own) is own
 
@@ -88,19 +88,7 @@ def test_settings_that_an_optimiser_does_not_have():
     assert as_row_optimizer("sgd", momentum=0.5) == SGD(momentum=0.5)
 
 
-def test_settings_of_a_torch_class_are_its_own():
-    assert as_row_optimizer(torch.optim.SGD) == SGD(lr=1e-3)
-    assert as_row_optimizer(torch.optim.SGD, lr=0.2, momentum=0.9) == SGD(lr=0.2, momentum=0.9)
-    assert as_row_optimizer(Adam, lr=0.5) == Adam(lr=0.5)
-
-
-def test_an_optimiser_of_the_same_name_is_not_taken_for_the_known_one():
-    own = type("Adam", (torch.optim.Optimizer,), {})
-    with raises("unsupported", "optimizer"):
-        as_row_optimizer(own)
-
-
-@pytest.mark.parametrize("wrong", [torch.optim.Adam([torch.zeros(1)]), None, 0.1, int])
-def test_what_is_no_optimiser_is_refused_by_type(wrong):
+@pytest.mark.parametrize("wrong", [torch.optim.Adam([torch.zeros(1)]), torch.optim.Adam, None, 0.1, int])
+def test_what_is_no_row_optimizer_is_refused_by_type(wrong):
     with raises("value", "optimizer"):
         as_row_optimizer(wrong)

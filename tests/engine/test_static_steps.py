@@ -235,27 +235,6 @@ def test_models_that_draw_are_not_static(make_engine, replayed):
     assert not replayed
 
 
-@pytest.mark.parametrize("kind", MODULES)
-def test_rows_one_after_the_other_in_one_step(make_engine, kind, replayed):
-    make, shape = MODULES[kind]
-    plain, static, models = engines(make_engine, make(), shape, sizes=(8, 6, 9, 5), backend="unrolled")
-    for one, other in pairs(plain, static, models):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
-
-
-@pytest.mark.parametrize("kind", MODULES)
-def test_rows_one_after_the_other_without_graphs(make_engine, kind):
-    make, shape = MODULES[kind]
-    vmap, unrolled = (make_engine(make(), shape, sizes=(8, 6, 9, 5), backend=one)[0] for one in ("vmap", "unrolled"))
-    models = make_engine(make(), shape, sizes=(8, 6, 9, 5))[1]
-    for one, other in pairs(vmap, unrolled, models):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
-    rows = Rows.own(models)
-    torch.testing.assert_close(vmap.loss(rows, "val"), unrolled.loss(rows, "val"), rtol=1e-9, atol=1e-10)
-    for one, other in zip(vmap.grad(rows, "val"), unrolled.grad(rows, "val"), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
-
-
 @pytest.mark.parametrize(
     "name", [name if name in PULLED else pytest.param(name, marks=pytest.mark.slow) for name in methods.__all__]
 )

@@ -33,7 +33,7 @@ def measured(goals):
                 slow = way == "graphcollab" and (case, call) == (goals.TEN, goals.TO_WEIGHTS)
                 ms = 1.8 if slow else ms
                 found[f"mixing | {case} | {call} | fp32 | {way}"] = {"ms": ms, "copies": ms}
-    ways = {"stacked with graphs": 4.0, "unrolled with graphs": 1.0, "loop": 90.0, goals.BARE: 100.0, goals.GRAPH: 3.0}
+    ways = {"stacked with graphs": 4.0, "loop": 90.0, goals.BARE: 100.0, goals.GRAPH: 3.0}
     return found | {f"training | CNN, 20 | fp32 | {way}": {"ms": ms} for way, ms in ways.items()}
 
 
