@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from benchmark._tables import peer_table  # type: ignore
 from torch.nn import Linear
 from tqdm import tqdm
 
@@ -99,7 +100,7 @@ def main() -> None:
     seen = {name: many for name, many in seen.items() if many}
     print(report.results_table(found))
     print(f"\nwho listened to whom, in the last {math.ceil(args.rounds / 3)} of {args.rounds} rounds")
-    print(report.peer_table(seen, cluster))
+    print(peer_table(seen, cluster))
     for reference in ("none", "random"):
         print("\n" + report.paired_table(found, reference, over="seeds"))
     if args.json:

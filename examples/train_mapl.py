@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from benchmark._tables import budget_table  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
@@ -107,7 +108,7 @@ def main() -> None:
             progress=False,
             device=args.device,
         )
-    print(report.results_table(found, reference=args.methods[0]), report.budget_table(found), sep="\n\n")
+    print(report.results_table(found, reference=args.methods[0]), budget_table(found), sep="\n\n")
     for result in learned:
         tasks, graph = result.env.engine.tasks, (result.data.edge_index, result.data.edge_weight)
         inside, auc = in_cluster_share(*graph, tasks.cluster), recovery_auc(*graph, tasks.cluster)

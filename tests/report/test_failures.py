@@ -7,12 +7,10 @@ import math
 from dataclasses import replace
 
 from graphcollab.report import (
-    budget_table,
     comparison_figures,
     paired_table,
     results_json,
     results_table,
-    time_to_table,
 )
 from tests.raising import raises
 
@@ -55,12 +53,6 @@ def test_paired_table(failing):
     assert cells(table, "l2c").startswith("+9.38")
     table = paired_table(failing, reference="cobo")
     assert cells(table, "local") == "cobo: failed – – –"
-
-
-def test_time_to_and_budget_tables(failing):
-    assert cells(time_to_table(failing, 0.5), "cobo") == "failed – – 0 of 2"
-    few = replace(failing, chosen={name: failing.chosen[name] for name in ("cobo",)})
-    assert cells(budget_table(few, budget=3), "cobo") == "failed – – – – –"
 
 
 def test_results_json(failing):
