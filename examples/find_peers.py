@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from benchmark._figures import contact_heatmap, merge_curves, similarity_curves, traffic_curves  # type: ignore
 from benchmark._tables import peer_table  # type: ignore
 from torch.nn import Linear
 from tqdm import tqdm
@@ -107,16 +108,16 @@ def main() -> None:
         print("wrote", write_whole(args.json, report.results_json(found, "random", arguments=vars(args)).encode()))
     if not args.no_pictures:
         last = {name: many[-1] for name, many in seen.items()}
-        pictures = {"contacts": report.contact_heatmap(last, len(cluster), cluster)}
-        pictures["traffic"] = report.traffic_curves(last, cluster)
+        pictures = {"contacts": contact_heatmap(last, cluster)}
+        pictures["traffic"] = traffic_curves(last, cluster)
         for name in ("random", "oracle", SHOWN):  # once more, watched, which changes nothing
             watch = [WatchMerging(), ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")])]
             method = makers[name](**found.chosen[name][-1].setting)
             again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": watch}
             again["device"] = args.device
             history = run(method, draw(seed=args.seeds - 1), model, **again).history
-            pictures[f"merging_{name}"] = report.merge_curves(history, cluster, title=name)
-        pictures["similarity"] = report.similarity_curves(history.scores, cluster, "cosine of weights", title=SHOWN)
+            pictures[f"merging_{name}"] = merge_curves(history, cluster, title=name)
+        pictures["similarity"] = similarity_curves(history.scores, cluster, "cosine of weights", title=SHOWN)
         for name, figure in pictures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name.replace(' ', '_')}.png"))
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _figures import merge_curves  # type: ignore
 from _measure import add_device  # type: ignore
 from torch_geometric.data import Data
 
@@ -113,7 +114,7 @@ def main() -> None:
         for warning in caught:
             print(f"         warning: {warning.message}")
         told[many] = {"rounds": rounds, "means": means, "findings": [asdict(found) for found in history.findings]}
-        figure = report.merge_curves(history, tasks.cluster, title=f"{many} deluded nodes after round {half}")
+        figure = merge_curves(history, tasks.cluster, title=f"{many} deluded nodes after round {half}")
         print("         wrote", report.save_figure(figure, args.out / f"deluded_{many}.png"))
     if args.json:
         print("wrote", write_whole(args.json, json.dumps(told).encode()))

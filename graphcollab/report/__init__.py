@@ -17,15 +17,10 @@ if TYPE_CHECKING:
         accuracy_curves as accuracy_curves,
         benefit_figure as benefit_figure,
         comparison_figures as comparison_figures,
-        contact_heatmap as contact_heatmap,
         latent_figure as latent_figure,
-        merge_curves as merge_curves,
         own_weight_curves as own_weight_curves,
         save_figure as save_figure,
-        similarity_curves as similarity_curves,
-        traffic_curves as traffic_curves,
         weight_by_overlap_figure as weight_by_overlap_figure,
-        weight_curves as weight_curves,
         weight_heatmaps as weight_heatmaps,
     )
     from graphcollab.report.page import page as page

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from graphcollab import compare, methods, run
-from graphcollab.report import comparison_figures, contact_heatmap, weight_heatmaps
+from graphcollab.metrics import contact_counts
+from graphcollab.report import comparison_figures, weight_heatmaps
 from graphcollab.sites.gathering import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
 from tests.raising import raises
@@ -73,7 +74,7 @@ def test_a_site_draws_the_weights_that_it_knows():
             assert figure.axes[-2].get_xlabel().endswith("?: known to the receiver alone")
         assert figures.keys() == {"accuracy", "weights_l2c"}
         with raises("not-finite", "edge_weight", "2"):
-            contact_heatmap(result)
+            contact_counts(result.history.graphs, len(NAMES))
 
 
 class PowerCut(BaseException):

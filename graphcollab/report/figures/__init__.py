@@ -13,13 +13,8 @@ if TYPE_CHECKING:
     )
     from graphcollab.report.figures.curves import (
         accuracy_curves as accuracy_curves,
-        merge_curves as merge_curves,
-        similarity_curves as similarity_curves,
-        traffic_curves as traffic_curves,
-        weight_curves as weight_curves,
     )
     from graphcollab.report.figures.heatmaps import (
-        contact_heatmap as contact_heatmap,
         weight_heatmaps as weight_heatmaps,
     )
     from graphcollab.report.figures.latents import latent_figure as latent_figure

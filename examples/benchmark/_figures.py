@@ -1,0 +1,171 @@
+"""Figures of reproductions: whom nodes listen to, what they measure, and what merging does, over rounds.
+
+"Little Help" is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
+(Hagander & Ihre-Thomason, Lund University, 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from graphcollab.metrics import cluster_traffic, contact_counts, never_sampled, similarity_by_cluster
+from graphcollab.metrics.edges import Graphs, pair_weights
+from graphcollab.naming import find_nodes
+from graphcollab.report.figures._style import COLORS, LOOKS, legend_right, new_figure, new_panels, over_rounds
+from graphcollab.train import History
+from graphcollab.train.trial import SHARES
+
+
+def contact_heatmap(graphs: Mapping[str, Graphs], cluster: Tensor) -> Figure:
+    """Draw K x K heat maps of how often nodes listened to each other over a run, methods side by side.
+
+    They are Fig. 4.2 and 4.9 of *Little Help*. A row is a receiver, a column a sender, sorted by cluster; pairs that
+    never met stay white. Color follows the square root of the count, so that peers met once can be seen beside those
+    met every round. A title counts the nodes that nobody ever listened to, whose columns are empty.
+
+    Args:
+        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; by name of the method.
+        cluster: The true cluster of each node, [K].
+    """
+    many, order = len(cluster), cluster.argsort(stable=True)
+    counts = {name: pair_weights(*contact_counts(rounds, many), many) for name, rounds in graphs.items()}
+    most = max(float(matrix.nan_to_num(0.0).max()) for matrix in counts.values())
+    norm, ends = PowerNorm(0.5, 0.0, most or 1.0), cluster[order].unique_consecutive(return_counts=True)[1].cumsum(0)
+    figure, panels = new_panels(len(graphs), 2.9, 3.4, 1.2, None)
+    for panel, (name, matrix) in zip(panels, counts.items(), strict=True):
+        image = panel.imshow(matrix[order][:, order].numpy(), norm=norm, cmap="magma_r", interpolation="nearest")
+        unheard = len(never_sampled(graphs[name], many))
+        panel.set(title=f"{name}\n{unheard} never listened to", xlabel="sender, by cluster", xticks=[], yticks=[])
+        for end in ends[:-1].tolist():
+            panel.axhline(end - 0.5, color="black", linewidth=0.4, alpha=0.6)
+            panel.axvline(end - 0.5, color="black", linewidth=0.4, alpha=0.6)
+    panels[0].set_ylabel("receiver, by cluster")
+    figure.colorbar(image, ax=panels, label="rounds listened to", fraction=0.05, pad=0.02)
+    return figure
+
+
+def traffic_curves(graphs: Mapping[str, Graphs], cluster: Tensor) -> Figure:
+    """Draw over rounds which share of the models that nodes listen to comes from their own cluster.
+
+    It is the mean over receivers, as `cluster_traffic` has it. The dotted line is the share that peers drawn at random
+    have.
+
+    Args:
+        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; by name of the method.
+        cluster: The true cluster of each node, [K].
+    """
+    figure = new_figure(6.4, 4.0)
+    panel = figure.subplots()
+    panel.set_prop_cycle(LOOKS)
+    for name, rounds in graphs.items():
+        panel.plot(sorted(rounds), 100 * cluster_traffic(rounds, cluster)[1].numpy(), marker=".", label=name)
+    size = cluster.unique(return_counts=True)[1].double()
+    chance = 100 * float((size * (size - 1)).sum() / max(len(cluster) * (len(cluster) - 1), 1))
+    panel.axhline(chance, color="black", linestyle=":", linewidth=1, label="peers at random")
+    panel.set_ylim(-2, 102)
+    over_rounds(panel, "heard from own cluster (%)")
+    legend_right(figure)
+    return figure
+
+
+def similarity_curves(scores: Graphs, cluster: Tensor, metric: str, title: str) -> Figure:
+    """Draw the similarity that nodes measure to their own cluster and to others, over rounds.
+
+    It is the upper part of Fig. 4.3 to 4.5 of *Little Help*, for all nodes of a cluster together: mean, and a band from
+    the 10 % to the 90 % quantile. Where the bands overlap, nodes cannot be sure of their cluster.
+
+    Args:
+        scores: Edges j -> i, [2, E], and the similarity that i has measured, [E], by round, such as ``history.scores``.
+        cluster: The true cluster of each node, [K]. There is a panel for each whose nodes have measured something.
+        metric: What was measured.
+        title: Title of the figure.
+    """
+    inside, between = similarity_by_cluster(scores, cluster, (0.1, 0.9), False)
+    used = (~(inside[0].isnan() & between[0].isnan()).all(0)).nonzero().flatten().tolist()
+    bands = {f"cluster {int(cluster.unique()[c])}": (inside[:, :, c], between[:, :, c]) for c in used}
+    return _draw_bands(sorted(scores), bands, metric, title)
+
+
+def weight_curves(graphs: Graphs, cluster: Tensor, title: str) -> Figure:
+    """Draw the weight that nodes give to their own cluster and to others, over rounds.
+
+    It is what `weight_heatmaps` shows, and Fig. 3 of `CoBo: Collaborative Learning via Bilevel Optimization
+    <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024), followed over time: mean weight of ordered
+    pairs of different nodes, and a band from the smallest to the largest. Clusters have been found where the bands no
+    longer overlap. Pairs that have no edge weigh 0.
+    """
+    every = torch.ones(len(cluster), len(cluster)).nonzero().T.flip(0)  # all ordered pairs
+    dense = {r: pair_weights(*graph, len(cluster), f"round {r}: ") for r, graph in graphs.items()}
+    complete = {r: (every, weights.nan_to_num(0.0).flatten()) for r, weights in dense.items()}
+    inside, between = similarity_by_cluster(complete, cluster, (0.0, 1.0), True)
+    return _draw_bands(sorted(graphs), {"all nodes": (inside[:, :, 0], between[:, :, 0])}, "weight", title)
+
+
+def _draw_bands(rounds: Sequence[int], bands: Mapping[str, tuple[Tensor, Tensor]], ylabel: str, title: str) -> Figure:
+    """Draw mean, low and high [3, T] of what is measured inside clusters and between them, a panel for each name."""
+    figure, panels = _panels_over_rounds([*bands], ylabel, title)
+    for panel, pair in zip(panels, bands.values(), strict=True):
+        for label, band, color, line in zip(("own cluster", "others"), pair, COLORS, ("-", "--"), strict=False):
+            mean, low, high = band.numpy()
+            panel.plot(rounds, mean, color=color, linestyle=line, marker=".", label=label)
+            panel.fill_between(rounds, low, high, color=color, alpha=0.15, linewidth=0)
+    legend_right(figure)
+    return figure
+
+
+def _panels_over_rounds(names: Sequence[str], ylabel: str, title: str) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one panel for each name, all with the same axes."""
+    figure, panels = new_panels(len(names), 2.7, 2.9, 1.7, title, sharex=True, sharey=True)
+    for panel, name in zip(panels, names, strict=True):
+        panel.set_title(name)
+        over_rounds(panel, ylabel)
+        panel.label_outer()
+    return figure, panels
+
+
+def merge_curves(history: History, cluster: Tensor, title: str) -> Figure:
+    """Draw the validation metric before and after merging over rounds, cluster by cluster.
+
+    It is the lower part of Fig. 4.3 to 4.5, and Fig. 4.6, of *Little Help*. Means over nodes; what lies between the
+    curves is shaded where merging made models worse. A vertical line is where a cluster was found to die. The scale is
+    logarithmic for metrics other than shares that are positive and span more than two powers of ten.
+
+    Args:
+        history: Of a run with ``callbacks=[WatchMerging()]``.
+        cluster: The true cluster of each node, [K], a panel each.
+        title: Title of the figure.
+    """
+    share = history.metric in SHARES
+    clusters = cluster.unique().tolist()
+    names = [f"cluster {one:g}" for one in clusters]
+    figure, panels = _panels_over_rounds(names, f"validation {history.metric}{' (%)' if share else ''}", title)
+    # twice [T, K]
+    tables = [(100 if share else 1) * history.table(f"val_metric_{when}") for when in ("before", "after")]
+    if not share:
+        log_if_wide(panels[0], torch.cat(tables))  # the panels share it
+    for panel, one in zip(panels, clusters, strict=True):
+        before, after = (table[:, cluster == one].nanmean(1).numpy() for table in tables)
+        panel.plot(history.rounds, before, color=COLORS[1], linestyle="--", label="before merging")
+        panel.plot(history.rounds, after, color=COLORS[0], label="after merging")
+        worse = after < before if history.higher_is_better else after > before
+        hurts = {"color": COLORS[1], "alpha": 0.2, "linewidth": 0, "label": "merging hurts"}
+        panel.fill_between(history.rounds, before, after, where=worse, **hurts)
+        for finding in history.findings:
+            dying = cluster[find_nodes(finding.nodes, history.names)] == one
+            if finding.kind == "cluster death" and bool(dying.any()):
+                panel.axvline(finding.round, color="black", linestyle=":", linewidth=1, label="cluster death")
+    legend_right(figure)
+    return figure
+
+
+def log_if_wide(axes: Axes, values: Tensor) -> None:
+    """Make the vertical scale logarithmic for positive values that span more than two powers of ten."""
+    known = values[values.isfinite()]
+    if len(known) and 0 < 100 * float(known.min()) < float(known.max()):
+        axes.set_yscale("log")
