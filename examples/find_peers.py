@@ -23,6 +23,7 @@ import torch
 from _device import add_device  # type: ignore
 from benchmark._figures import contact_heatmap, merge_curves, similarity_curves, traffic_curves  # type: ignore
 from benchmark._tables import peer_table  # type: ignore
+from benchmark._watch import ProbeSimilarity, WatchMerging  # type: ignore
 from torch.nn import Linear
 from tqdm import tqdm
 
@@ -30,7 +31,7 @@ from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab.distributed import one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.tasks import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
-from graphcollab.train import ProbeSimilarity, RecordGraph, WatchMerging
+from graphcollab.train import RecordGraph
 from graphcollab.weigh import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
 
 NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster
@@ -116,8 +117,8 @@ def main() -> None:
             again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": watch}
             again["device"] = args.device
             history = run(method, draw(seed=args.seeds - 1), model, **again).history
-            pictures[f"merging_{name}"] = merge_curves(history, cluster, title=name)
-        pictures["similarity"] = similarity_curves(history.scores, cluster, "cosine of weights", title=SHOWN)
+            pictures[f"merging_{name}"] = merge_curves(history, cluster, name)
+        pictures["similarity"] = similarity_curves(history.scores, cluster, "cosine of weights", SHOWN)
         for name, figure in pictures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name.replace(' ', '_')}.png"))
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from examples.benchmark._watch import ProbeSimilarity, WatchMerging
 from graphcollab import join, load, methods, run
 from graphcollab.control.state import LOOP
 from graphcollab.device import read
@@ -28,7 +29,6 @@ from graphcollab.relation import Relation
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
-from graphcollab.train import HealthCheck, ProbeSimilarity, WatchMerging
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineWeights, KeepWeights
 from tests.golden.cases import SIZES
@@ -195,7 +195,7 @@ def test_runs_are_resumed_on_a_device(name, tmp_path):
     method, scene = KINDS["parts"](name)
     settings = {
         "graph": scene.edge_index,
-        "callbacks": [WatchMerging(), ProbeSimilarity(CosineWeights()), HealthCheck()],
+        "callbacks": [WatchMerging(), ProbeSimilarity(CosineWeights())],
     }
     one = run(method, scene.tasks, scene.modules, rounds=3, **settings)
     with Accelerator():

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 
 import torch
 from matplotlib.axes import Axes
@@ -16,10 +17,15 @@ from torch import Tensor
 
 from graphcollab.metrics import cluster_traffic, contact_counts, never_sampled, similarity_by_cluster
 from graphcollab.metrics.edges import Graphs, pair_weights
-from graphcollab.naming import find_nodes
 from graphcollab.report.figures._style import COLORS, LOOKS, legend_right, new_figure, new_panels, over_rounds
 from graphcollab.train import History
 from graphcollab.train.trial import SHARES
+
+WEIGHTS = {
+    "own_weight": "own model's weight",
+    "weight_entropy": "entropy of weights",
+    "largest_weight": "largest other weight",
+}
 
 
 def contact_heatmap(graphs: Mapping[str, Graphs], cluster: Tensor) -> Figure:
@@ -129,17 +135,18 @@ def _panels_over_rounds(names: Sequence[str], ylabel: str, title: str) -> tuple[
     return figure, panels
 
 
-def merge_curves(history: History, cluster: Tensor, title: str) -> Figure:
+def merge_curves(history: History, cluster: Tensor, title: str, deaths: Mapping[int, int] | None = None) -> Figure:
     """Draw the validation metric before and after merging over rounds, cluster by cluster.
 
     It is the lower part of Fig. 4.3 to 4.5, and Fig. 4.6, of *Little Help*. Means over nodes; what lies between the
-    curves is shaded where merging made models worse. A vertical line is where a cluster was found to die. The scale is
-    logarithmic for metrics other than shares that are positive and span more than two powers of ten.
+    curves is shaded where merging made models worse. The scale is logarithmic for metrics
+    other than shares that are positive and span more than two powers of ten.
 
     Args:
         history: Of a run with ``callbacks=[WatchMerging()]``.
         cluster: The true cluster of each node, [K], a panel each.
         title: Title of the figure.
+        deaths: The round in which a cluster was found to die, by cluster, where there is a vertical line.
     """
     share = history.metric in SHARES
     clusters = cluster.unique().tolist()
@@ -156,10 +163,8 @@ def merge_curves(history: History, cluster: Tensor, title: str) -> Figure:
         worse = after < before if history.higher_is_better else after > before
         hurts = {"color": COLORS[1], "alpha": 0.2, "linewidth": 0, "label": "merging hurts"}
         panel.fill_between(history.rounds, before, after, where=worse, **hurts)
-        for finding in history.findings:
-            dying = cluster[find_nodes(finding.nodes, history.names)] == one
-            if finding.kind == "cluster death" and bool(dying.any()):
-                panel.axvline(finding.round, color="black", linestyle=":", linewidth=1, label="cluster death")
+        if deaths and one in deaths:
+            panel.axvline(deaths[one], color="black", linestyle=":", linewidth=1, label="cluster death")
     legend_right(figure)
     return figure
 
@@ -169,3 +174,39 @@ def log_if_wide(axes: Axes, values: Tensor) -> None:
     known = values[values.isfinite()]
     if len(known) and 0 < 100 * float(known.min()) < float(known.max()):
         axes.set_yscale("log")
+
+
+def own_weight_curves(history: History, title: str) -> Figure:
+    """Draw the weight of nodes' own models, the entropy of their weights and the largest other weight over rounds.
+
+    Means over nodes, and a band from the 10 % to the 90 % quantile. If the own model's weight rises to 1 and the
+    entropy falls to 0, a run has become local training; if the entropy stays at 1, it averages over all neighbors.
+    What attention adds has a panel for each kind, with a logarithmic scale where values are positive and span more than
+    two powers of ten.
+
+    Args:
+        history: Of a run with ``callbacks=[WatchWeights()]``.
+        title: Title of the figure.
+    """
+    kinds = {"weights": dict(WEIGHTS)}
+    for name in sorted(history.values):
+        if name.startswith("weigher/"):
+            kind, _, of = name.removeprefix("weigher/").partition("/")
+            kinds.setdefault(kind.replace("_", " "), {})[name] = (of or kind).replace("_", " ")
+    figure, panels = new_panels(len(kinds), 3.0, 2.9, 1.9, title)
+    looks, band = cycle(LOOKS), torch.tensor([0.1, 0.9], dtype=torch.float64)
+    for panel, (kind, fields) in zip(panels, kinds.items(), strict=True):
+        panel.set_title(kind)
+        tables = {label: history.table(name) for name, label in fields.items()}  # [T, K] each
+        for label, table in tables.items():
+            mean, (low, high) = table.nanmean(1), table.nanquantile(band, dim=1)
+            look = next(looks)
+            panel.plot(history.rounds, mean, marker=".", label=label, **look)
+            panel.fill_between(history.rounds, low, high, color=look["color"], alpha=0.15, linewidth=0)
+        over_rounds(panel, "")
+        if kind == "weights":
+            panel.set_ylim(-0.03, 1.03)
+        else:
+            log_if_wide(panel, torch.cat([*tables.values()]))
+    legend_right(figure)
+    return figure

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         benefit_figure as benefit_figure,
         comparison_figures as comparison_figures,
         latent_figure as latent_figure,
-        own_weight_curves as own_weight_curves,
         save_figure as save_figure,
         weight_by_overlap_figure as weight_by_overlap_figure,
         weight_heatmaps as weight_heatmaps,

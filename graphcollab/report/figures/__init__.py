@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         weight_heatmaps as weight_heatmaps,
     )
     from graphcollab.report.figures.latents import latent_figure as latent_figure
-    from graphcollab.report.figures.own_weights import own_weight_curves as own_weight_curves
     from graphcollab.report.figures.save import save_figure as save_figure
 
 import_extra("matplotlib", "figures", "figures")
