@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
-from benchmark._figures import weight_curves  # type: ignore
+from benchmark._figures import comparison_figures, weight_curves  # type: ignore
 from benchmark._tables import time_to_table, weight_table  # type: ignore
 from tqdm import tqdm
 
@@ -147,7 +147,7 @@ def main() -> None:
         print("wrote", write_whole(args.json, report.results_json(found, "local", arguments=vars(args)).encode()))
     if not args.no_pictures:
         shown = [name for name in seen if name in {*SAMPLINGS, "fc"}]
-        figures = report.comparison_figures(found, shown, f"{' + '.join(args.dataset)}, {args.task}")
+        figures = comparison_figures(found, shown, f"{' + '.join(args.dataset)}, {args.task}")
         figures |= {f"curves_{name}": weight_curves(seen[name][-1][1], cluster, title=name) for name in shown}
         for name, figure in figures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name}.png"))

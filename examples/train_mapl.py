@@ -116,7 +116,7 @@ def main() -> None:
     if args.json:
         write_whole(args.json, report.results_json(found, args.methods[0], arguments=vars(args)).encode())
     if not args.no_pictures:
-        figures = report.comparison_figures(found)
+        figures = {"accuracy": report.accuracy_curves(found)}
         if "mapl" in found.results:
             about = {"cluster": tasks.cluster, "classes": tasks.classes}  # of the last seed
             figures["weights"] = report.weight_heatmaps(result.history.graphs, args.nodes, **about)

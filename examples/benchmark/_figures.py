@@ -15,10 +15,17 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from graphcollab.metrics import cluster_traffic, contact_counts, never_sampled, similarity_by_cluster
-from graphcollab.metrics.edges import Graphs, pair_weights
-from graphcollab.report.figures._style import COLORS, LOOKS, legend_right, new_figure, new_panels, over_rounds
-from graphcollab.train import History
+from graphcollab.metrics import (
+    cluster_traffic,
+    contact_counts,
+    never_sampled,
+    similarity_by_cluster,
+    weight_by_overlap,
+)
+from graphcollab.metrics.edges import Graph, Graphs, pair_weights
+from graphcollab.report import accuracy_curves, weight_heatmaps
+from graphcollab.report.figures._style import COLORS, GRAY, LOOKS, legend_right, new_figure, new_panels, over_rounds
+from graphcollab.train import Comparison, History
 from graphcollab.train.trial import SHARES
 
 WEIGHTS = {
@@ -209,4 +216,57 @@ def own_weight_curves(history: History, title: str) -> Figure:
         else:
             log_if_wide(panel, torch.cat([*tables.values()]))
     legend_right(figure)
+    return figure
+
+
+def comparison_figures(
+    comparison: Comparison, weights_of: Sequence[str], title: str | None = None
+) -> dict[str, Figure]:
+    """Draw how methods did, and whom the nodes listened to on the last seed.
+
+    Returns ``accuracy``; ``weights_<name>`` for each of some methods that did not fail, nodes sorted by cluster or
+    classes where known; and ``weight_by_overlap`` at their last two recorded rounds where classes are known.
+    """
+    figures, late, classes = {"accuracy": accuracy_curves(comparison, title)}, {}, None
+    for name in weights_of:
+        if name not in comparison.results:
+            continue
+        result = comparison.results[name]
+        graphs, classes = result.history.graphs, result.tasks.classes
+        group = classes if result.tasks.cluster is None else result.tasks.cluster
+        figures[f"weights_{name}"] = weight_heatmaps(result, cluster=group, title=f"{name}: who listens to whom")
+        late |= {f"{name}, round {round_}": graphs[round_] for round_ in sorted(graphs)[-2:]}
+    if classes is not None:
+        heading = "Do nodes listen to those with the same classes?"
+        figures["weight_by_overlap"] = weight_by_overlap_figure(late, classes, heading)
+    return figures
+
+
+def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title: str) -> Figure:
+    """Draw mean mixing weights against the number of classes that two nodes share, methods side by side.
+
+    It is Fig. 7 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_. All ordered pairs of different nodes count, those without an edge
+    with weight 0. Bars reach one standard deviation over pairs up and down, but not below 0. The dashed line is the
+    mean weight of all pairs: where a method knows nothing, every mean lies on it.
+
+    Args:
+        graphs: Edges j -> i, [2, E], and what i gives to j, [E], by the name of the panel.
+        classes: Which classes each node has, [K, C] of bool.
+        title: Title of the figure.
+    """
+    figure = new_figure(2.9 * len(graphs) + 0.8, 3.7, title)
+    panels = figure.subplots(1, len(graphs), squeeze=False, sharey=True)[0]
+    for panel, (name, (edge_index, edge_weight)) in zip(panels, graphs.items(), strict=True):
+        found = weight_by_overlap(edge_index.cpu(), edge_weight.cpu(), classes.cpu())
+        overlap, mean, std, pairs = (values.numpy() for values in found)
+        below = std.clip(max=mean.clip(min=0)) if (mean >= 0).all() else std
+        panel.errorbar(overlap, mean, [below, std], color=COLORS[0], marker="o", capsize=4)
+        overall = float((mean * pairs).sum() / pairs.sum())
+        panel.axhline(overall, color=COLORS[1], linestyle="--", label="all pairs")
+        panel.set(title=name, xlabel="shared classes\n(number of pairs)", xmargin=0.12)
+        panel.set_xticks(overlap, [f"{o}\n({p:,})" for o, p in zip(overlap, pairs, strict=True)])
+        panel.grid(axis="y", color=GRAY)
+    panels[0].set_ylabel("mixing weight (mean ± std)")
+    panels[0].legend(frameon=False, loc="upper left")
     return figure

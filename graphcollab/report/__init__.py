@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from graphcollab.report.figures import (
         accuracy_curves as accuracy_curves,
         benefit_figure as benefit_figure,
-        comparison_figures as comparison_figures,
         latent_figure as latent_figure,
         save_figure as save_figure,
-        weight_by_overlap_figure as weight_by_overlap_figure,
         weight_heatmaps as weight_heatmaps,
     )
     from graphcollab.report.page import page as page

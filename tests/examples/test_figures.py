@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,19 @@ import torch
 from matplotlib.axes import Axes
 
 from examples.benchmark._figures import (
+    comparison_figures,
     contact_heatmap,
     merge_curves,
     own_weight_curves,
     similarity_curves,
     traffic_curves,
+    weight_by_overlap_figure,
     weight_curves,
 )
-from graphcollab.train import History
+from graphcollab.methods import l2c, local
+from graphcollab.report import save_figure
+from graphcollab.tasks import Tasks
+from graphcollab.train import History, RecordGraph, compare
 
 NO = float("nan")
 
@@ -205,3 +211,42 @@ def test_rounds_without_a_value_are_gaps() -> None:
     told.values["own_weight"][0] = torch.full((3,), math.nan)
     line = own_weight_curves(told, "").axes[0].lines[0]
     assert np.asarray(line.get_ydata()).tolist() == pytest.approx([math.nan, 0.6, 1], nan_ok=True)
+
+
+CLASSES = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 1, 1]]).bool()
+SHARING = torch.tensor([[1, 2, 0, 0], [0, 0, 1, 0]])
+GIVEN = torch.tensor([0.8, 0.2, 0.6, 0.1])
+
+
+def test_means_counts_and_bars() -> None:
+    figure = weight_by_overlap_figure({"l2c": (SHARING, GIVEN), "meta": (SHARING, GIVEN / 2)}, CLASSES, "title")
+    assert [axes.get_title() for axes in figure.axes] == ["l2c", "meta"]
+    for axes, factor in zip(figure.axes, (1, 0.5), strict=True):
+        (bars,) = axes.containers
+        line = bars.lines[0]
+        assert line.get_xdata().tolist() == [1, 2]
+        # one shared class: .2 and three pairs without an edge; two: .8 and .6
+        assert line.get_ydata().tolist() == pytest.approx([0.05 * factor, 0.7 * factor])
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["1\n(4)", "2\n(2)"]
+        (low, high), _ = bars.lines[2][0].get_segments()
+        assert low[1] == 0.0  # the bar of one shared class would reach below
+        assert high[1] == pytest.approx(factor * (0.05 + 0.0075**0.5))
+
+
+def test_negative_weights_have_whole_bars() -> None:
+    (bars,) = weight_by_overlap_figure({"fomo": (SHARING, -GIVEN)}, CLASSES, "").axes[0].containers
+    (low, high), _ = bars.lines[2][0].get_segments()
+    assert (low[1] + high[1]) / 2 == pytest.approx(-0.05)
+
+
+def test_a_real_comparison_end_to_end(tmp_path: Path) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    samples = [(torch.randn(10, 2, generator=drawn), torch.arange(10) % 2 + node % 2) for node in range(4)]
+    tasks = Tasks.from_samples(samples, test=samples)
+    settings = {"seeds": [0, 1], "rounds": 3, "callbacks": [RecordGraph([1, 3])]}
+    compared = compare({"local": local, "l2c": l2c}, lambda seed: tasks, lambda: torch.nn.Linear(2, 3), **settings)
+    figures = comparison_figures(compared, ["l2c", "failed"], "four nodes")
+    assert list(figures) == ["accuracy", "weights_l2c", "weight_by_overlap"]
+    assert [axes.get_title() for axes in figures["weight_by_overlap"].axes] == ["l2c, round 1", "l2c, round 3"]
+    for name, figure in figures.items():
+        assert save_figure(figure, tmp_path / f"{name}.png").stat().st_size > 1000

@@ -7,10 +7,6 @@ from graphcollab.extras import import_extra
 
 if TYPE_CHECKING:
     from graphcollab.report.figures.benefit import benefit_figure as benefit_figure
-    from graphcollab.report.figures.comparison import (
-        comparison_figures as comparison_figures,
-        weight_by_overlap_figure as weight_by_overlap_figure,
-    )
     from graphcollab.report.figures.curves import (
         accuracy_curves as accuracy_curves,
     )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import torch
 from matplotlib.figure import Figure
 
 from graphcollab.errors import MissingError
-from graphcollab.report._text import require_some, shown
+from graphcollab.report._text import failures, require_some, shown
 from graphcollab.report.figures._style import LOOKS, legend_right, new_figure, over_rounds
+from graphcollab.train import Comparison
 
+ByMethod: TypeAlias = Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]]
 Curves = Annotated[
-    Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]],
-    "pairs (rounds, values) of every seed, by method, {'l2c': [([1, 2], [0.5, 0.75])]} (of what compare returns, "
-    "comparison_figures draws them)",
+    Comparison | ByMethod,
+    "what compare returns, or pairs (rounds, values) of every seed, by method, {'l2c': [([1, 2], [0.5, 0.75])]}",
 ]
 
 
@@ -34,13 +36,15 @@ def accuracy_curves(
     single seed has none. Rounds at which not all seeds of a method were evaluated are left out.
 
     Args:
-        curves: For every method one pair (rounds, values) per seed, such as
-            ``{name: [trial.curve for trial in trials] for name, trials in comparison.chosen.items()}``. They must have
-            a round in common.
-        metric: Name of the metric.
+        curves: What `compare` returns, drawn over local steps per node where methods have played other numbers of
+            rounds; methods that failed on some seeds have the curve of the others, and their name says so. Or for every
+            method one pair (rounds, values) per seed, which must have a round in common.
+        metric: Name of the metric; a comparison knows it, as well as what follows.
         percent: Whether values are shares to be shown in percent.
-        over: What the curves count where it is no rounds, such as ``"local steps per node"``.
+        over: What the curves count where it is no rounds.
     """
+    if isinstance(curves, Comparison):
+        metric, percent, (curves, over) = curves.metric, curves.share, _of_comparison(curves)
     require_some(curves, "at least one curve per method")
     figure = new_figure(6.4, 4.0, title)
     panel = figure.subplots()
@@ -62,3 +66,19 @@ def accuracy_curves(
     over_rounds(panel, f"mean test {metric}{' (%)' if percent else ''}", over + band)
     legend_right(figure)
     return figure
+
+
+def _of_comparison(comparison: Comparison) -> tuple[ByMethod, str]:
+    """Return the curves of every method's seeds, and what they count: rounds, or local steps where rounds differ."""
+    kept = {name: [trial for trial in trials if not trial.failure] for name, trials in comparison.chosen.items()}
+    every = [trial for trials in kept.values() for trial in trials]
+    known = not any(math.isnan(trial.local_steps) for trial in every)
+    in_steps = known and len({trial.curve[0][-1] for trial in every}) > 1
+    curves = {}
+    for name, trials in kept.items():
+        why = failures(comparison, name)
+        if trials:
+            each = trials[0].local_steps / trials[0].curve[0][-1] if in_steps else 1
+            found = [([round(each * one) for one in trial.curve[0]], trial.curve[1]) for trial in trials]
+            curves[f"{name} ({why})" if why else name] = found
+    return curves, "local steps per node" if in_steps else "round"
