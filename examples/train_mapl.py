@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from _latents import latent_figure  # type: ignore
 from benchmark._tables import budget_table  # type: ignore
 from torch import nn
 from tqdm import tqdm
@@ -120,7 +121,7 @@ def main() -> None:
         if "mapl" in found.results:
             about = {"cluster": tasks.cluster, "classes": tasks.classes}  # of the last seed
             figures["weights"] = report.weight_heatmaps(result.history.graphs, args.nodes, **about)
-            figures["latents"] = report.latent_figure(result)
+            figures["latents"] = latent_figure(result)
         for name, figure in figures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from graphcollab.report.figures.heatmaps import (
         weight_heatmaps as weight_heatmaps,
     )
-    from graphcollab.report.figures.latents import latent_figure as latent_figure
     from graphcollab.report.figures.save import save_figure as save_figure
 
 import_extra("matplotlib", "figures", "figures")
