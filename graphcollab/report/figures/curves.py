@@ -9,8 +9,8 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from matplotlib.figure import Figure
 
-from graphcollab.errors import MissingError
-from graphcollab.report._text import failures, require_some, shown
+from graphcollab.errors import MissingError, TooFewError
+from graphcollab.report._text import failures, shown
 from graphcollab.report.figures._style import LOOKS, legend_right, new_figure, over_rounds
 from graphcollab.train import Comparison
 
@@ -45,7 +45,9 @@ def accuracy_curves(
     """
     if isinstance(curves, Comparison):
         metric, percent, (curves, over) = curves.metric, curves.share, _of_comparison(curves)
-    require_some(curves, "at least one curve per method")
+    if not curves or not all(map(len, curves.values())):
+        counts = {name: len(seeds) for name, seeds in curves.items()}
+        raise TooFewError("curves", f"expected at least one curve per method, got {counts}")
     figure = new_figure(6.4, 4.0, title)
     panel = figure.subplots()
     panel.set_prop_cycle(LOOKS)
