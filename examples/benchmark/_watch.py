@@ -13,7 +13,6 @@ from torch_geometric.data import Data
 from graphcollab.engine import Rows
 from graphcollab.env import Env
 from graphcollab.metrics import as_metric, score_rows
-from graphcollab.naming import few
 from graphcollab.train import Callback, History
 from graphcollab.weigh import Similarity
 
@@ -99,8 +98,7 @@ class WatchDeaths(Callback):
             for one in self.names[self._dying()].tolist():
                 if one not in self.deaths:
                     self.deaths[one] = history.rounds[t]
-                    who = few([history.names[k] for k in (self.cluster == one).nonzero().flatten().tolist()])
-                    warnings.warn(f"round {history.rounds[t]}: cluster {one} dies ({who})", RuntimeWarning, 2)
+                    warnings.warn(f"round {history.rounds[t]}: cluster {one} dies", RuntimeWarning, 2)
 
     def _take(self, history: History, t: int) -> None:
         """Read an evaluation: the mean over each cluster's nodes at work; NaN where there is none."""
