@@ -57,7 +57,8 @@ class Callback:
     def values(self) -> Mapping[str, Tensor]:
         """Return what was observed of every node, [K] by name; evaluations keep it in ``history.values``.
 
-        A name that the evaluation or another callback has already is refused.
+        A name that the evaluation or another callback has already is refused. What a resumed run must find again
+        belongs into ``history.observed``.
         """
         return {}
 
