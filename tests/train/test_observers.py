@@ -44,6 +44,16 @@ def test_what_a_callback_observed_has_a_place_of_its_own_and_a_value_per_node():
             play(methods.local(**QUICK), callbacks, rounds=1)
 
 
+def test_observers_need_samples():
+    class Validates(Callback):
+        needs = ("val",)
+
+    scene = Scene.small(torch.float32)
+    tasks = type(scene.tasks)(scene.tasks.pools, {"train": scene.tasks.splits["train"]})
+    with raises("empty", "split 'val'"):
+        run(methods.dpsgd(), tasks, list(scene.modules), rounds=1, callbacks=[Validates()])
+
+
 def test_a_callback_that_looks_on_cannot_change_what_it_is_shown():
     class Meddle(Callback):
         def before_mixing(self, data, env):
