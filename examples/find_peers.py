@@ -21,6 +21,9 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from benchmark._figures import contact_heatmap, merge_curves, similarity_curves, traffic_curves  # type: ignore
+from benchmark._tables import peer_table  # type: ignore
+from benchmark._watch import ProbeSimilarity, WatchMerging  # type: ignore
 from torch.nn import Linear
 from tqdm import tqdm
 
@@ -28,7 +31,7 @@ from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab.distributed import one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.tasks import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
-from graphcollab.train import ProbeSimilarity, RecordGraph, WatchMerging
+from graphcollab.train import RecordGraph
 from graphcollab.weigh import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
 
 NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster
@@ -99,23 +102,23 @@ def main() -> None:
     seen = {name: many for name, many in seen.items() if many}
     print(report.results_table(found))
     print(f"\nwho listened to whom, in the last {math.ceil(args.rounds / 3)} of {args.rounds} rounds")
-    print(report.peer_table(seen, cluster))
+    print(peer_table(seen, cluster))
     for reference in ("none", "random"):
         print("\n" + report.paired_table(found, reference, over="seeds"))
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(found, "random", arguments=vars(args)).encode()))
     if not args.no_pictures:
         last = {name: many[-1] for name, many in seen.items()}
-        pictures = {"contacts": report.contact_heatmap(last, len(cluster), cluster)}
-        pictures["traffic"] = report.traffic_curves(last, cluster)
+        pictures = {"contacts": contact_heatmap(last, cluster)}
+        pictures["traffic"] = traffic_curves(last, cluster)
         for name in ("random", "oracle", SHOWN):  # once more, watched, which changes nothing
             watch = [WatchMerging(), ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")])]
             method = makers[name](**found.chosen[name][-1].setting)
             again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": watch}
             again["device"] = args.device
             history = run(method, draw(seed=args.seeds - 1), model, **again).history
-            pictures[f"merging_{name}"] = report.merge_curves(history, cluster, title=name)
-        pictures["similarity"] = report.similarity_curves(history.scores, cluster, "cosine of weights", title=SHOWN)
+            pictures[f"merging_{name}"] = merge_curves(history, cluster, name)
+        pictures["similarity"] = similarity_curves(history.scores, cluster, "cosine of weights", SHOWN)
         for name, figure in pictures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name.replace(' ', '_')}.png"))
 

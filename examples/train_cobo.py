@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from benchmark._figures import comparison_figures, weight_curves  # type: ignore
+from benchmark._tables import time_to_table, weight_table  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report
@@ -131,12 +133,12 @@ def main() -> None:
     print("\n" + report.paired_table(found, "local", over="seeds"))
     target = found.rows()["local"]["mean"] if args.target is None else args.target
     if target == target:  # not NaN, as where local training failed
-        print("\n" + report.time_to_table(found, target))
+        print("\n" + time_to_table(found, target))
     cluster = draw(seed=0).cluster
     seen = {n: [kept[id(t)] for t in many if not t.failure] for n, many in found.chosen.items() if n != "local"}
     seen = {name: many for name, many in seen.items() if many}
     print("\nwho listens to whom in the end")
-    print(report.weight_table({name: [last for _, _, last in many] for name, many in seen.items()}, cluster))
+    print(weight_table({name: [last for _, _, last in many] for name, many in seen.items()}, cluster))
     for name, many in seen.items():
         if many[0][0] is not None:
             pairs, every = sum(n for n, _, _ in many) / len(many), math.comb(len(cluster), 2) * args.rounds
@@ -145,8 +147,8 @@ def main() -> None:
         print("wrote", write_whole(args.json, report.results_json(found, "local", arguments=vars(args)).encode()))
     if not args.no_pictures:
         shown = [name for name in seen if name in {*SAMPLINGS, "fc"}]
-        figures = report.comparison_figures(found, shown, f"{' + '.join(args.dataset)}, {args.task}")
-        figures |= {f"curves_{name}": report.weight_curves(seen[name][-1][1], cluster, title=name) for name in shown}
+        figures = comparison_figures(found, shown, f"{' + '.join(args.dataset)}, {args.task}")
+        figures |= {f"curves_{name}": weight_curves(seen[name][-1][1], cluster, title=name) for name in shown}
         for name, figure in figures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
 

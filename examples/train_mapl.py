@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from _latents import latent_figure  # type: ignore
+from benchmark._tables import budget_table  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
@@ -107,7 +109,7 @@ def main() -> None:
             progress=False,
             device=args.device,
         )
-    print(report.results_table(found, reference=args.methods[0]), report.budget_table(found), sep="\n\n")
+    print(report.results_table(found, reference=args.methods[0]), budget_table(found), sep="\n\n")
     for result in learned:
         tasks, graph = result.env.engine.tasks, (result.data.edge_index, result.data.edge_weight)
         inside, auc = in_cluster_share(*graph, tasks.cluster), recovery_auc(*graph, tasks.cluster)
@@ -115,11 +117,11 @@ def main() -> None:
     if args.json:
         write_whole(args.json, report.results_json(found, args.methods[0], arguments=vars(args)).encode())
     if not args.no_pictures:
-        figures = report.comparison_figures(found)
+        figures = {"accuracy": report.accuracy_curves(found)}
         if "mapl" in found.results:
             about = {"cluster": tasks.cluster, "classes": tasks.classes}  # of the last seed
             figures["weights"] = report.weight_heatmaps(result.history.graphs, args.nodes, **about)
-            figures["latents"] = report.latent_figure(result)
+            figures["latents"] = latent_figure(result)
         for name, figure in figures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
 

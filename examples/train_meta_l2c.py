@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from benchmark._figures import comparison_figures  # type: ignore
 from torch_geometric.data import Data
 from tqdm import tqdm
 
@@ -112,7 +113,7 @@ def main() -> None:
         print("wrote", write_whole(args.json, report.results_json(comparison, "local", arguments=vars(args)).encode()))
     if not args.no_pictures:
         title = f"{args.dataset}, {args.nodes} nodes, {args.seeds} partition{'s' * (args.seeds > 1)}"
-        for name, figure in report.comparison_figures(comparison, ("l2c", "meta_l2c"), title).items():
+        for name, figure in comparison_figures(comparison, ("l2c", "meta_l2c"), title).items():
             print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from _device import add_device  # type: ignore
+from benchmark._figures import comparison_figures  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, report, run, shard_tasks
@@ -116,7 +117,7 @@ def main() -> None:
         told: dict[str, Any] = {"kept": kept, "arguments": vars(args)}
         print("wrote", write_whole(args.json, report.results_json(comparison, "local", **told).encode()))
     title = f"{args.source} → {args.target}, {args.seeds} partitions"
-    for name, figure in report.comparison_figures(comparison, ("transferred", "scratch"), title).items():
+    for name, figure in comparison_figures(comparison, ("transferred", "scratch"), title).items():
         print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
 
 

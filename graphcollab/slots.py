@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -96,15 +96,6 @@ class Weigher(Piece, ABC):
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Step on the weigher's own parameters, given ∂L_i/∂w_ij of the validation losses for every edge, [E]."""
         return data
-
-    def inspect(self, data: Data, env: Env) -> Mapping[str, Tensor]:
-        """Return what there is to be said of how weights came about, by name, for `WatchWeights` to keep.
-
-        Values are one per node, [K], or one for all, []. A name is a kind, or a kind, a slash and what it is of, as in
-        ``code_norm`` and ``force/decay``; figures have one panel for each kind. It is called after the exchange and
-        `learn`, and only where somebody watches: the models that were weighed are ``data.x_local`` then.
-        """
-        return {}
 
 
 @dataclass(frozen=True)

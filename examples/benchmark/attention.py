@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _attention import WatchWeights  # type: ignore
+from _figures import own_weight_curves  # type: ignore
 from _measure import add_device  # type: ignore
 from _settings import SETTINGS  # type: ignore
 
 from graphcollab import l2c, meta_l2c, report, run
 from graphcollab.report._text import text_table
-from graphcollab.train import WatchWeights
 
 PAPER: dict[str, Any] = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
 METHODS: dict[str, Any] = {
@@ -62,7 +63,7 @@ def main() -> None:
             result = run(made, tasks, setting.model, callbacks=[WatchWeights()], **settings)
             print(f"\n{name}, {method}: test {float(result.history.mean('test_metric')[-1]):.4f}")
             print(table(result.history, rounds), flush=True)
-            figure = report.own_weight_curves(result.history, f"{name}: {method}")
+            figure = own_weight_curves(result.history, f"{name}: {method}")
             place = args.out / f"{name}_{method.translate(str.maketrans({' ': '_', ',': None, chr(39): None}))}.png"
             print("wrote", report.save_figure(figure, place))
 

@@ -16,13 +16,15 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from _figures import merge_curves  # type: ignore
 from _measure import add_device  # type: ignore
+from _watch import WatchDeaths, WatchMerging  # type: ignore
 from torch_geometric.data import Data
 
 from graphcollab import Phases, build_model, concept_shift, label_shift, load_dataset, report, run
@@ -33,7 +35,6 @@ from graphcollab.models import MODELS
 from graphcollab.rewire import PeerSampler
 from graphcollab.rewire.draw import Candidates
 from graphcollab.tasks import ANIMALS_VEHICLES
-from graphcollab.train import HealthCheck, WatchMerging
 
 DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))
 
@@ -90,7 +91,7 @@ def main() -> None:
         wrong = Deluded(wrong=tuple(tasks.node_id[:many].tolist()))
         method = Phases(make(), half, make().replace(rewire=wrong))
         place = args.checkpoint and args.checkpoint / f"deluded_{many}"
-        health = HealthCheck(tasks.cluster)
+        deaths = WatchDeaths(tasks.cluster)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             play: dict[str, Any] = {"rounds": args.rounds, "seed": args.seed, "device": args.device}
@@ -98,7 +99,7 @@ def main() -> None:
                 method,
                 tasks,
                 model,
-                callbacks=[WatchMerging(), health],
+                callbacks=[WatchMerging(), deaths],
                 progress=f"{many} deluded",
                 checkpoint=place,
                 **play,
@@ -112,8 +113,8 @@ def main() -> None:
         print(f"{many:7}  " + "  ".join(f"{b:5.1f} > {a:5.1f}, {s:5.1f}".rjust(21) for b, a, s in means))
         for warning in caught:
             print(f"         warning: {warning.message}")
-        told[many] = {"rounds": rounds, "means": means, "findings": [asdict(found) for found in history.findings]}
-        figure = report.merge_curves(history, tasks.cluster, title=f"{many} deluded nodes after round {half}")
+        told[many] = {"rounds": rounds, "means": means, "deaths": deaths.deaths}
+        figure = merge_curves(history, tasks.cluster, f"{many} deluded nodes after round {half}", deaths.deaths)
         print("         wrote", report.save_figure(figure, args.out / f"deluded_{many}.png"))
     if args.json:
         print("wrote", write_whole(args.json, json.dumps(told).encode()))

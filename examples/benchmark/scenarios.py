@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from _backbones import torchvision_backbones  # type: ignore
 from _measure import add_device  # type: ignore
+from _tables import budget_table  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
@@ -184,7 +185,7 @@ def main() -> None:
     if len(wanted) > 1:
         print("\n" + report.paired_table(found, wanted[0], over="seeds"))
     budget = args.budget or args.nodes * (args.nodes - 1) * args.rounds / 2
-    print("\n" + report.budget_table(found, budget=budget))
+    print("\n" + budget_table(found, budget=budget))
     print("\nmethod: area under the ROC curve of weights for same-cluster pairs, weight inside the cluster; every seed")
     for name in [name for name in wanted if name in FORMS]:
         kept = [trial for trial in found.chosen[name] if not trial.failure]

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _figures import contact_heatmap, traffic_curves  # type: ignore
 from _measure import add_device  # type: ignore
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -120,8 +121,8 @@ def draw(folder: Path, seen: dict[str, Any], graphs: dict[str, Any], cluster: Te
     """Write the pictures: who was met how often, and the watched cluster over rounds; contacts are the last seed's."""
     curves = {name: [row["curve"] for row in rows] for name, rows in seen.items()}
     report.save_figure(report.accuracy_curves(curves, metric=f"accuracy, {watched}"), folder / "accuracy.png")
-    report.save_figure(report.contact_heatmap(graphs, len(cluster), cluster), folder / "contacts.png")
-    report.save_figure(report.traffic_curves(graphs, cluster), folder / "traffic.png")
+    report.save_figure(contact_heatmap(graphs, cluster), folder / "contacts.png")
+    report.save_figure(traffic_curves(graphs, cluster), folder / "traffic.png")
     figure = Figure((6.4, 3.7), layout="constrained")
     panel = figure.subplots()
     for name in graphs:

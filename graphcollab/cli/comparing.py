@@ -26,6 +26,7 @@ from graphcollab.cli.values import entries
 from graphcollab.errors import MissingError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
+from graphcollab.metrics import METRICS
 from graphcollab.train import Comparison, RecordGraph, compare
 from graphcollab.train.history import History
 
@@ -148,10 +149,20 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
     ]
     report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
     paths.append(out / "sites.csv")
-    paths += write_figures(lambda: report.comparison_figures(found, weighed), out)
+    paths += write_figures(lambda: _figures(found, weighed), out)
     if asked["save"]:
         paths += [result.save(out / "models" / name) for name, result in found.results.items()]
     _note_files([*paths, *write_page(found, out, "compare"), out / RUN], asked["quiet"])
+
+
+def _figures(found: Comparison, weighed: Sequence[str]) -> dict[str, Any]:
+    """Draw the metric over rounds, and the weights of methods on the last seed, by the names of their files."""
+    figures = {found.metric if found.metric in METRICS else "metric": report.accuracy_curves(found)}
+    for name in weighed:
+        result, title = found.results[name], f"{name}: who listens to whom"
+        group = result.tasks.classes if result.tasks.cluster is None else result.tasks.cluster
+        figures[f"weights_{name}"] = report.weight_heatmaps(result, cluster=group, title=title)
+    return figures
 
 
 def _note_files(paths: Sequence[Path], quiet: bool) -> None:

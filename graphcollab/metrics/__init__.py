@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         holm as holm,
     )
     from graphcollab.metrics.metric import Metric as Metric
-    from graphcollab.metrics.node_latents import node_latents as node_latents
     from graphcollab.metrics.probabilities import brier as brier, ece as ece, log_loss as log_loss
     from graphcollab.metrics.recovery import (
         adjusted_rand_index as adjusted_rand_index,

@@ -13,23 +13,12 @@ from graphcollab._lazy import make_lazy
 if TYPE_CHECKING:
     from graphcollab.report.benefit_answer import benefit_answer as benefit_answer
     from graphcollab.report.benefit_table import benefit_table as benefit_table
-    from graphcollab.report.cost_tables import budget_table as budget_table, time_to_table as time_to_table
     from graphcollab.report.figures import (
         accuracy_curves as accuracy_curves,
         benefit_figure as benefit_figure,
-        comparison_figures as comparison_figures,
-        contact_heatmap as contact_heatmap,
-        latent_figure as latent_figure,
-        merge_curves as merge_curves,
-        own_weight_curves as own_weight_curves,
         save_figure as save_figure,
-        similarity_curves as similarity_curves,
-        traffic_curves as traffic_curves,
-        weight_by_overlap_figure as weight_by_overlap_figure,
-        weight_curves as weight_curves,
         weight_heatmaps as weight_heatmaps,
     )
-    from graphcollab.report.graph_tables import peer_table as peer_table, weight_table as weight_table
     from graphcollab.report.page import page as page
     from graphcollab.report.results_json import results_json as results_json
     from graphcollab.report.site_scores import SiteScores as SiteScores

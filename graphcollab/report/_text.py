@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphcollab._wording import printable
 from graphcollab.documentation import checked_with
-from graphcollab.errors import TooFewError
 from graphcollab.findings import Finding
 from graphcollab.metrics.edges import SHARED
 from graphcollab.metrics.weight_spread import AGREE
@@ -187,13 +186,6 @@ def failures(comparison: Comparison, name: str) -> str:
     if not failed:
         return ""
     return "failed" if failed == many else f"failed on {failed} of {many} seeds"
-
-
-def require_some(given: Mapping[str, Sized], what: str, hint: str = "") -> None:
-    """Require something of every method."""
-    if not given or not all(map(len, given.values())):
-        counts = {name: len(some) for name, some in given.items()}
-        raise TooFewError("graphs" if "graph" in what else "curves", f"expected {what}, got {counts}{hint}")
 
 
 def column(values: Sequence[Any]) -> Tensor:

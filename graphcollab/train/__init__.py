@@ -8,11 +8,8 @@ if TYPE_CHECKING:
     from graphcollab.env import Isolate as Isolate
     from graphcollab.train.callbacks import (
         Callback as Callback,
-        HistoryLog as HistoryLog,
-        ProbeSimilarity as ProbeSimilarity,
         Progress as Progress,
         RecordGraph as RecordGraph,
-        WatchMerging as WatchMerging,
         WatchMetrics as WatchMetrics,
     )
     from graphcollab.train.checkpoint import latest_checkpoint as latest_checkpoint, load_checkpoint as load_checkpoint
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     from graphcollab.train.comparison import Comparison as Comparison
     from graphcollab.train.evaluation import evaluate as evaluate
     from graphcollab.train.graph_input import Graph as Graph
-    from graphcollab.train.health_check import HealthCheck as HealthCheck
     from graphcollab.train.history import Finding as Finding, History as History
     from graphcollab.train.join import Joined as Joined, join as join
     from graphcollab.train.learned_graph import LearnedGraph as LearnedGraph
@@ -35,6 +31,5 @@ if TYPE_CHECKING:
         build_modules as build_modules,
     )
     from graphcollab.train.trial import Trial as Trial
-    from graphcollab.train.watch_weights import WatchWeights as WatchWeights
 
 __all__ = make_lazy(__name__)

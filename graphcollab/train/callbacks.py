@@ -1,12 +1,10 @@
-"""What can happen in a run beside the rounds: `Callback`, and the callbacks that show, record and look on."""
+"""What can happen in a run beside the rounds: `Callback`, and the callbacks that show, record and measure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
@@ -14,12 +12,10 @@ from tqdm import tqdm
 from graphcollab.engine import Rows
 from graphcollab.env import Env
 from graphcollab.method import Method, last_graph
-from graphcollab.metrics import as_metric, score_rows
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
-from graphcollab.settings import Count, SettingError, checked
+from graphcollab.settings import Count, checked
 from graphcollab.stack import Stacks
 from graphcollab.train.history import History
-from graphcollab.weigh import Similarity
 
 
 class Callback:
@@ -61,7 +57,8 @@ class Callback:
     def values(self) -> Mapping[str, Tensor]:
         """Return what was observed of every node, [K] by name; evaluations keep it in ``history.values``.
 
-        A name that the evaluation or another callback has already is refused.
+        A name that the evaluation or another callback has already is refused. What a resumed run must find again
+        belongs into ``history.observed``.
         """
         return {}
 
@@ -115,8 +112,8 @@ class RecordGraph(Callback):
     Args:
         rounds: Rounds, counted from 1. Default: every round.
         scores: Keep in ``history.scores``, too, the similarities that the method measured for its own use
-            (``data.scores``). Rounds in which it measured nothing are left out, and so are those in which
-            `ProbeSimilarity` has measured for analysis.
+            (``data.scores``). Rounds in which it measured nothing are left out, and so are those of which
+            another callback has kept some.
     """
 
     @checked
@@ -130,43 +127,6 @@ class RecordGraph(Callback):
         history.graphs[data.round] = edge_index.clone().cpu(), edge_weight.cpu()  # what hangs on its edges is freed
         if self.scores and "scores" in data and data.round not in history.scores:
             history.scores[data.round] = data.scores.edge_index.cpu(), data.scores.values.cpu()
-
-
-class WatchMerging(Callback):
-    """Validate every node's model before and after merging, every round.
-
-    Evaluations keep ``val_loss_before``, ``val_metric_before``, ``val_loss_after`` and ``val_metric_after`` of the last
-    round in ``history.values``; nodes that do not train keep their values. Merging is drawn by
-    `graphcollab.report.merge_curves`, and `HealthCheck` warns where it keeps hurting.
-    """
-
-    needs = ("val",)
-
-    def on_start(self, data: Data, history: History, rounds: int) -> None:  # a resumed history has the last values
-        for name in (f"val_{what}_{when}" for what in ("loss", "metric") for when in ("before", "after")):
-            history.merging.setdefault(name, torch.full((data.num_nodes,), torch.nan, dtype=torch.float64))
-        self.whole, self.now = history.merging, dict(history.merging)
-
-    def before_mixing(self, data: Data, env: Env) -> None:
-        self._validate(data, env, "before")
-
-    def after_mixing(self, data: Data, env: Env) -> None:
-        self._validate(data, env, "after")
-
-    def on_round(self, data: Data, history: History) -> None:
-        history.merging.update(self.now)  # now that the round is whole
-
-    def values(self) -> Mapping[str, Tensor]:
-        return dict(self.whole)
-
-    def _validate(self, data: Data, env: Env, when: str) -> None:
-        if not bool(data.trains.any()):
-            return
-        nodes = env.plane.at_home(data.trains.nonzero().flatten())
-        found = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))
-        for what, value in zip(("loss", "metric"), found, strict=True):
-            name = f"val_{what}_{when}"
-            self.now[name] = env.plane.publish(self.now[name].index_copy(0, nodes.cpu(), value.cpu()))
 
 
 class WatchMetrics(Callback):
@@ -191,61 +151,3 @@ class WatchMetrics(Callback):
 
     def values(self) -> Mapping[str, Tensor]:
         return dict(self.found)
-
-
-class ProbeSimilarity(Callback):
-    """Measure the similarity of all nodes to all others in ``history.scores``, every round: what a metric could see.
-
-    Nothing is charged, and no method makes use of it. `graphcollab.report.similarity_curves` draws it. Between sites a
-    site measures those that it may hear, and tells nobody; what others measure is NaN.
-
-    Args:
-        metric: What is measured, K² times.
-    """
-
-    @checked
-    def __init__(self, metric: Similarity) -> None:
-        self.metric, self.needs = metric, metric.needs
-        self.found: tuple[Tensor, Tensor] | None = None
-
-    def on_start(self, data: Data, history: History, rounds: int) -> None:
-        self.found = None
-
-    def before_mixing(self, data: Data, env: Env) -> None:
-        everyone = torch.arange(data.num_nodes)
-        pairs = torch.cartesian_prod(everyone, everyone).T.flip(0)
-        pairs = pairs[:, pairs[0] != pairs[1]]
-        if env.plane.private and "allowed" in data:
-            pairs = data.allowed.edge_index
-        scores = self.metric.scores(data, env, pairs).cpu()
-        if env.plane.private:  # of others nothing is known
-            scores = scores.masked_fill(~env.plane.known(pairs[1]).cpu(), torch.nan)
-        else:
-            scores = env.plane.tell(scores, pairs[1].cpu())
-        self.found = pairs.cpu(), scores
-
-    def on_round(self, data: Data, history: History) -> None:
-        if self.found is not None:
-            history.scores[data.round], self.found = self.found, None
-
-
-class HistoryLog(Callback):
-    """Write the history after every evaluation and at the end, as its name ends (``.csv``, ``.json``).
-
-    The file is whole at any moment.
-    """
-
-    everywhere = False
-
-    @checked
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        if self.path.suffix not in (".csv", ".json"):
-            raise SettingError("path", "the name of a file that ends in .csv or .json", path)
-
-    def on_evaluate(self, data: Data, history: History) -> None:
-        write = history.to_csv if self.path.suffix == ".csv" else history.to_json
-        write(self.path)
-
-    def on_stop(self, data: Data, history: History) -> None:
-        self.on_evaluate(data, history)  # with what was found at the end

@@ -11,14 +11,14 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import issue
 from graphcollab.control import attend
+from graphcollab.control.at_work import edges_in_use
 from graphcollab.env import Env
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
-from graphcollab.slots import Weigher
+from graphcollab.slots import Exchanger, Weigher
 from graphcollab.train.history import Finding, History
-from graphcollab.train.watch_weights import spread_in_round
 
 ALONE, SINGLE, UNIFORM, STILL = "own model only", "one model only", "uniform weights", "still equal weights"
 EVEN_KINDS = (UNIFORM, STILL)
@@ -223,3 +223,17 @@ def _most(found: Tensor, judged: Tensor) -> bool:
 
 def _named(nodes: Tensor, history: History) -> tuple[str, ...]:
     return tuple(history.names[node] for node in nodes.nonzero().flatten().tolist())
+
+
+def spread_in_round(exchange: Exchanger, data: Data, plane: Plane) -> WeightSpread | None:
+    """Return how the weights of a round are spread over edges in use, or None where models do not travel along edges.
+
+    The data's edges, weights and masks must be that round's. Nodes that do not train have no in-neighbors. Of weights
+    that are not known here, as between sites, nothing is said.
+    """
+    if not exchange.along_edges:
+        return None
+    in_use = edges_in_use(data)
+    used = data.trains[data.edge_index[1]] if in_use is None else in_use & data.trains[data.edge_index[1]]
+    used = used & plane.known(data.edge_index[1]) if plane.private else used
+    return weight_spread(data.edge_index[:, used], exchange.shares(data)[used], data.num_nodes)

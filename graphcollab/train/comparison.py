@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphcollab.errors import DuplicateError, EmptyError, MismatchError, MissingError, RangeError, UnknownError
+from graphcollab.errors import DuplicateError, EmptyError, MismatchError, MissingError, UnknownError
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
 from graphcollab.naming import ByName, few
 from graphcollab.train.collapse import EVEN_KINDS
@@ -197,15 +197,6 @@ class Comparison:
             return float(better[~others.isnan()].double().mean())
 
         return [share(*pair) for pair in zip(self.chosen[method], self.chosen[reference], strict=True)]
-
-    def reached(self, method: str, target: float) -> list[tuple[int, float, float] | None]:
-        """Return for every seed when a method was first as good as a target, a share if the metric is one.
-
-        See `Trial.reached`.
-        """
-        if self.share and not 0 <= target <= 1:
-            raise RangeError("target", f"{self.metric} is a share: the target must be in [0, 1], got {target}")
-        return [trial.reached(target, self.higher_is_better) for trial in self.chosen[method]]
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return for every method the mean over seeds of every column, its spread, the setting and the values.

@@ -24,8 +24,7 @@ class Finding:
     Its kind is ``"own model only"``, ``"one model only"`` or ``"uniform weights"``, which every run looks for at its
     end where weights are learned or computed, and a round that drops neighbours too; ``"still equal weights"`` at the
     end of runs that were too short to blame equal weights on that, without a warning; ``"diverged"`` where losses are
-    finite, but more than ten times those of the initial model and of outputs of zero; or, where `HealthCheck` is a
-    callback, ``"never sampled"`` or ``"cluster death"``.
+    finite, but more than ten times those of the initial model and of outputs of zero.
     """
 
     round: int
@@ -52,10 +51,8 @@ class History:
         isolated_because: What was found with each of them.
         refused: Nodes that counted as away because what came of them could be no model, with the rounds, from 1.
         findings: What was found wrong with nodes or with weights.
-        watched: In how many rounds `HealthCheck` watched who listens to whom.
-        heard: In how many of them somebody else listened to each node, [K].
-        merging: Validation before and after merging in the last round, where `WatchMerging` looks on, [K] by name.
-        weighing: How weights were spread in the last round, where `WatchWeights` looks on, [K] by name.
+        observed: What callbacks have to know of the last round when a run is resumed, [K] by name. Between sites it
+            stays at each, and so do evaluations of the same name.
         returned: Which evaluation the returned models are of: the last, or with early stopping the best.
     """
 
@@ -71,10 +68,7 @@ class History:
     isolated_because: dict[str, str] = field(default_factory=dict)
     refused: dict[str, list[int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
-    watched: int = 0
-    heard: Tensor | None = None
-    merging: dict[str, Tensor] = field(default_factory=dict)
-    weighing: dict[str, Tensor] = field(default_factory=dict)
+    observed: dict[str, Tensor] = field(default_factory=dict)
     returned: int = -1
 
     def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:

@@ -20,15 +20,7 @@ from graphcollab.train.encoding import decode, encode
 from graphcollab.train.folder import DAMAGES
 from graphcollab.train.history import History
 
-OWN = (
-    "refused",
-    "graphs",
-    "scores",
-    "weighing",
-    "findings",
-    "watched",
-    "heard",
-)  # of a history: seen by each site for itself
+OWN = ("refused", "graphs", "scores", "observed", "findings")  # of a history: seen by each site for itself
 LENGTH = struct.Struct("<Q")  # of the description
 
 
@@ -36,7 +28,7 @@ def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
     """Return what everybody may know: fields that are declared public, but for rows of nodes, and of the history."""
     tensors: dict[str, Tensor] = {}
     told = {name: value for name, value in vars(history).items() if name not in OWN}
-    told["values"] = {name: values for name, values in history.values.items() if name not in history.weighing}
+    told["values"] = {name: values for name, values in history.values.items() if name not in history.observed}
     public = {name: data[name] for name in sorted(data.keys()) if _is_public(name, fields)}
     code = {"data": encode(public, "data", tensors), "history": encode(told, "history", tensors)}
     text = json.dumps(code).encode()
@@ -113,7 +105,7 @@ def _with_own(history: History, own: History) -> History:
     for name in OWN:
         setattr(history, name, getattr(own, name))
     nothing = torch.full((len(history.names),), torch.nan, dtype=torch.float64)
-    for name in own.weighing.keys() & own.values.keys():
+    for name in own.observed.keys() & own.values.keys():
         seen = dict(zip(own.rounds, own.values[name], strict=True))
         history.values[name] = [seen.get(round_, nothing) for round_ in history.rounds]
     return history

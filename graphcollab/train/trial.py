@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-from graphcollab.errors import InvalidValueError, MissingError
 from graphcollab.metrics import METRICS
 from graphcollab.train.collapse import learned
 from graphcollab.train.history import Finding
@@ -137,41 +136,6 @@ class Trial:
             weights=_learned_weights(result),
             tested={name: size for name, size, value in sizes if not math.isnan(value)},
         )
-
-    def reached(self, target: float, higher_is_better: bool = True) -> tuple[int, float, float] | None:
-        """Return when the mean test metric was first as good as a target, or None where it never was.
-
-        That is rounds played, seconds since the start, and bytes that a node had sent, mean over nodes (the last two
-        NaN where they were not kept), at the first evaluation at which it is so: nothing is interpolated.
-        """
-        rounds, values = self.curve
-        for t, (round_, value) in enumerate(zip(rounds, values, strict=True)):
-            if value >= target if higher_is_better else value <= target:
-                seconds, sent = (kept[t] if kept else math.nan for kept in (self.seconds, self.sent))
-                return round_, seconds, sent
-        return None
-
-    def within(self, budget: float, unit: str = "messages") -> tuple[int, float] | None:
-        """Return round and mean test metric of the last evaluation before which a budget was kept; None if of none.
-
-        The budget is what all nodes together may send, in ``"messages"`` or ``"bytes"``. As in `reached`, nothing is
-        interpolated. A ValueError says so where it was not kept how much was sent.
-        """
-        sent = self.total(unit)
-        if not sent:
-            raise MissingError(
-                f"method {self.method!r}",
-                f"a trial of {self.method!r} does not hold how many {unit} its nodes sent: make it by a run",
-            )
-        kept = [t for t, total in enumerate(sent) if total <= budget * (1 + 1e-12)]  # a mean times K is rounded
-        rounds, values = self.curve
-        return (rounds[kept[-1]], values[kept[-1]]) if kept else None
-
-    def total(self, unit: str = "messages") -> list[float]:
-        """Return how many messages or bytes all nodes had sent at every evaluation; empty where it was not kept."""
-        if unit not in ("messages", "bytes"):
-            raise InvalidValueError("unit", f"unit must be 'messages' or 'bytes', got {unit!r}")
-        return list(self.messages) if unit == "messages" else [len(self.per_node) * mean for mean in self.sent]
 
 
 def _learned_weights(result: Result) -> Tensor | None:

@@ -11,7 +11,6 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter
 
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.control.at_work import crossing_edges, edges_in_use
@@ -20,7 +19,6 @@ from graphcollab.engine import AdamW, RowOptimizer
 from graphcollab.env import Env
 from graphcollab.errors import ConflictError, DisconnectedError, MismatchError, MissingError
 from graphcollab.nn import Mixer
-from graphcollab.nn.filters import layers_of
 from graphcollab.nn.mixer_file import Form, Own, Score
 from graphcollab.ops import edge_products
 from graphcollab.piece import ALONE, Field, Origin, Readers
@@ -28,7 +26,7 @@ from graphcollab.settings import Count
 from graphcollab.slots import Weigher, WeighNew
 from graphcollab.transport import Halo
 from graphcollab.weigh._encoding import Encoding
-from graphcollab.weigh.gates import against_alone, in_sparse, losses_of_groups, moved_gates
+from graphcollab.weigh.gates import in_sparse, losses_of_groups, moved_gates
 
 
 @dataclass(frozen=True)
@@ -244,41 +242,6 @@ class ChannelAttention(Weigher):
             data.alone = alone
         data.mixer_forces = torch.stack([pull, self.optimizer.weight_decay * size])
         return data
-
-    def inspect(self, data: Data, env: Env) -> Mapping[str, Tensor]:
-        """Return what attention looks like from inside.
-
-        - ``code_norm`` [K]: norm of every node's code; with cosines it is the square root of the temperature.
-        - ``layer_share/…`` [K]: each layer's share in the logits of those a node hears, by their absolute values.
-        - ``own_apart`` [K]: what a node gives its own model apart from the softmax, where that is learned.
-        - ``against_alone`` [K]: the logarithm of a node's validation loss over that of the model that it trains alone:
-          above 0 it would do better by itself. NaN where it trains none.
-        - ``force/gradient``, ``force/decay`` []: norms of the validation losses' gradient and of weight decay,
-          λ‖φ‖, on the encoders, where they learn. Both are before Adam's scaling.
-        """
-        then = copy.copy(data)
-        then.x = data.x_local
-        with torch.no_grad():
-            halo, encoding = self._encoding(data.mixer, then, env)
-            code = encoding.codes()
-            num_edges, receiver = data.edge_index.shape[1], data.edge_index[1]
-            layers, start, parts = layers_of(data.x.specs[0], self.part), 0, []
-            for channels, _ in layers.values():
-                piece = code[:, start : start + channels * (code.shape[1] // sum(c for c, _ in layers.values()))]
-                start += piece.shape[1]
-                logit = halo.put(edge_products(piece[: data.x.num_nodes], piece, halo.edge_index), num_edges).abs()
-                logit = logit.masked_fill(data.edge_index[0] == receiver, 0)
-                parts.append(scatter(logit, receiver, dim_size=data.num_nodes))
-        total = torch.stack(parts).sum(0)
-        norm = code[: data.x.num_nodes].norm(dim=1).cpu()
-        found = {"code_norm": env.plane.here(norm, data.num_nodes)}
-        found |= {f"layer_share/{name}": part / total for name, part in zip(layers, parts, strict=True)}
-        if self.compares:
-            found["own_apart"] = data.mixer.shares()[_groups(data)]
-            found["against_alone"] = against_alone(data.val_loss, data.alone_loss)
-        if "mixer_forces" in data:
-            found |= {"force/gradient": data.mixer_forces[0], "force/decay": data.mixer_forces[1]}
-        return found
 
     def _attend(self, mixer: Mixer, halo: Halo, code: Tensor, data: Data) -> Tensor:
         """Return the weights of all edges, [E]."""

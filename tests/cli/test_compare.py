@@ -142,7 +142,7 @@ def test_without_matplotlib_there_are_no_figures(call, line, tmp_path, monkeypat
     def draw(*args):
         raise MissingPackageError("matplotlib", "figures need it: pip install 'graphcollab[figures]'")
 
-    monkeypatch.setattr(report, "comparison_figures", draw)
+    monkeypatch.setattr(report, "accuracy_curves", draw)
     done = call(*line, "--out", "report")
     assert done.exit_code == 0, done.output
     assert "graphcollab[figures]" in done.stderr

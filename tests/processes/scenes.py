@@ -11,10 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from examples.benchmark._attention import WatchWeights
+from examples.benchmark._watch import WatchMerging
 from graphcollab import Phases, Tasks, build_model, methods, run
 from graphcollab.control import Attendance
 from graphcollab.testing.scene import Scene
-from graphcollab.train import RecordGraph, Result, WatchMerging, WatchMetrics, WatchWeights
+from graphcollab.train import RecordGraph, Result, WatchMetrics
 from tests.methods.quick import early
 
 SHARES = {1: None, 2: [0, 1, 1, 0, 0, 1], 4: [0, 1, 1, 2, 3, 1]}

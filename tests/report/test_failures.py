@@ -7,14 +7,11 @@ import math
 from dataclasses import replace
 
 from graphcollab.report import (
-    budget_table,
-    comparison_figures,
+    accuracy_curves,
     paired_table,
     results_json,
     results_table,
-    time_to_table,
 )
-from tests.raising import raises
 
 
 def cells(table, name):
@@ -57,12 +54,6 @@ def test_paired_table(failing):
     assert cells(table, "local") == "cobo: failed – – –"
 
 
-def test_time_to_and_budget_tables(failing):
-    assert cells(time_to_table(failing, 0.5), "cobo") == "failed – – 0 of 2"
-    few = replace(failing, chosen={name: failing.chosen[name] for name in ("cobo",)})
-    assert cells(budget_table(few, budget=3), "cobo") == "failed – – – – –"
-
-
 def test_results_json(failing):
     content = json.loads(results_json(failing, "local"))
     assert content["methods"]["cobo"]["mean"] is None
@@ -73,11 +64,9 @@ def test_results_json(failing):
 
 
 def test_figures(failing):
-    figure = comparison_figures(failing)["accuracy"]
+    figure = accuracy_curves(failing)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert sorted(names) == ["fedavg (failed on 1 of 2 seeds)", "l2c", "local"]
-    with raises("empty", "method 'cobo'"):
-        comparison_figures(failing, ["cobo"])
 
 
 def left_behind(comparison, name, many):

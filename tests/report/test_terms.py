@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab import Phases, Tasks, compare, methods
-from graphcollab.report import budget_table, paired_table, results_table, site_table, time_to_table
+from graphcollab.report import paired_table, results_table, site_table
 from graphcollab.train import Comparison, Trial
 from graphcollab.train.identity import identify_models
 from graphcollab.train.trial import COLUMNS
@@ -29,8 +29,7 @@ def told(*trials: Trial, tried=()) -> list[str]:
     """The lines about terms, the same below all tables of a comparison."""
     chosen = {one.method: [t for t in trials if t.method == one.method] for one in trials}
     comparison = Comparison([*trials, *tried], chosen, True)
-    tables = [results_table(comparison), time_to_table(comparison, 0.5), budget_table(comparison)]
-    tables.append(paired_table(comparison, trials[0].method))
+    tables = results_table(comparison), paired_table(comparison, trials[0].method)
     lines = [[line for line in table.splitlines() if line.startswith(TERMS)] for table in tables]
     assert all(one == lines[0] for one in lines)
     return lines[0]

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from graphcollab import compare, methods, run
-from graphcollab.report import comparison_figures, contact_heatmap, weight_heatmaps
+from graphcollab.metrics import contact_counts
+from graphcollab.report import accuracy_curves, weight_heatmaps
 from graphcollab.sites.gathering import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
 from tests.raising import raises
@@ -62,18 +63,19 @@ def test_a_site_draws_the_weights_that_it_knows():
     def act(here):
         result = here.run(methods.l2c(epochs=1), small, rounds=2, callbacks=[RecordGraph([1, 2])])
         compared = here.compare({"l2c": methods.l2c}, small, seeds=(0,), rounds=2, callbacks=[RecordGraph([1, 2])])
-        return result, comparison_figures(compared, ["l2c"])
+        return result, compared
 
-    for k, (result, figures) in enumerate(meet(act).values()):
+    for k, (result, compared) in enumerate(meet(act).values()):
         matrix = result.graph().matrix()
-        for what, figure in {"result": weight_heatmaps(result), "graph": weight_heatmaps(result.graph())}.items():
+        drawn = {"result": result, "graph": result.graph(), "comparison": compared.results["l2c"]}
+        for what, figure in {what: weight_heatmaps(one) for what, one in drawn.items()}.items():
             written = cells(figure, -2)
             assert written[k] == [f"{weight:.2f}" for weight in matrix[k].tolist()], what
             assert all(row == ["?"] * len(NAMES) for i, row in enumerate(written) if i != k), what
             assert figure.axes[-2].get_xlabel().endswith("?: known to the receiver alone")
-        assert figures.keys() == {"accuracy", "weights_l2c"}
+        assert len(accuracy_curves(compared).axes[0].lines) == 1
         with raises("not-finite", "edge_weight", "2"):
-            contact_heatmap(result)
+            contact_counts(result.history.graphs, len(NAMES))
 
 
 class PowerCut(BaseException):

@@ -18,8 +18,7 @@ from graphcollab.models import split_models
 from graphcollab.report import site_table
 from graphcollab.sites.site import MANY_RUNS, ONE_RUN
 from graphcollab.stop import EarlyStopping
-from graphcollab.train import ProbeSimilarity, Result
-from graphcollab.weigh import CosineUpdates, InverseLoss
+from graphcollab.train import Result
 from tests.raising import raises
 from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, small, together
 from tests.tasks.rooms import prepared
@@ -184,24 +183,6 @@ def test_nodes_with_other_models():
     for method in (methods.l2c(part="head", epochs=1), methods.ifca(part="head", epochs=1)):
         alone = run(method, together(), two, rounds=1, architecture=kinds)
         require_same(alone, meet(lambda here: here.run(method, two, rounds=1, architecture=kinds)))  # noqa: B023
-
-
-@pytest.mark.parametrize("metric", [CosineUpdates(), InverseLoss()])
-def test_a_site_probes_for_itself(metric):
-    """What a site measures is what one process measures; of what others measure it knows nothing."""
-
-    def settings():
-        return {"rounds": 2, "callbacks": [ProbeSimilarity(metric)]}
-
-    alone = run(methods.l2c(epochs=1), together(), small, **settings()).history.scores
-    found = meet(lambda here: here.run(methods.l2c(epochs=1), small, **settings()).history.scores)
-    for k, name in enumerate(NAMES):
-        assert [*found[name]] == [*alone] == [1, 2]
-        for round_, (pairs, scores) in found[name].items():
-            assert torch.equal(pairs, alone[round_][0])
-            own = pairs[1] == k
-            torch.testing.assert_close(scores[own], alone[round_][1][own], **ROUNDING)
-            assert scores[~own].isnan().all()
 
 
 @pytest.mark.parametrize(("name", "lr"), [pytest.param("l2c", 0.05, marks=pytest.mark.slow), ("dac", 0.012)])

@@ -27,7 +27,7 @@ from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, HistoryLog, RecordGraph, checkpoint, saver
+from graphcollab.train import Callback, RecordGraph, checkpoint, saver
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import Uniform
 
@@ -62,10 +62,20 @@ CASES = {
 }
 
 
+class Log(Callback):
+    """Writes the history after every evaluation."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def on_evaluate(self, data, history):
+        history.to_csv(self.path)
+
+
 def train(case, folder, save=True, callbacks=()):
     settings = {"model": lambda: MLP(4, (6,), 3), "rounds": ROUNDS, "seed": 3, "checkpoint_every": 1, **CASES[case]}
     tasks = Scene.small(torch.float32).tasks
-    logs = [RecordGraph({1, 6, ROUNDS}), HistoryLog(folder / "log.csv"), *callbacks]
+    logs = [RecordGraph({1, 6, ROUNDS}), Log(folder / "log.csv"), *callbacks]
     return graphcollab.run(
         settings.pop("method"),
         tasks,

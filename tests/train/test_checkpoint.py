@@ -83,8 +83,8 @@ def test_round_trip(tmp_path):
         graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))},
     )
     history.scores[3] = (torch.ones(2, 1).long(), torch.ones(1, dtype=torch.float64))
-    history.findings.append(Finding(3, "never sampled", ("b",), "nobody listened to b"))
-    history.watched, history.heard = 3, torch.tensor([2, 0])
+    history.findings.append(Finding(3, "diverged", ("b",), "its loss is large"))
+    history.observed["own_weight"] = torch.tensor([0.5, 0.25])
     history.add(1, 0.5, {"test_metric": torch.tensor([float("nan"), float("inf")])})
     about = {"seed": 1, "shapes": [[2, 3]], "method": "m"}
     loaded, again, told = load_checkpoint(save_checkpoint(tmp_path, data, history, about))
@@ -101,8 +101,8 @@ def test_histories_without_the_newer_fields_can_be_read(tmp_path):
 
     def older(manifest):
         fields = manifest["content"]["history"]["mapping"]
-        newer = [field for field in fields if field[0] in ("findings", "watched", "heard")]
-        assert len(newer) == 3
+        newer = [field for field in fields if field[0] in ("findings", "observed")]
+        assert len(newer) == 2
         fields[:] = [field for field in fields if field not in newer]
 
     assert load_checkpoint(change(path, older))[1] == History(("a",))

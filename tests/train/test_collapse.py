@@ -26,7 +26,7 @@ from graphcollab.phases import Phases
 from graphcollab.rewire import ApplyTransform
 from graphcollab.slots import Exchanger
 from graphcollab.testing import Scene
-from graphcollab.train import Comparison, Finding, HistoryLog, Trial
+from graphcollab.train import Comparison, Finding, Trial
 from graphcollab.train.shared_samples import Samples
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 from graphcollab.weigh import Formula, KeepWeights
@@ -218,8 +218,8 @@ def test_a_resumed_run_finds_the_same(tmp_path):
 
 
 def test_logs_hold_what_was_found_at_the_end(tmp_path):
-    result, _ = play(averaging(), callbacks=[HistoryLog(tmp_path / "log.json")])
-    told = json.loads((tmp_path / "log.json").read_text())["findings"]
+    result, _ = play(averaging())
+    told = json.loads(result.history.to_json(tmp_path / "log.json").read_text())["findings"]
     assert [Finding(**{**one, "nodes": tuple(one["nodes"])}) for one in told] == result.history.findings
 
 

@@ -90,7 +90,7 @@ def test_fields_that_come_later(log):
     evaluate(history, 1)
     log.append(history)
     evaluate(history, 2, val_metric=torch.ones(2))
-    history.isolated["b"], history.watched, history.heard = 1, 5, torch.tensor([1, 0])
+    history.isolated["b"], history.observed["mine"] = 1, torch.tensor([1, 0])
     assert log.file.begins(history)
     log.append(history)
     again = log.read(history)

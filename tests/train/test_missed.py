@@ -22,7 +22,7 @@ NAMES = tuple("abcdef")
 
 def history(rounds, own_weight):
     told = History(NAMES)
-    told.weighing = {"own_weight": torch.full((6,), own_weight, dtype=torch.float64)}
+    told.observed = {"own_weight": torch.full((6,), own_weight, dtype=torch.float64)}
     for round_ in rounds:
         values = {"test_loss": torch.full((6,), float(round_)), "own_weight": torch.full((6,), own_weight + round_)}
         told.add(round_, 0.0, values)
@@ -45,7 +45,7 @@ def test_what_a_site_has_seen_for_itself_stays_with_it():
     assert back.table("own_weight")[:, 0].nan_to_num(-1).tolist() == [1.25, -1, -1]
     assert back.graphs[1][1].tolist() == [0.25]
     assert back.findings[0].text == "it gives itself 0.25"
-    assert back.weighing["own_weight"][0] == 0.25
+    assert back.observed["own_weight"][0] == 0.25
 
 
 @pytest.mark.parametrize(

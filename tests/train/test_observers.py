@@ -8,15 +8,9 @@ import pytest
 import torch
 
 from graphcollab import methods, run
-from graphcollab.engine import SGD
-from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
-from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, History, ProbeSimilarity, RecordGraph, WatchMerging, WatchMetrics
-from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import CosineWeights, InverseLoss, Uniform
+from graphcollab.train import Callback, WatchMetrics
 from tests.raising import raises
 
 WATCHED = ["val_loss_after", "val_loss_before", "val_metric_after", "val_metric_before"]
@@ -27,31 +21,6 @@ def play(method, callbacks=(), folder=None, rounds=4, **settings):
     tasks = Scene.small(torch.float32).tasks
     model = lambda: MLP(4, (6,), 3)  # noqa: E731
     return run(method, tasks, model, rounds=rounds, callbacks=callbacks, checkpoint=folder, **settings)
-
-
-def test_validation_before_and_after_merging_by_hand(points):
-    # Targets 0 and 4, both nodes at 0: after the step x = (0, 2), merged to 1. Losses 0 and 2, then 0.5 and 4.5.
-    scene = points([[[0.0]], [[4.0]]])
-    fit = Fit(steps=1, batch_size=10, optimizer=SGD(lr=0.5))
-    method = Method("mean", fit, Uniform(), Exchange("zero", "x"), prepare=WithSelfLoops())
-    data, env = scene.begin(method)
-    watch, history = WatchMerging(), History(("a", "b"))
-    watch.on_start(data, history, 1)
-    assert all(value.isnan().all() for value in watch.values().values())
-    data = method.play(data, env._replace(observers=(watch,)))
-    watch.on_round(data, history)
-    assert sorted(watch.values()) == WATCHED
-    assert watch.values()["val_loss_before"].tolist() == [0, 2]
-    assert watch.values()["val_loss_after"].tolist() == [0.5, 4.5]
-    assert watch.values()["val_metric_before"].tolist() == [0, 4]  # the mean squared error
-
-
-def test_what_is_watched_is_in_the_history_and_changes_nothing():
-    plain, seen = play(methods.l2c(**QUICK)), play(methods.l2c(**QUICK), [WatchMerging()])
-    assert differences(plain.data, seen.data) == []
-    assert set(seen.history.values) == {*plain.history.values, *WATCHED}
-    assert torch.equal(seen.history.table("val_loss_after"), seen.history.table("val_loss"))
-    assert not bool(seen.history.table("val_loss_before").isnan().any())
 
 
 class Notes(Callback):
@@ -67,7 +36,7 @@ def test_what_a_callback_observed_has_a_place_of_its_own_and_a_value_per_node():
     assert "mine" in own.history.values
     for callbacks, (code, *facts) in (
         ([Notes(val_metric=torch.ones(4))], ("duplicate", "Notes.values()['val_metric']")),
-        ([WatchMerging(), WatchMerging()], ("duplicate", "WatchMerging.values()['val_loss_before']")),
+        ([Notes(mine=torch.ones(6)), Notes(mine=torch.ones(6))], ("duplicate", "Notes.values()['mine']")),
         ([Notes(mine=torch.ones(()))], ("contract", "Notes.values()['mine']", "got []")),
         ([Notes(mine=1.0)], ("contract", "Notes.values()['mine']", "got float")),
     ):
@@ -75,45 +44,14 @@ def test_what_a_callback_observed_has_a_place_of_its_own_and_a_value_per_node():
             play(methods.local(**QUICK), callbacks, rounds=1)
 
 
-def test_a_resumed_run_has_watched_the_same(tmp_path):
-    """Also of nodes that do not train in the last round, whose values are of an earlier one."""
-    method, often = methods.fedavg(**QUICK, fraction=0.5), {"evaluate_every": 2, "checkpoint_every": 1}
-    straight = play(method, [WatchMerging()], rounds=6, **often).history
-    play(method, [WatchMerging()], tmp_path, rounds=3, **often)
-    resumed = play(method, [WatchMerging()], tmp_path, rounds=6, **often).history
-    assert differences(straight.values, resumed.values) == []
-    assert differences(straight.merging, resumed.merging) == []
-
-
-def test_one_may_begin_to_watch_a_run_that_is_resumed(tmp_path):
-    play(methods.dpsgd(**QUICK), folder=tmp_path, rounds=2)
-    history = play(methods.dpsgd(**QUICK), [WatchMerging()], tmp_path, rounds=4).history
-    assert history.table("val_loss_before").isnan().all(1).tolist() == [True, True, False, False]
-    assert history.table("val_loss").shape == (4, 6)
-
-
-def test_probes_measure_without_a_trace(tmp_path):
-    probe = ProbeSimilarity(CosineWeights("all"))
-    method = methods.dac(**QUICK, samples=2)
-    plain, seen = play(method), play(method, [RecordGraph(scores=True), probe])
-    assert differences(plain.data, seen.data) == []
-    assert sorted(seen.history.scores) == [1, 2, 3, 4]
-    edge_index, values = seen.history.scores[2]
-    assert sorted(edge_index.T.tolist()) == sorted([j, i] for i in range(6) for j in range(6) if j != i)
-    assert values.dtype == torch.float64
-    play(method, [RecordGraph(scores=True), probe], tmp_path, rounds=2)
-    resumed = play(method, [RecordGraph(scores=True), probe], tmp_path)
-    assert differences(seen.history.scores, resumed.history.scores) == []
-
-
 def test_observers_need_samples():
-    assert ProbeSimilarity(InverseLoss()).needs == InverseLoss().needs
+    class Validates(Callback):
+        needs = ("val",)
+
     scene = Scene.small(torch.float32)
     tasks = type(scene.tasks)(scene.tasks.pools, {"train": scene.tasks.splits["train"]})
     with raises("empty", "split 'val'"):
-        run(methods.dpsgd(), tasks, list(scene.modules), rounds=1, callbacks=[WatchMerging()])
-    with raises("value", "metric", "'cosine'"):
-        ProbeSimilarity("cosine")
+        run(methods.dpsgd(), tasks, list(scene.modules), rounds=1, callbacks=[Validates()])
 
 
 def test_a_callback_that_looks_on_cannot_change_what_it_is_shown():

@@ -12,24 +12,6 @@ from graphcollab.train import Comparison, Trial, run
 from tests.raising import raises
 
 
-def trial(values: list[float], **kept: tuple[float, ...]) -> Trial:
-    return Trial("m", 0, {}, 0.0, {}, ([5, 10, 15], values), **kept)
-
-
-def test_the_first_evaluation_that_reaches_the_target() -> None:
-    kept = {"seconds": (1.0, 2.0, 4.0), "sent": (8.0, 16.0, 24.0)}
-    assert trial([0.25, 0.5, 0.4], **kept).reached(0.5) == (10, 2.0, 16.0)
-    assert trial([0.25, 0.5, 0.4], **kept).reached(0.25) == (5, 1.0, 8.0)
-    assert trial([0.25, 0.5, 0.4], **kept).reached(0.51) is None
-    assert trial([0.25, 0.5, 0.125], **kept).reached(0.2, higher_is_better=False) == (15, 4.0, 24.0)
-    assert trial([math.nan, math.nan, 0.5], **kept).reached(0.5) == (15, 4.0, 24.0)
-    bare = trial([0.25, 0.5, 0.4]).reached(0.5)
-    assert bare is not None
-    assert bare[0] == 10
-    assert math.isnan(bare[1])
-    assert math.isnan(bare[2])
-
-
 def comparison(higher: bool, **nodes: list[tuple[float, ...]]) -> Comparison:
     chosen = {
         name: [Trial(name, seed, {}, 0.0, {}, per_node=values) for seed, values in enumerate(seeds)]
@@ -103,19 +85,6 @@ def test_a_comparison_is_shown_in_a_line() -> None:
     }
     told = "Comparison(mean test accuracy on seeds 3, 5: local=0.5, l2c=0.3125, cobo=failed)"
     assert repr(Comparison([], chosen, True)) == told
-
-
-def test_the_last_evaluation_within_a_budget() -> None:
-    kept = {"sent": (10.0, 40.0, 50.0), "messages": (2.0, 4.0, 4.0), "per_node": (0.5, 0.5, 0.5)}
-    found = trial([0.25, 0.5, 0.4], **kept)
-    assert [found.within(budget) for budget in (1, 2, 3, 4, 9)] == [None, (5, 0.25), (5, 0.25), (15, 0.4), (15, 0.4)]
-    assert [found.within(budget, "bytes") for budget in (29, 30, 149)] == [None, (5, 0.25), (10, 0.5)]
-    assert found.total("bytes") == [30.0, 120.0, 150.0]
-    assert trial([0.25, 0.5, 0.4]).total() == []
-    with raises("missing", "method 'm'"):
-        trial([0.25, 0.5, 0.4]).within(5, "bytes")
-    with raises("value", "unit", "'messages'", "'bytes'", "'floats'"):
-        found.total("floats")
 
 
 def test_runs_side_by_side() -> None:

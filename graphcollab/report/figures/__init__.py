@@ -7,23 +7,8 @@ from graphcollab.extras import import_extra
 
 if TYPE_CHECKING:
     from graphcollab.report.figures.benefit import benefit_figure as benefit_figure
-    from graphcollab.report.figures.comparison import (
-        comparison_figures as comparison_figures,
-        weight_by_overlap_figure as weight_by_overlap_figure,
-    )
-    from graphcollab.report.figures.curves import (
-        accuracy_curves as accuracy_curves,
-        merge_curves as merge_curves,
-        similarity_curves as similarity_curves,
-        traffic_curves as traffic_curves,
-        weight_curves as weight_curves,
-    )
-    from graphcollab.report.figures.heatmaps import (
-        contact_heatmap as contact_heatmap,
-        weight_heatmaps as weight_heatmaps,
-    )
-    from graphcollab.report.figures.latents import latent_figure as latent_figure
-    from graphcollab.report.figures.own_weights import own_weight_curves as own_weight_curves
+    from graphcollab.report.figures.curves import accuracy_curves as accuracy_curves
+    from graphcollab.report.figures.heatmaps import weight_heatmaps as weight_heatmaps
     from graphcollab.report.figures.save import save_figure as save_figure
 
 import_extra("matplotlib", "figures", "figures")

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
-from torch import Tensor
 
 DPI = 150
 PANELS = 4  # in a row
@@ -65,13 +64,6 @@ def over_rounds(axes: Axes, ylabel: str, xlabel: str = "round") -> None:
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="y", color=GRAY)
-
-
-def log_if_wide(axes: Axes, values: Tensor) -> None:
-    """Make the vertical scale logarithmic for positive values that span more than two powers of ten."""
-    known = values[values.isfinite()]
-    if len(known) and 0 < 100 * float(known.min()) < float(known.max()):
-        axes.set_yscale("log")
 
 
 def legend_right(figure: Figure) -> None:

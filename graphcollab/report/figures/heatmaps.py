@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from graphcollab.errors import EmptyError, MissingError, ShapeError
-from graphcollab.metrics import class_overlap, contact_counts, never_sampled
+from graphcollab.metrics import class_overlap
 from graphcollab.metrics.edges import Graphs, pair_weights
-from graphcollab.report._text import require_some, shown
+from graphcollab.report._text import shown
 from graphcollab.report.figures._style import GRAY, figure_names, new_panels
 from graphcollab.settings import Count
 from graphcollab.train import History, Joined, LearnedGraph, Result
@@ -30,10 +30,6 @@ COMMON = "common classes"
 OfRun: TypeAlias = Annotated[
     Graphs | History | Result | LearnedGraph | Joined,
     "graphs by round, a history, what run or join returns, or a learned graph, such as load(folder).graph()",
-]
-OfRuns: TypeAlias = Annotated[
-    Graphs | History | Result | Mapping[str, Graphs | History | Result],
-    "graphs by round, a history, or what run returns, or several of these by name",
 ]
 
 
@@ -93,7 +89,7 @@ def weight_heatmaps(
     common = None if classes is None else 100 * class_overlap(classes.cpu())
     if common is not None and len(common) != num_nodes:
         raise ShapeError("classes", f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(common.shape)}")
-    return _draw(matrices, scale, "mixing weight", cluster, title, names, common, unknown)
+    return _draw(matrices, scale, cluster, title, names, common, unknown)
 
 
 def _unknown(edges: Tensor, weights: Tensor, count: int) -> Tensor:
@@ -102,45 +98,6 @@ def _unknown(edges: Tensor, weights: Tensor, count: int) -> Tensor:
     sender, receiver = edges[:, weights.isnan()].cpu()
     unknown[receiver, sender] = True
     return unknown
-
-
-@shown
-def contact_heatmap(
-    graphs: OfRuns,
-    num_nodes: Count | None = None,
-    cluster: Tensor | None = None,
-    title: str | None = None,
-    names: Sequence[str] | None = None,
-) -> Figure:
-    """Draw K x K heat maps of how often nodes listened to each other over a run, methods side by side.
-
-    They are Fig. 4.2 and 4.9 of *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning
-    Strategies* (Hagander & Ihre-Thomason, Lund University, 2024). A row is a receiver, a column a sender; pairs that
-    never met stay white. All panels share one color scale, in which color follows the square root of the count, so
-    that peers met once can be seen beside those met every round. A title counts the nodes that nobody ever listened
-    to, whose columns are empty.
-
-    Args:
-        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
-            know the nodes' names; or several such, by name.
-        num_nodes: K. Default: a history knows it.
-        cluster: The true cluster of each node, or which classes each node has; see `weight_heatmaps`.
-    """
-    one = not isinstance(graphs, Mapping) or any(isinstance(value, tuple) for value in graphs.values())
-    given: Mapping[str, Any] = {"": graphs} if one else graphs  # type: ignore[assignment]
-    named: dict[str, Graphs] = {}
-    count = 0
-    for name, graphs_of in given.items():
-        named[name], count, names = _of_run(graphs_of, num_nodes, names)
-    require_some(named, "the graph of at least one round of each run", ": record with RecordGraph")
-    matrices = {}
-    for name, rounds in named.items():
-        unheard = len(never_sampled(rounds, count))
-        note = f"{unheard} node{'s' if unheard > 1 else ''} never listened to" if unheard else ""
-        matrices["\n".join(filter(None, [name, note]))] = pair_weights(*contact_counts(rounds, count), count)
-    most = max(float(matrix.nan_to_num(0.0).max()) for matrix in matrices.values())
-    scale = ScalarMappable(PowerNorm(0.5, 0.0, most or 1.0), "magma_r")
-    return _draw(matrices, scale, "rounds listened to", cluster, title, names)
 
 
 def _of_run(
@@ -163,12 +120,11 @@ def _of_run(
 def _draw(
     matrices: Mapping[str, Tensor],
     scale: ScalarMappable,
-    label: str,
     cluster: Tensor | None,
     title: str | None,
     names: Sequence[str] | None,
-    common: Tensor | None = None,
-    unknown: Mapping[str, Tensor] | None = None,
+    common: Tensor | None,
+    unknown: Mapping[str, Tensor],
 ) -> Figure:
     """Draw matrices [K, K] on one color scale, and shares of common classes before them on one of its own.
 
@@ -189,8 +145,8 @@ def _draw(
         picture = matrix[order][:, order].numpy()
         panel.imshow(picture, norm=colors.norm, cmap=colors.cmap, interpolation="nearest")  # type: ignore[arg-type]
         panel.set(title=name, xlabel=f"sender{what}", ylabel=f"receiver{what}")
-        _write(panel, picture, colors, ".2f" if unknown is not None and name != COMMON else ".0f")
-        if unknown is not None and name in unknown and bool(unknown[name].any()):
+        _write(panel, picture, colors, ".0f" if name == COMMON else ".2f")
+        if name in unknown and bool(unknown[name].any()):
             _mark(panel, unknown[name][order][:, order])
         _ticks(panel, labels if each else None, group)
         place = panel.get_subplotspec()
@@ -198,7 +154,7 @@ def _draw(
             panel.set_ylabel("")
             panel.tick_params(labelleft=False)
     if any(bool(matrix.isfinite().any()) for matrix in matrices.values()):
-        figure.colorbar(scale, ax=panels, label=label, fraction=0.05, pad=0.02)
+        figure.colorbar(scale, ax=panels, label="mixing weight", fraction=0.05, pad=0.02)
     if common is not None:
         text = "share of the receiver's classes (%)"
         figure.colorbar(drawn[0][2], ax=panels, label=text, fraction=0.05, pad=0.02, location="left")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphcollab.report import accuracy_curves, comparison_figures
+from graphcollab.report import accuracy_curves
 from graphcollab.report.figures._style import COLORS, LOOKS
 from graphcollab.train import Comparison, Trial
 from tests.raising import raises
@@ -56,7 +56,7 @@ def test_methods_with_other_numbers_of_rounds_are_drawn_over_local_steps() -> No
 
     def axes_of(steps: float) -> Any:
         chosen = {"local": [trial("local", [1, 2], 40.0)], "ditto": [trial("ditto", [10, 20], steps)]}
-        return comparison_figures(Comparison([], chosen, True))["accuracy"].axes[0]
+        return accuracy_curves(Comparison([], chosen, True)).axes[0]
 
     # rounds of 20 steps, and of 2
     assert [line.get_xdata().tolist() for line in axes_of(40.0).lines] == [[20, 40], [20, 40]]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from graphcollab import Tasks, join, run
 from graphcollab.methods import dac
-from graphcollab.report import contact_heatmap, weight_heatmaps
+from graphcollab.report import weight_heatmaps
 from graphcollab.train import LearnedGraph, RecordGraph
 from tests.raising import raises
 
@@ -106,8 +106,6 @@ def test_weights_of_few_nodes_are_written_into_cells() -> None:
     texts = weight_heatmaps({1: (EDGES, WEIGHTS)}, 3).axes[0].texts
     told = {text.get_position(): text.get_text() for text in texts}  # (sender, receiver)
     assert told == {(0, 0): "0.75", (1, 0): "0.25", (2, 1): "0.12", (1, 1): "0.88"}
-    met = contact_heatmap({"": {1: (EDGES, WEIGHTS), 2: (EDGES, WEIGHTS)}}, 3).axes[0].texts
-    assert [text.get_text() for text in met] == ["2", "2"]
     assert not weight_heatmaps({1: (EDGES, WEIGHTS)}, 11).axes[0].texts
 
 
@@ -198,8 +196,7 @@ def test_histories_and_results_know_names() -> None:
     result = run(dac(), tasks, lambda: nn.Linear(2, 2), rounds=2, callbacks=[RecordGraph([1])])
     given = weight_heatmaps(result.history.graphs, 2, names=["Bern", "Genf"])
     for one in (result, result.history):
-        for figure in (weight_heatmaps(one), contact_heatmap(one), contact_heatmap({"dac": one})):
-            assert labels(figure) == ["Bern", "Genf"]
+        assert labels(weight_heatmaps(one)) == ["Bern", "Genf"]
         np.testing.assert_array_equal(shown(weight_heatmaps(one)), shown(given))
     bare = run(dac(), tasks, lambda: nn.Linear(2, 2), rounds=2)
     assert weight_heatmaps(bare).axes[0].get_title() == "round 2"

@@ -1,60 +1,60 @@
-"""What `WatchWeights` keeps of weights, and of what their weigher says."""
+"""What `WatchWeights` keeps of weights and of meta-L2C's encoders."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch_geometric.data import Data
 
+from examples.benchmark._attention import WatchWeights, attention
 from graphcollab import methods, run
 from graphcollab.control import Attendance
-from graphcollab.engine import SGD
+from graphcollab.engine import SGD, AdamW
+from graphcollab.env import Env
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import MLP
 from graphcollab.phases import Phases
+from graphcollab.plane import Plane
+from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing import Scene, differences
-from graphcollab.train import HistoryLog, WatchWeights
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import Formula
-from tests.raising import raises
+from graphcollab.weigh import ChannelAttention, Formula
+from tests.methods import plain_attention
 
+ENV = Env(None, Plane(), 0)
+NODE = torch.arange(4)
+EDGES = torch.cartesian_prod(NODE, NODE).flip(1).T
+PAPER = {"score": "product", "normalise": False, "own": "softmax"}
 WATCHED = {"own_weight", "weight_entropy", "largest_weight"}
 QUICK: dict[str, Any] = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
 
 @dataclass(frozen=True)
 class OwnTwice(Formula):
-    """The own model weighs as much as two others, and the weigher says what it is told to."""
-
-    says: ClassVar[dict[str, Any]] = {}
+    """The own model weighs as much as two others."""
 
     def weights(self, data, env):
         sender, receiver = data.edge_index
         many = torch.bincount(receiver, minlength=data.num_nodes)[receiver] + 1
         return torch.where(sender == receiver, 2.0, 1.0) / many
 
-    def inspect(self, data, env):
-        return {name: value + data.round if name == "force/decay" else value for name, value in self.says.items()}
 
-
-def averaging(**says):
+def averaging():
     fit = Fit(steps=1, batch_size=4, optimizer=SGD(lr=0.1))
-    weigh = type("OwnTwice", (OwnTwice,), {"says": says})()
-    return Method("own", fit, weigh, Exchange("zero", "x"), prepare=WithSelfLoops())
+    return Method("own", fit, OwnTwice(), Exchange("zero", "x"), prepare=WithSelfLoops())
 
 
-def play(method, callbacks=None, folder=None, rounds=3, **settings):
+def play(method, rounds=3, **settings):
     tasks = Scene.small(torch.float32).tasks
     model = lambda: MLP(4, (6,), 3)  # noqa: E731
-    callbacks = [WatchWeights()] if callbacks is None else callbacks
-    return run(method, tasks, model, rounds=rounds, callbacks=callbacks, checkpoint=folder, **settings).history
+    return run(method, tasks, model, rounds=rounds, callbacks=[WatchWeights()], **settings).history
 
 
 def test_what_is_kept_by_hand():
@@ -117,15 +117,6 @@ def test_what_is_received_or_added_to_leaves_the_rest_to_the_own_model():
         assert result.history.last("own_weight").tolist() == pytest.approx(weight.tolist(), abs=1e-6)
 
 
-def test_what_a_weigher_says():
-    history = play(averaging(**{"code_norm": torch.arange(6), "force/decay": torch.tensor(0.5)}), rounds=2)
-    assert history.table("weigher/code_norm").tolist() == [[0, 1, 2, 3, 4, 5]] * 2
-    assert history.table("weigher/force/decay").tolist() == [[0.5] * 6, [1.5] * 6]
-    for wrong, got in ((torch.ones(5), "[5]"), (1.0, "float")):
-        with raises("contract", "OwnTwice.inspect", "['norm']", "[6]", f"got {got}"):
-            play(averaging(norm=wrong), rounds=1)
-
-
 def test_what_attention_says():
     """Codes have length √e^(10 t) for the temperature's parameter t; what decays is what was there a round ago."""
     scene = Scene.small(torch.float32)
@@ -134,8 +125,7 @@ def test_what_attention_says():
         for rounds in (3, 4)
     )
     layers = {f"weigher/layer_share/{layer}" for layer in ("backbone.1", "head")}
-    told = {"weigher/code_norm", "weigher/own_apart", "weigher/against_alone", "weigher/force/gradient"}
-    told |= {*layers, "weigher/force/decay"}
+    told = {"weigher/code_norm", "weigher/force/gradient", "weigher/force/decay", *layers}
     assert {name for name in result.history.values if name.startswith("weigher/")} == told
     # what is kept of the last round was made by the encoders after it, and the forces by its step
     norm = math.exp(5 * float(result.data.mixer.tensors["temperature"]))
@@ -167,21 +157,44 @@ def test_nothing_is_kept_where_models_do_not_travel_along_edges():
     assert late.table("own_weight").isnan().all(1).tolist() == [True, True, False]
 
 
-def test_a_resumed_run_has_watched_the_same(tmp_path):
-    method = methods.l2c(**QUICK, drop_round=2, drop_fraction=0.5)
-    often = {"evaluate_every": 2, "checkpoint_every": 1, "attend": Attendance(drop=0.5)}
-    straight = play(method, rounds=6, **often)
-    play(method, folder=tmp_path, rounds=3, **often)
-    resumed = play(method, folder=tmp_path, rounds=6, **often)
-    assert differences(straight.values, resumed.values) == []
-    assert differences(straight.weighing, resumed.weighing) == []
+def normal(*shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_it_is_in_the_logs(tmp_path):
-    logs = [WatchWeights(), HistoryLog(tmp_path / "log.csv"), HistoryLog(tmp_path / "log.json")]
-    history = play(averaging(norm=torch.ones(6)), logs)
-    rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
-    told = json.loads((tmp_path / "log.json").read_text())
-    for name in (*WATCHED, "weigher/norm"):
-        assert [float(row[name]) for row in rows] == history.table(name).flatten().tolist()
-        assert told["values"][name] == history.table(name).tolist()
+@pytest.mark.parametrize("form", [{}, PAPER], ids=str)
+def test_what_attention_says_of_itself(form):
+    """Norms of codes, layers' shares in the logits of those that are heard, and what pulls at the encoders."""
+    spec = ParamSpec.from_module(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1)))
+    weigh, x = ChannelAttention(optimizer=AdamW(lr=0.5, weight_decay=0.02), **form), normal(4, 13, seed=1)
+    data = Data(num_nodes=4, edge_index=EDGES[:, EDGES.sum(0) != 5])  # 2 and 3 do not hear each other
+    data.node_id, data.bytes_sent, data.isolated = NODE, torch.zeros(4).double(), torch.zeros(4, dtype=torch.bool)
+    data.trains = data.serves = data.alone = ~data.isolated
+    data.val_loss = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+    data.alone_loss = torch.tensor([1.0, 1.0, 6.0, math.nan], dtype=torch.float64)
+    data.x_init = data.x_start = Stacks.single(spec, torch.zeros(4, 13, dtype=torch.float64))
+    data.x = data.x_alone = Stacks.single(spec, x)
+    data = weigh(weigh.init(data, ENV), ENV)
+    mixer = data.mixer
+    data = Exchange("x_start", "update")(data, ENV)
+    assert {*attention(weigh, data, ENV)} == {"code_norm", "layer_share/0", "layer_share/1"}  # nothing is learned yet
+    gradient = normal(14, seed=5)
+    found = attention(weigh, weigh.learn(data, ENV, gradient).update({"mixer": mixer}), ENV)
+
+    codes = [plain_attention.codes(mixer, change, spec) for change in x]
+    if not form:  # vectors of length 1, each of L = 2 layers half
+        codes = [{name: code / code.norm() / math.sqrt(2) for name, code in one.items()} for one in codes]
+        assert found["code_norm"].tolist() == pytest.approx([1.0] * 4)
+    norms = [math.sqrt(sum(float(code @ code) for code in one.values())) for one in codes]
+    assert found["code_norm"].tolist() == pytest.approx(norms)
+    heard = [[1, 2, 3], [0, 2, 3], [0, 1], [0, 1]]
+    for i, others in enumerate(heard):
+        sizes = {name: sum(abs(float(codes[i][name] @ codes[j][name])) for j in others) for name in ("0", "1")}
+        for name, size in sizes.items():
+            assert float(found[f"layer_share/{name}"][i]) == pytest.approx(size / sum(sizes.values()))
+    params = {name: tensor.clone().requires_grad_() for name, tensor in mixer.tensors.items()}
+    weights = plain_attention.weights(mixer.with_tensors(params), x, spec, heard, sparse=True)
+    (weights[data.edge_index[1], data.edge_index[0]] @ gradient).backward()
+    pull = math.sqrt(sum(float(param.grad.square().sum()) for param in params.values()))
+    size = math.sqrt(sum(float(tensor.square().sum()) for tensor in mixer.tensors.values()))
+    assert float(found["force/gradient"]) == pytest.approx(pull)
+    assert float(found["force/decay"]) == pytest.approx(0.02 * size)
