@@ -45,7 +45,9 @@ def exports() -> Iterator[tuple[Path, str]]:
         files |= {one.parent.name: one.read_text(encoding="utf-8") for one in init.parent.glob("*/__init__.py")}
         source = init.read_text(encoding="utf-8")
         if files and exported(source):
-            yield init, exporting(source, init.parent.name, files)
+            yield init, (new := exporting(source, init.parent.name, files))
+            if init.parent.name == "methods":
+                yield init.parents[1] / "__init__.py", with_methods(init.parents[1] / "__init__.py", exported(new))
 
 
 def exporting(source: str, folder: str, files: dict[str, str]) -> str:
@@ -67,6 +69,14 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
         text for _, text in sorted([*others, *((module, importing(module, names)) for module, names in groups.items())])
     ]
     return "".join(lines)
+
+
+def with_methods(init: Path, names: list[str]) -> str:
+    """Return the package's own ``__init__.py`` with all methods."""
+    source = init.read_text(encoding="utf-8")
+    [old] = [one for one in exporting_block(source) if getattr(one, "module", "") == "graphcollab.methods"]
+    new = importing("graphcollab.methods", [*names, "get_method"])
+    return source.replace(f"    {ast.get_source_segment(source, old)}\n", new)
 
 
 def shown_by_itself(folder: str, source: str) -> list[str]:

@@ -9,8 +9,38 @@ if TYPE_CHECKING:
     from graphcollab.datasets import load_dataset as load_dataset
     from graphcollab.gains.benefit import benefit as benefit
     from graphcollab.method import Method as Method
-    from graphcollab.methods import *  # noqa: F403 - the methods list themselves
-    from graphcollab.methods import get_method as get_method
+    from graphcollab.methods import (
+        cga as cga,
+        cobo as cobo,
+        dac as dac,
+        dfedavgm as dfedavgm,
+        directed as directed,
+        ditto as ditto,
+        dpfl as dpfl,
+        dpsgd as dpsgd,
+        fc as fc,
+        fedamp as fedamp,
+        fedavg as fedavg,
+        fedavg_finetuned as fedavg_finetuned,
+        fedclassavg as fedclassavg,
+        fedproto as fedproto,
+        fedsim as fedsim,
+        flt as flt,
+        fomo as fomo,
+        get_method as get_method,
+        heurfedamp as heurfedamp,
+        ifca as ifca,
+        l2c as l2c,
+        local as local,
+        mapl as mapl,
+        meta_l2c as meta_l2c,
+        oracle as oracle,
+        panm as panm,
+        pens as pens,
+        pfedgraph as pfedgraph,
+        pfedsim as pfedsim,
+        random_peers as random_peers,
+    )
     from graphcollab.models import build_model as build_model
     from graphcollab.nn import MixConv as MixConv, Mixer as Mixer
     from graphcollab.phases import Phases as Phases

@@ -51,9 +51,7 @@ def make_lazy(package: str) -> list[str]:
     for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
         for node in block.body if isinstance(block, ast.If) else ():
             if isinstance(node, ast.ImportFrom) and node.module:
-                names = [alias.name for alias in node.names if alias.asname]
-                names = import_module(node.module).__all__ if node.names[0].name == "*" else names
-                homes |= dict.fromkeys(names, node.module)
+                homes |= dict.fromkeys((alias.name for alias in node.names if alias.asname), node.module)
     module.__dict__["_homes"] = homes
     module.__class__ = LazyPackage
     return sorted(homes)

@@ -25,11 +25,7 @@ def listed(file: Path) -> list[str]:
     names: list[str] = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            names += [
-                f"*{node.module}" if one.name == "*" else one.name
-                for one in node.names
-                if one.asname or one.name == "*"
-            ]
+            names += [one.name for one in node.names if one.asname == one.name]
         elif (
             isinstance(node, ast.Assign)
             and ast.unparse(node.targets[0]) == "__all__"

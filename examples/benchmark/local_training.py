@@ -19,16 +19,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from _fedlab import (
-    INSTALL as INSTALL_FEDLAB,  # type: ignore
-    fedlab_round,
-)
+from _fedlab import INSTALL as INSTALL_FEDLAB, fedlab_round  # type: ignore
 from _loop import loop_round  # type: ignore
 from _measure import Ratio, arguments, interleave, machine, on_gpu, write  # type: ignore
-from _pfl import (
-    INSTALL as INSTALL_PFL,  # type: ignore
-    pfl_round,
-)
+from _pfl import INSTALL as INSTALL_PFL, pfl_round  # type: ignore
 from torch import Tensor, nn
 
 from graphcollab import Tasks, fedavg

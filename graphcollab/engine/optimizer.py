@@ -201,10 +201,11 @@ def as_row_optimizer(optimizer: str | RowOptimizer, **settings: Any) -> RowOptim
     """  # noqa: E501
     if isinstance(optimizer, RowOptimizer):
         return optimizer
-    if not isinstance(optimizer, str):
+    name_of: object = optimizer
+    if not isinstance(name_of, str):
         what = "the name of an optimizer ('sgd', 'adam' or 'adamw') or a RowOptimizer, for example Adam(lr=0.001)"
         raise SettingError("optimizer", what, optimizer)
-    kind = look_up("optimizer", optimizer.lower(), _ELEMENTWISE)
+    kind = look_up("optimizer", name_of.lower(), _ELEMENTWISE)
     *first, last = own = [field.name for field in dataclasses.fields(kind)]
     for name, value in settings.items():
         if name not in own and value:
