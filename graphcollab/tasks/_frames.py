@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,42 +36,17 @@ def tasks_of_table(
 ) -> Any:
     """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
     rows = read_rows(frame, settings, draw)
-    how, known, target = rows.how, rows.how.preparation, rows.how.target
-
-    def agreed(facts: Sequence[Mapping[str, Any]]) -> tuple[Rows, bool, int]:
-        real = any(one["amounts"] for one in facts)
-        different = 0 if real else max(one["different"] for one in facts)
-        refuse_many(target, different)
-        if known is not None and not how.refit:
-            _require_fit(known.target, *_judged(real, loss, metric))
-        elif known is None and how.standardise_target and not real:
-            raise ConflictError(
-                "standardise_target",
-                f"standardise_target=True is for amounts, and the targets in column {target!r} are classes: leave it "
-                "out, or give loss='mse' if they are amounts",
-            )
-        return as_agreed(rows, facts), real, different
-
-    rows, real, different = statistics.agree(facts_of(rows, loss), agreed)
+    rows, real, different = statistics.agree(facts_of(rows, loss), partial(_agreed, rows, loss, metric))
     loss, metric = _judged(real, loss, metric)
-    sites, values = rows.sites, rows.values
-    found = of_spellings(f"column {how.node!r}, which names the sites,", sites.names)
+    how, sites, values, target = rows.how, rows.sites, rows.values, rows.how.target
     may_train = rows.draw.may_train(sites)
     splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
-    if known is None:
+    found = of_spellings(f"column {how.node!r}, which names the sites,", sites.names)
+    if how.preparation is None:
         found += of_columns(rows.read, rows.categorical, target, values, sites.owner.numpy(), sites.names, rows.groups)
-    counts: Counts | None = None
-    if known is not None and not how.refit:
-        prepared = replace(known, floats_per_site=0)  # these sites tell nothing
-    else:
-        seen = Seen(rows, splits["train"] if statistics.alone else may_train, real)
-
-        def fitted(told: Counts) -> tuple[Counts, Preparation]:
-            fit = seen.preparation(told)
-            _require_fit(fit.target, loss, metric)
-            return told, fit
-
-        counts, prepared = statistics.pool(seen.count(), fitted)
+    seen = Seen(rows, splits["train"] if statistics.alone else may_train, real)
+    prepared, counts = _prepared(seen, statistics, loss, metric)
+    if counts is not None:
         found += seen.spellings(prepared)
     if different:
         found += of_many_classes(target, max(different, len(prepared.target.categories or ())))
@@ -84,7 +60,7 @@ def tasks_of_table(
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
     for one in prepared.columns:
-        if known is not None or one.name in how.declared:
+        if how.preparation is not None or one.name in how.declared:
             found += one.findings(rows.read[one.name], place)
     found += of_repeats({SAMPLES: pool}, splits, sites.names, "site")
     if len(prepared.classes) == 1:
@@ -95,6 +71,36 @@ def tasks_of_table(
         found += of_codings(tasks.names, counts.rows.tolist(), counts.names, target)
     warn_of(found)
     return replace(tasks, findings=tuple(found))
+
+
+def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any]]) -> tuple[Rows, bool, int]:
+    """Return rows as all have agreed, whether targets are amounts, and else how many whole numbers may be classes."""
+    how, target = rows.how, rows.how.target
+    real = any(one["amounts"] for one in facts)
+    different = 0 if real else max(one["different"] for one in facts)
+    refuse_many(target, different)
+    if how.preparation is not None and not how.refit:
+        _require_fit(how.preparation.target, *_judged(real, loss, metric))
+    elif how.preparation is None and how.standardise_target and not real:
+        raise ConflictError(
+            "standardise_target",
+            f"standardise_target=True is for amounts, and the targets in column {target!r} are classes: leave it out, "
+            "or give loss='mse' if they are amounts",
+        )
+    return as_agreed(rows, facts), real, different
+
+
+def _prepared(seen: Seen, statistics: Statistics, loss: Any, metric: Any) -> tuple[Preparation, Counts | None]:
+    """Return the preparation of rows that was given, or that is fitted to them, and then by which counts."""
+    if seen.how.preparation is not None and not seen.how.refit:
+        return replace(seen.how.preparation, floats_per_site=0), None  # these sites tell nothing
+
+    def fitted(told: Counts) -> tuple[Preparation, Counts]:
+        prepared = seen.preparation(told)
+        _require_fit(prepared.target, loss, metric)
+        return prepared, told
+
+    return statistics.pool(seen.count(), fitted)
 
 
 def _judged(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:

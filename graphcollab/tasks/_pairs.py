@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Mapping, Sequence, Sized
+from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Subset
+from torch.utils.data import Dataset, IterableDataset, Subset, default_collate
 
 from graphcollab.checks import issue
 from graphcollab.errors import (
@@ -17,9 +17,9 @@ from graphcollab.errors import (
     InvalidValueError,
     MismatchError,
     ShapeError,
+    UnsupportedError,
 )
 from graphcollab.settings import SettingError
-from graphcollab.tasks._datasets import collated
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
 from graphcollab.tasks.quality_of_values import warn_of
@@ -147,7 +147,7 @@ def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str])
 def _to_triple(samples: Samples, who: str) -> _Triple:
     """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
     if isinstance(samples, Dataset):
-        read = _to_triple(collated(samples, who), who)
+        read = _to_triple(_collated(samples, who), who)
         _warn_of_draws(samples, read, who)
         return read
     if isinstance(samples, list) and any(isinstance(one, Mapping | tuple) for one in samples):
@@ -173,10 +173,35 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
     return inputs, targets, weight
 
 
+def _collated(samples: Dataset[Any], who: str) -> Any:
+    """Return all samples of a dataset as one batch, a pair or a dict."""
+    if isinstance(samples, IterableDataset):
+        raise UnsupportedError(
+            who, f"{who} has an IterableDataset, whose samples cannot be numbered: give a list of its samples"
+        )
+    size = len(cast(Sized, samples))
+    if size == 0:
+        raise EmptyError(who, f"{who} has an empty dataset: every node needs training samples")
+    try:
+        batch = default_collate([samples[k] for k in range(size)])
+    except (TypeError, RuntimeError) as error:
+        raise ShapeError(who, f"{who}: the dataset's samples do not make one batch: {error}") from error
+    if isinstance(batch, Mapping):
+        return dict(batch)
+    if not isinstance(batch, list | tuple) or len(batch) != 2:
+        count = f"{len(batch)} values" if isinstance(batch, list | tuple) else f"a {type(batch).__name__}"
+        raise ShapeError(
+            who,
+            f"{who}: a dataset must yield pairs (input, target), got {count}; to give weights, let it yield dicts "
+            "with an entry 'weight'",
+        )
+    return tuple(batch)
+
+
 def _warn_of_draws(samples: Dataset[Any], read: _Triple, who: str) -> None:
     """Warn of a dataset that draws when a sample is read: samples are read once, so draws stay in all rounds."""
     few = range(min(len(read[0]), _TWICE))
-    again = _to_triple(collated(Subset(samples, few), who), who)
+    again = _to_triple(_collated(Subset(samples, few), who), who)
     pairs = [(x[: len(few)], y) for x, y in zip(read, again, strict=True) if x is not None and y is not None]
     if not all(x.equal(y) or bool((x != x).any()) for x, y in pairs):
         issue(
