@@ -22,7 +22,7 @@ from graphcollab.errors import (
     TooFewError,
 )
 from graphcollab.naming import few as few_names
-from graphcollab.tasks._values import factorised
+from graphcollab.tasks._values import factorised, is_missing
 from graphcollab.tasks.samples import Split, hold_out
 
 SAMPLES = "samples"
@@ -167,19 +167,20 @@ def _names_of(node: Any, where: str) -> list[str] | list[int]:
     listed: list[Any] = given.tolist() if isinstance(given, np.ndarray) else list(given)
     text = any(issubclass(kind, str) for kind in set(map(type, listed)))
     for row, one in enumerate(listed):
-        if one is None or one == "" or one != one:
+        whole = _is_whole(type(one)) or (isinstance(one, float) and one.is_integer() and abs(one) <= _EXACT)
+        if isinstance(one, str) and one if text else whole:
+            continue
+        if is_missing(one):
             raise MissingError(
                 "node",
                 f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, "
                 "is found: name it or drop the row",
             )
-        whole = _is_whole(type(one)) or (isinstance(one, float) and one.is_integer() and abs(one) <= _EXACT)
-        if not (isinstance(one, str) if text else whole):
-            raise InvalidValueError(
-                "node",
-                f"row {row} has {one!r} as the name of its site{where}, and names must all be strings or all be whole "
-                "numbers: name it or drop the row",
-            )
+        raise InvalidValueError(
+            "node",
+            f"row {row} has {one!r} as the name of its site{where}, and names must all be strings or all be whole "
+            "numbers: name it or drop the row",
+        )
     return listed if text else [*map(int, listed)]
 
 
