@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.frozen import unwritten
-from graphcollab.engine.look_ups import LookUps
+from graphcollab.engine.guards import LookUps, unwritten
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
