@@ -15,7 +15,7 @@ from graphcollab.engine.backend import Backend
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import Padding, positions_of
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.plan import GRAPHED, Plan, Precision
+from graphcollab.engine.plan import GRAPHED, BackendName, Plan, Precision
 from graphcollab.engine.reference import Numbers, Reference
 from graphcollab.engine.shared_backend import SharedBackend, count_at_once, layers_of
 from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
@@ -25,9 +25,9 @@ from graphcollab.memory import used_up
 from graphcollab.settings import Count, check_setting, look_up
 from graphcollab.stack import ParamSpec
 
-BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (VmapBackend, LoopBackend, SharedBackend)}
+BACKENDS: dict[BackendName, type[Backend]] = {"vmap": VmapBackend, "loop": LoopBackend, "shared": SharedBackend}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
-TRIED = {  # in this order, with the reason for it, and against it
+TRIED: dict[BackendName, tuple[str, str]] = {  # in this order, with the reason for it, and against it
     "shared": ("nodes share most of it, which sees all their samples", "not for several nodes in one pass"),
     "vmap": ("all layers have a stacked form", "no stacked form"),
 }
