@@ -1,9 +1,12 @@
-"""Memory: `new_rows` for the models of all nodes, which a round takes over from the round before; `used_up`."""
+"""Memory: `new_rows` for models, which a round takes over from the round before; the heap; `used_up`."""
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
+import os
+import sys
 import threading
 import weakref
 
@@ -13,12 +16,16 @@ from torch import Tensor
 
 from graphcollab.errors import InvalidValueError
 
-__all__ = ["address", "let_go", "new_rows", "used_up"]
+__all__ = ["address", "keep_heap", "let_go", "new_rows", "used_up"]
 
 LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
 PAGE = 2**21  # bytes of a large page: sizes are multiples of it
 KEPT = 6  # free blocks of a size: as many as a round of meta-L2C, the most of all methods, needs beside the models
 TURNS = 64  # so many blocks are taken before free ones of a size that is not asked for are let go
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # what mallopt(3) calls them
+THRESHOLDS = "trim_threshold", "mmap_threshold"
+HEAP_KEPT = 2**28  # bytes: the activations of a thousand tokens in a small language model
+LARGEST_BLOCK = 2**25  # bytes, as large as glibc lets blocks be that come from its heap
 
 
 class _Free:
@@ -105,3 +112,18 @@ def new_rows(like: Tensor, *shape: int) -> Tensor:
     raw = np.frombuffer(block, np.uint8, size)
     weakref.finalize(raw, _FREE.give_back, block).atexit = False
     return torch.from_numpy(raw).view(like.dtype).view(shape)
+
+
+def keep_heap() -> None:
+    """Let the C library keep up to 256 MiB that are freed at the end of its heap, instead of 256 KiB or a little more.
+
+    A step frees all its activations at its end. What exceeds the threshold, glibc then gives back to the system, and
+    the next step gets it anew, page by page, each cleared first, which takes up to a fifth of a CNN's step. With
+    another C library or allocator nothing happens, nor where the user has set a threshold through the environment.
+    """
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    tuned = any(f"MALLOC_{name.upper()}_" in os.environ or f"malloc.{name}" in tunables for name in THRESHOLDS)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and not tuned:
+        mallopt(MMAP_THRESHOLD, LARGEST_BLOCK)
+        mallopt(TRIM_THRESHOLD, HEAP_KEPT)

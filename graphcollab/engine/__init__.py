@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         SupervisedContrast as SupervisedContrast,
     )
     from graphcollab.engine.engine import Engine as Engine
-    from graphcollab.engine.frozen import FrozenWeightsError as FrozenWeightsError
+    from graphcollab.engine.guards import FrozenWeightsError as FrozenWeightsError
     from graphcollab.engine.keyed_checkpoint import keyed_checkpoint as keyed_checkpoint
     from graphcollab.engine.latents import require_latents as require_latents
     from graphcollab.engine.losses import Loss as Loss, Proximal as Proximal, as_objective as as_objective

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from graphcollab.device import beside
 from graphcollab.engine.dense_steps import Dense
 from graphcollab.engine.draws import Draws
-from graphcollab.engine.frozen import Frozen
+from graphcollab.engine.guards import Frozen
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State

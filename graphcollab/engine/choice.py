@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import get_args
 
+import torch
 from torch import Tensor, nn
 
 from graphcollab.checks import issue, own_filter
@@ -14,24 +15,29 @@ from graphcollab.engine.backend import Backend
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import Padding, positions_of
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.obstacles import better_looped, has_images, mostly_frozen, not_shared, not_stacked
-from graphcollab.engine.plan import GRAPHED, Plan, Precision
+from graphcollab.engine.plan import GRAPHED, BackendName, Plan, Precision
 from graphcollab.engine.reference import Numbers, Reference
-from graphcollab.engine.shared_backend import SharedBackend, count_at_once
-from graphcollab.engine.trial import BUFFERS, FAILURES, difference, kept_by, mixes_samples, padding_of
+from graphcollab.engine.shared_backend import SharedBackend, count_at_once, layers_of
+from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.errors import ContractError, MismatchError, UnsupportedError
 from graphcollab.memory import used_up
 from graphcollab.settings import Count, check_setting, look_up
 from graphcollab.stack import ParamSpec
 
-KINDS = VmapBackend, LoopBackend, SharedBackend
-BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in KINDS}
+BACKENDS: dict[BackendName, type[Backend]] = {"vmap": VmapBackend, "loop": LoopBackend, "shared": SharedBackend}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
-OBSTACLES = {"vmap": not_stacked, "shared": not_shared}
-DONE = {"vmap": "stacked", "shared": "computed for several nodes in one pass"}
-LACKING = {"vmap": "no stacked form", "shared": "not for several nodes in one pass"}
-REASONS = {"vmap": "all layers have a stacked form", "shared": "nodes share most of it, which sees all their samples"}
+TRIED: dict[BackendName, tuple[str, str]] = {  # in this order, with the reason for it, and against it
+    "shared": ("nodes share most of it, which sees all their samples", "not for several nodes in one pass"),
+    "vmap": ("all layers have a stacked form", "no stacked form"),
+}
+LOOKUPS = {
+    "padding_idx": "an embedding's padding_idx is trained under vmap",
+    "scale_grad_by_freq": "an embedding counts the tokens of all nodes (scale_grad_by_freq) under vmap",
+    "max_norm": "an embedding changes its weights in the forward pass (max_norm)",
+}
+MIXES = "samples change what it makes of others"
+WRITES = "it changes its own parameters in the forward pass"
 PADDINGS = get_args(Padding)  # from the most careful on
 
 CPU_CHUNK_BYTES = 8 * 2**20
@@ -53,41 +59,27 @@ def make_plan(
     autocast: bool = False,
     microbatch: int | None = None,
 ) -> Plan:
-    """Choose how to compute the models of an architecture, and try it.
+    """Choose how to compute the models of an architecture, and try it against plain PyTorch (``difference``).
 
-    The rule for ``auto``, first match: a module of which nodes share most (frozen parameters outnumber the others), and
-    of which only linear layers are trained: shared, but for convolutions on a CPU; recurrent layers: loop (they have no
-    stacked form); hooks on gradients, and embeddings that do more than look up: loop (stacked they see all nodes at
-    once); a module or loss that draws random numbers in training: loop (where they are keyed per node); convolutions on
-    a CPU: loop (stacked they run up to twice as slow); a module that fails under vmap, or computes otherwise there than
-    plain PyTorch: loop, with the failure as the reason; anything else: vmap.
+    The rule for ``auto``, first match: shared, if nodes share most of a module, which trains linear layers alone, but
+    for convolutions on a CPU; loop, if it has recurrent layers, hooks on gradients, or embeddings that do more than
+    look up (no stacked form), if module or loss draws in training (keyed per node there), if it has convolutions on a
+    CPU (stacked they run up to twice as slow), or if it computes otherwise under vmap; else vmap.
 
-    What was chosen, or asked for, is tried against plain PyTorch on a few samples of two nodes (``difference``), and
-    where samples beside a sample change its output or its gradient, batches are not padded (``padding_of``).
-
-    The loop lays images out with their channels last where models in single precision have two-dimensional convolutions
-    and a CPU computes them by oneDNN, unless the module cannot be computed so, as one that takes a ``view`` of its
-    activations. All that PyTorch does with images there, max pooling most of all, is then as fast or faster.
-
-    A chunk holds 8 MiB of parameters on a CPU (what its caches keep close) and 256 MiB on a GPU. Batches of a module
-    of which nodes share most are taken in parts of 1,024 tokens (16,384 on a GPU), or samples where they are no tokens,
-    if samples do not change what it makes of others.
+    The loop lays images out with their channels last where oneDNN convolves them on a CPU, unless the module cannot be
+    computed so. A chunk holds 8 MiB of parameters on a CPU (what its caches keep close) and 256 MiB on a GPU.
 
     Args:
         module: The architecture.
         spec: Its columns.
         sample: Inputs [n, ...] and targets [n, ...] of the kind it will see: up to two of one node, then three of
             another. Where there are fewer, they come again.
-        objective: What is minimised.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
+        objective: What is minimized.
+        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``; what is asked for is tried, too.
         chunk: Rows at a time. Default: by the rule.
         autocast: Whether forward passes are to be in bfloat16.
-        microbatch: Samples of a row at a time in training. Default: by the rule.
-
-    Raises:
-        ValueError: If the backend is unknown, another one than ``"loop"`` was asked for and the module has no such
-            form, if batches are to be divided whose samples change what the module makes of each other, or no backend
-            computes what plain PyTorch does; the message says what differs.
+        microbatch: Samples of a row at a time in training. Default: `count_at_once` of a module of which nodes share
+            most, if samples do not change what it makes of others; else all.
     """
     look_up("backend", backend, dict.fromkeys(("auto", *BACKENDS)))
     check_setting("chunk", Count | None, chunk)
@@ -101,20 +93,18 @@ def make_plan(
     plan, obstacles = Plan("loop", chunk, "asked for", padding, "contiguous", precision), []
     if microbatch is not None or frozen:
         plan = replace(plan, microbatch=_microbatch(reference, padding, microbatch))
-    for kind in ("shared", "vmap") if auto else (backend,):
-        if kind == "loop" or (auto and kind == "shared" and not frozen):
-            continue
-        against = OBSTACLES[kind](module, reference)
-        if auto:
-            against = against or better_looped(module, reference, device, kind)
-        failure = None if against else _failure(replace(plan, backend=kind), reference, expected, auto)
-        if against is None and failure is None:
-            reason = REASONS[kind] if auto else plan.reason
-            return replace(plan, backend=kind, reason=reason, graphs=kind == GRAPHED and device.type == "cuda")
+    for kind in [kind for kind in TRIED if kind == backend or (auto and (kind == "vmap" or frozen))]:
+        reason, lacking = TRIED[kind] if auto else (plan.reason, "")
+        against = obstacle(kind, module, reference) or (better_looped(kind, module, reference) if auto else None)
+        if against is None:
+            against = _wrong(replace(plan, backend=kind), reference, expected, fast=auto)
+            if against is None:
+                return replace(plan, backend=kind, reason=reason, graphs=kind == GRAPHED and device.type == "cuda")
+            against = f"{lacking}: {against}" if auto else against
         if not auto:
-            how, instead = DONE[kind], "use backend 'loop' or 'auto'"
-            raise UnsupportedError("backend", f"{reference.kind} cannot be {how} ({against or failure}): {instead}")
-        obstacles.append(against or f"{LACKING[kind]}: {failure}")
+            text = f"{reference.kind} cannot be computed with backend {kind!r} ({against})"
+            raise UnsupportedError("backend", f"{text}: use backend 'loop' or 'auto'")
+        obstacles.append(against)
         plan = replace(plan, reason="; ".join(dict.fromkeys(obstacles)))
     if has_images(module, reference.flat):
         other = replace(plan, memory_format="channels_last")
@@ -127,27 +117,69 @@ def make_plan(
 def check_plan(
     plan: Plan, module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
 ) -> None:
-    """Check a plan that was made before: that of a run that is resumed, or for other data.
-
-    Raises:
-        ValueError: If it computes otherwise than plain PyTorch, or pads where it must not.
-    """
+    """Check a plan that was made before: that of a run that is resumed, or for other data."""
     reference, expected, padding = _plain(module, spec, sample, objective)
-    against = None if plan.backend == "loop" else OBSTACLES[plan.backend](module, reference)
+    against = obstacle(plan.backend, module, reference)
     if against is None and plan.microbatch is not None and mixes_samples(reference):
-        against = "samples change what it makes of others in one pass with them"
+        against = f"{MIXES} in one pass with them, and the plan divides batches"
+    if against is None and PADDINGS.index(plan.padding) > PADDINGS.index(padding):
+        against = f"{MIXES}, and the plan pads batches: {plan.padding!r}, where {padding!r} is right"
     if against is not None:
-        how = "divides batches of" if plan.backend == "loop" else "stacks"
-        raise MismatchError(
-            "plan", f"the plan {how} {reference.kind}, but {against}: start afresh, without the stored plan"
-        )
-    if PADDINGS.index(plan.padding) > PADDINGS.index(padding):
-        raise MismatchError(
-            "plan",
-            f"the plan for {reference.kind} pads batches ({plan.padding!r}), but samples change what it makes of "
-            f"others ({padding!r} would be right): start afresh, without the stored plan",
-        )
+        text = f"the plan, with backend {plan.backend!r}, is not for {reference.kind}: {against}"
+        raise MismatchError("plan", f"{text}: start afresh, without the stored plan")
     _require_right(plan, reference, expected)
+
+
+def obstacle(backend: str, module: nn.Module, reference: Reference) -> str | None:
+    """Return what a backend cannot do, or does otherwise, whatever a few samples show."""
+    found = None if backend == "loop" else _hook(module)
+    if backend == "shared":
+        layers = layers_of(module, reference.spec)
+        found = layers if isinstance(layers, str) else found
+        return found or (WRITES if reference.writes else None) or (MIXES if mixes_samples(reference) else None)
+    if backend == "vmap":
+        recurrent = [type(m).__name__ for m in module.modules() if isinstance(m, nn.RNNBase | nn.RNNCellBase)]
+        options = reference.lookups.options
+        found = f"{recurrent[0]} has no stacked form" if recurrent else found
+        found = found or (LOOKUPS[min(options, key=list(LOOKUPS).index)] if options else None)
+        if found is None and reference.kept:
+            return f"it keeps a tensor of the forward pass in its attribute {reference.kept[0]!r}"
+        return found or (WRITES if reference.writes else None)
+    return found
+
+
+def _hook(module: nn.Module) -> str | None:
+    parameters = (name for name, parameter in module.named_parameters() if parameter._backward_hooks)
+    layers = (
+        name or type(layer).__name__
+        for name, layer in module.named_modules()
+        if layer._backward_hooks or layer._backward_pre_hooks
+    )
+    name = next(parameters, None) or next(layers, None)
+    return None if name is None else f"the hook on the gradient of {name!r} must see one node at a time"
+
+
+def better_looped(backend: str, module: nn.Module, reference: Reference) -> str | None:
+    """Return why the loop is better than another backend for what that can compute, too."""
+    if reference.random and backend == "vmap":
+        return "randomness inside layers or the loss is keyed per node there"
+    convolution = sorted(type(m).__name__ for m in module.modules() if isinstance(m, nn.modules.conv._ConvNd))
+    if convolution and reference.flat.device.type == "cpu":
+        return f"{convolution[0]} on a CPU gains nothing from stacking"
+    return None
+
+
+def mostly_frozen(module: nn.Module) -> bool:
+    """Tell whether nodes have less of a module to themselves than they share."""
+    trained = sum(one.numel() for one in module.parameters() if one.requires_grad)
+    return sum(one.numel() for one in module.parameters()) > 2 * trained
+
+
+def has_images(module: nn.Module, like: Tensor) -> bool:
+    """Tell whether models, which are like the rows given, convolve images in single precision by oneDNN."""
+    kinds = nn.Conv2d | nn.ConvTranspose2d
+    known = like.device.type == "cpu" and like.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    return known and any(isinstance(layer, kinds) for layer in module.modules())
 
 
 def _plain(
@@ -190,10 +222,16 @@ def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> i
     return wanted or count_at_once(reference.flat, positions_of(reference.inputs))
 
 
-def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) -> str | None:
-    """Return why models cannot be computed together, or, to be ``fast``, have operators that vmap takes row by row."""
+def _wrong(plan: Plan, reference: Reference, expected: Numbers, fast: bool = False) -> str | None:
+    """Return what a plan's backend, in full precision, computes otherwise than plain PyTorch, or None.
+
+    To be ``fast``, that is also said of operators that vmap takes row by row. Random batches are tried whole: parts
+    draw in another order, which plain PyTorch does not.
+    """
+    whole = None if reference.random else plan.microbatch
+    tried = replace(plan, precision="full", microbatch=whole, graphs=False)
     try:
-        backend = _tried(plan, reference)
+        backend = backend_of(tried, reference.module, reference.spec)
         with own_filter("error", SLOW) if fast else nullcontext():
             found = difference(backend, reference, expected)
     except UserWarning as warning:
@@ -203,30 +241,7 @@ def _failure(plan: Plan, reference: Reference, expected: Numbers, fast: bool) ->
         return f"vmap computes {slow[1]} row by row"
     except FAILURES as error:
         return str(error).strip().splitlines()[0][:160]
-    if found is None:
-        return None
-    if found.numbers == BUFFERS:
-        return f"its buffers are replaced in training, not changed in place, or differ from plain PyTorch's: {found}"
-    return f"{found} differ from plain PyTorch's {'under vmap' if plan.backend == 'vmap' else 'in one pass'}"
-
-
-def _tried(plan: Plan, reference: Reference) -> Backend:
-    """Return a plan's backend for the trial: in full precision, and with whole batches where they are random.
-
-    Parts of a batch draw in another order than the whole of it, which is what plain PyTorch computes.
-    """
-    whole = None if reference.random else plan.microbatch
-    return backend_of(replace(plan, precision="full", microbatch=whole, graphs=False), reference.module, reference.spec)
-
-
-def _wrong(plan: Plan, reference: Reference, expected: Numbers) -> str | None:
-    """Return in words what a plan's backend, in full precision, computes otherwise than plain PyTorch, or None."""
-    backend = _tried(plan, reference)
-    try:
-        found = difference(backend, reference, expected)
-    except FAILURES as error:
-        return f"it fails ({str(error).strip().splitlines()[0][:160]}), so all its numbers"
-    return None if found is None else str(found)
+    return found and f"{found} differ from plain PyTorch's"
 
 
 def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:
@@ -234,8 +249,5 @@ def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:
     found = _wrong(plan, reference, expected)
     if found is not None:
         how = "" if plan.memory_format == "contiguous" else f" and memory format {plan.memory_format!r}"
-        raise UnsupportedError(
-            "backend",
-            f"{reference.kind} cannot be computed node by node with backend {plan.backend!r}{how}: {found} differ from "
-            "those of plain PyTorch",
-        )
+        text = f"{reference.kind} cannot be computed node by node with backend {plan.backend!r}{how}: {found}"
+        raise UnsupportedError("backend", text)

@@ -12,18 +12,16 @@ from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, Work, batch_groups
 from graphcollab.engine.choice import backend_of, check_plan, make_plan
 from graphcollab.engine.footprint import Footprints
-from graphcollab.engine.heap import keep_heap
 from graphcollab.engine.losses import as_objective, ignored_target
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import Plan
-from graphcollab.engine.replayed import Replays
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
 from graphcollab.engine.split_gradients import SplitGradients
-from graphcollab.engine.standing import StandingBatches
+from graphcollab.engine.standing import Replays, StandingBatches
 from graphcollab.engine.views import Views
-from graphcollab.memory import new_rows
+from graphcollab.memory import keep_heap, new_rows
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks, local_steps, make_schedule
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.frozen import unwritten
+from graphcollab.engine.guards import unwritten
 from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.param_spec import shared_tensors
 from graphcollab.stack import ParamSpec

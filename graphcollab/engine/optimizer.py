@@ -11,14 +11,14 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from graphcollab.errors import ConflictError
 from graphcollab.piece import Piece
-from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError, look_up
+from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError, check_setting
 
 State: TypeAlias = Mapping[str, Sequence[Tensor]]
 Decay: TypeAlias = Annotated[float, Real(least=0, below=1)]
@@ -189,7 +189,6 @@ def as_row_optimizer(optimizer: str | RowOptimizer, **settings: Any) -> RowOptim
             is the same as leaving it out.
 
     Raises:
-        UnknownError: If there is no optimizer of that name, such as one whose update is not elementwise.
         SettingError: If it is anything else, such as an optimizer of PyTorch, or has no such setting.
 
     Example:
@@ -199,13 +198,11 @@ def as_row_optimizer(optimizer: str | RowOptimizer, **settings: Any) -> RowOptim
         Traceback (most recent call last):
         graphcollab.settings.SettingError: momentum must be left out, since Adam has no momentum (it has lr, weight_decay, betas and eps), got 0.9
     """  # noqa: E501
-    if isinstance(optimizer, RowOptimizer):
-        return optimizer
-    name_of: object = optimizer
-    if not isinstance(name_of, str):
-        what = "the name of an optimizer ('sgd', 'adam' or 'adamw') or a RowOptimizer, for example Adam(lr=0.001)"
-        raise SettingError("optimizer", what, optimizer)
-    kind = look_up("optimizer", name_of.lower(), _ELEMENTWISE)
+    lower = optimizer.lower() if isinstance(optimizer, str) else optimizer
+    chosen = check_setting("optimizer", Literal["sgd", "adam", "adamw"] | RowOptimizer, lower)
+    if isinstance(chosen, RowOptimizer):
+        return chosen
+    kind = _ELEMENTWISE[chosen]
     *first, last = own = [field.name for field in dataclasses.fields(kind)]
     for name, value in settings.items():
         if name not in own and value:

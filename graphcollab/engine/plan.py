@@ -11,6 +11,7 @@ from graphcollab.settings import Count, check_settings
 
 GRAPHED = "vmap"  # the backend whose local steps a CUDA graph can hold
 
+BackendName: TypeAlias = Literal["vmap", "loop", "shared"]
 Precision: TypeAlias = Literal["full", "bfloat16"]
 
 
@@ -36,7 +37,7 @@ class Plan:
             steps together is to have graphs.
     """
 
-    backend: Literal["vmap", "loop", "shared"]
+    backend: BackendName
     chunk: Count
     reason: str
     padding: Padding = "always"

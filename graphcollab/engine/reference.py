@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.frozen import unwritten
-from graphcollab.engine.look_ups import LookUps
+from graphcollab.engine.guards import LookUps, unwritten
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.engine.randomness import keyed_layers
@@ -28,7 +27,9 @@ Numbers: TypeAlias = dict[str, Tensor]
 """What two models make of their nodes' samples, by what it is: `JUDGED` in evaluation mode, `TRAINED` in training."""
 
 JUDGED = "loss", "gradient"
-TRAINED = "loss in training", "gradient in training", "parameters after a step", "buffers after a step"
+STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # the first one of either
+BUFFERS = "buffers after a step"
+TRAINED = "loss in training", "gradient in training", STEP, PLAIN_STEP, BUFFERS
 SIZES: tuple[int, ...] = 4, 2  # samples of the two nodes
 PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
 MOVED = 0.01  # how far the parameters of the second model are from the first's
@@ -122,7 +123,7 @@ class Reference:
         """Name what was computed: outputs [n, ...] of each model, losses [2], gradients [2, P], models [2, columns]."""
         count = self.spec.num_parameters
         found = {"outputs": torch.cat([part.flatten() for part in outputs]), "loss": loss, "gradient": gradient}
-        trained = step_loss, step, after[:, :count], after[:, count:]
+        trained = step_loss, step, after[:, :count], after[:, :count], after[:, count:]
         return found | dict(zip(TRAINED, trained, strict=True))
 
     def forward(

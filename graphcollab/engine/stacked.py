@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from graphcollab.engine.look_ups import INSIDE, guarded
+from graphcollab.engine.guards import INSIDE, guarded
 
 # Layers that treat every number alike and have no state: the same for one node and for many.
 ELEMENTWISE = (

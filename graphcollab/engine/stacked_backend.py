@@ -16,10 +16,9 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.engine.replayed import Replays
 from graphcollab.engine.samples import Batch
 from graphcollab.engine.stacked import Chain
-from graphcollab.engine.standing import Standing
+from graphcollab.engine.standing import Replays, Standing
 from graphcollab.engine.static_steps import Kind, StaticSteps
 from graphcollab.stack import ParamSpec
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,9 +15,11 @@ from graphcollab.engine.modules import Padding, copy_module, padding_by_type, po
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.randomness import keyed_layers, randomness_by_row
 from graphcollab.engine.reference import (
+    BUFFERS,
     JUDGED,
     PLACES,
     PLAIN,
+    PLAIN_STEP,
     RATE,
     SIZES,
     TRAINED,
@@ -31,30 +33,12 @@ from graphcollab.engine.reference import (
 from graphcollab.errors import ContractError
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
-STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # the first one of either
-BUFFERS = "buffers after a step"
 COARSE = 0.03  # for other number types
 NOISE = 10.0  # times the error of plain PyTorch itself, against double precision, is rounding too
 AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
 WIDE = 64, 300  # samples of larger batches
 MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples or tokens
 FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What a backend computes otherwise than plain PyTorch.
-
-    Args:
-        numbers: The numbers that differ, such as ``"gradient"`` or `BUFFERS`.
-        tensor: The parameter or buffer they belong to, where they belong to one.
-    """
-
-    numbers: str
-    tensor: str | None = None
-
-    def __str__(self) -> str:
-        return f"its {self.numbers}" if self.tensor is None else f"its {self.numbers} ({self.tensor!r})"
 
 
 def kept_by(reference: Reference) -> list[str]:
@@ -109,26 +93,21 @@ def _is_plain(name: str, *memories: Memory) -> bool:
     return all(type(memory.get(name)) in PLAIN for memory in memories)
 
 
-def difference(backend: Backend, reference: Reference, expected: Numbers) -> Difference | None:
-    """Return what a backend computes otherwise than plain PyTorch, or None.
+def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:
+    """Return what a backend computes otherwise than plain PyTorch, such as ``"its gradient ('weight')"``, or None.
 
     Compared are outputs, losses and gradients in evaluation and in training mode, and the models after a training step,
     with their buffers, of two models on two nodes' batches of unequal length. What is random in training is compared
     where the backend draws as plain PyTorch does, node by node.
     """
     found = _numbers(backend, reference)
-    if backend.layers:
-        expected = expected | {PLAIN_STEP: expected[STEP]}
-        found[PLAIN_STEP] = _plain_step(backend, reference)
     judged = JUDGED if reference.noisy else ()  # a loss that draws is keyed in training only
-    names = [name for name in expected if name not in judged]
-    trained = (*TRAINED, PLAIN_STEP)
-    names = [name for name in names if name not in trained or backend.by_node or not reference.random]
+    trained = () if backend.by_node or not reference.random else TRAINED
+    names = [name for name in found if name not in (*judged, *trained)]
     wrong = [name for name in names if _difference(name, expected[name], found[name], reference)]
     if wrong and not reference.random:
         exact = reference.in_double()
-        own = {n: STEP if n == PLAIN_STEP else n for n in wrong}
-        noise = {} if exact is None else {n: NOISE * float((expected[n] - exact[own[n]]).abs().max()) for n in wrong}
+        noise = {} if exact is None else {n: NOISE * float((expected[n] - exact[n]).abs().max()) for n in wrong}
         wrong = [n for n in wrong if _difference(n, expected[n], found[n], reference, noise.get(n, 0.0))]
     return _difference(wrong[0], expected[wrong[0]], found[wrong[0]], reference) if wrong else None
 
@@ -235,30 +214,29 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
     state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
     work = Work(reference.feed(), SGD(lr=RATE, momentum=0.9), objective, state, torch.zeros(2, dtype=torch.int64))
     after, state, losses = backend.fit(flat, work)
-    return reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
+    found = reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
+    if backend.layers:  # whose steps without momentum are compiled
+        plain, _, _ = backend.fit(flat, replace(work, optimizer=SGD(lr=RATE), state={}))
+        found[PLAIN_STEP] = plain[:, : reference.spec.num_parameters]
+    else:
+        del found[PLAIN_STEP]
+    return found
 
 
-def _plain_step(backend: Backend, reference: Reference) -> Tensor:
-    """Return the parameters after a step without momentum, [2, P], which is compiled for some modules."""
-    work = Work(reference.feed(), SGD(lr=RATE), reference.objective, {}, torch.zeros(2, dtype=torch.int64))
-    after, _, _ = backend.fit(reference.flat, work)
-    return after[:, : reference.spec.num_parameters]
-
-
-def _difference(name: str, one: Tensor, other: Tensor, reference: Reference, more: float = 0.0) -> Difference | None:
+def _difference(name: str, one: Tensor, other: Tensor, reference: Reference, more: float = 0.0) -> str | None:
     """Name the first parameter or buffer that differs, or return None; buffers are compared on their own scale."""
     spec, count = reference.spec, reference.spec.num_named_parameters
     if name == BUFFERS:
         parts = (values.split(spec.sizes[count:], 1) for values in (one, other))
         names = (own for own, a, b in zip(spec.names[count:], *parts, strict=True) if not _close(a, b, more))
-        return next((Difference(name, own) for own in names), None)
+        return next((f"its {name} ({own!r})" for own in names), None)
     if _close(one, other, more):
         return None
     if one.dim() < 2:
-        return Difference(name)
+        return f"its {name}"
     column = int(torch.nan_to_num((one - other).abs(), nan=torch.inf).max(0).values.argmax())
     ends = torch.tensor(spec.sizes).cumsum(0)
-    return Difference(name, spec.names[int((ends > column).int().argmax())])
+    return f"its {name} ({spec.names[int((ends > column).int().argmax())]!r})"
 
 
 def _close(one: Tensor, other: Tensor, more: float = 0.0) -> bool:

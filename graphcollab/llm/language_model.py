@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphcollab.engine import keyed_checkpoint
-from graphcollab.engine.frozen import unwritten
+from graphcollab.engine.guards import unwritten
 from graphcollab.errors import (
     AmbiguousError,
     ConflictError,

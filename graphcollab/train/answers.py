@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphcollab.engine.look_ups import LookUps, OutsideError
+from graphcollab.engine.guards import LookUps, OutsideError
 from graphcollab.errors import (
     InvalidTypeError,
     InvalidValueError,

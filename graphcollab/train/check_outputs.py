@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from graphcollab.checks import issue
 from graphcollab.engine import Context, as_objective
 from graphcollab.engine.check_loss import check_loss
-from graphcollab.engine.frozen import FrozenWeightsError, unwritten
+from graphcollab.engine.guards import FrozenWeightsError, unwritten
 from graphcollab.engine.losses import ignored_target
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers

@@ -8,8 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.frozen import unwritten
-from graphcollab.engine.look_ups import LookUps, OutsideError
+from graphcollab.engine.guards import LookUps, OutsideError, unwritten
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import copied

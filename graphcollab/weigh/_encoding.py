@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.engine import Engine
-from graphcollab.engine.replayed import replayable
+from graphcollab.engine.standing import replayable
 from graphcollab.nn import Mixer
 from graphcollab.stack import ParamSpec
 

@@ -517,7 +517,7 @@ FAMILIES: dict[str, Family] = {
         refused=("contract", "model"),
     ),
     "running average in place": Family(STATE, lambda: BufferIn(True), padding="evaluation"),
-    "running average replaced": Family(STATE, lambda: BufferIn(False), backend="loop", says="replaced in training"),
+    "running average replaced": Family(STATE, lambda: BufferIn(False), backend="loop", says="its buffers after a step"),
     "keeps an activation": Family(STATE, Keeps, backend="loop", says="'seen'"),
     "remembers the last batch": Family(STATE, Remembers, backend=None, refused=("contract", "attribute 'last'")),
     "centres on the batch": Family(ACROSS, does(lambda m, x: m.head(x - x.mean(0)), head=lin(4, 3)), padding="never"),

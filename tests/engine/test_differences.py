@@ -9,7 +9,7 @@ from torch import nn
 from graphcollab.engine import Plan, as_objective
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.reference import RATE, Reference
-from graphcollab.engine.trial import Difference, difference, padding_of
+from graphcollab.engine.trial import difference, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.stack import ParamSpec
 
@@ -80,13 +80,13 @@ def at(values, column, by=0.1):
 @pytest.mark.parametrize(
     ("methods", "wanted"),
     [
-        ({"predict": lambda out: out + 0.01}, Difference("outputs")),
-        ({"gradient": lambda out: (out[0] + 0.1, out[1])}, Difference("loss")),
-        ({"gradient": lambda out: (out[0], at(out[1], 0))}, Difference("gradient", "0.weight")),
-        ({"gradient": lambda out: (out[0], at(out[1], 24))}, Difference("gradient", "0.bias")),
-        ({"fit": lambda out: (out[0], out[1], out[2] + 0.1)}, Difference("loss in training")),
-        ({"fit": lambda out: (at(out[0], 25), out[1], out[2])}, Difference("parameters after a step", "1.weight")),
-        ({"fit": lambda out: (at(out[0], 60), out[1], out[2])}, Difference("buffers after a step", "1.running_var")),
+        ({"predict": lambda out: out + 0.01}, "its outputs"),
+        ({"gradient": lambda out: (out[0] + 0.1, out[1])}, "its loss"),
+        ({"gradient": lambda out: (out[0], at(out[1], 0))}, "its gradient ('0.weight')"),
+        ({"gradient": lambda out: (out[0], at(out[1], 24))}, "its gradient ('0.bias')"),
+        ({"fit": lambda out: (out[0], out[1], out[2] + 0.1)}, "its loss in training"),
+        ({"fit": lambda out: (at(out[0], 25), out[1], out[2])}, "its parameters after a step ('1.weight')"),
+        ({"fit": lambda out: (at(out[0], 60), out[1], out[2])}, "its buffers after a step ('1.running_var')"),
     ],
 )
 def test_what_is_wrong_is_named(kind, methods, wanted):

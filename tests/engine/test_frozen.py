@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcollab import Tasks, dpsgd, run
 from graphcollab.engine import SGD, Adam, LocalSteps, Rows, reference
-from graphcollab.engine.frozen import Frozen, FrozenWeightsError, unwritten
+from graphcollab.engine.guards import Frozen, FrozenWeightsError, unwritten
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stacked import stacked_linear, stacked_ops
 from graphcollab.tasks import make_schedule

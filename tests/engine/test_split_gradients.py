@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Rows, replayed, static_steps
+from graphcollab.engine import Rows, standing, static_steps
 from tests.engine.test_backends_agree import mlp
 from tests.raising import warns
 from tests.replays import trace
@@ -46,7 +46,7 @@ def test_other_nodes_have_other_samples(make_engine, traced):
 
 
 def test_more_rows_than_there_is_room_for_are_computed(make_engine, traced, monkeypatch):
-    monkeypatch.setattr(replayed, "LARGEST", 8)
+    monkeypatch.setattr(standing, "LARGEST", 8)
     for one, other in gradients(make_engine):
         assert all(map(torch.equal, one, other))
     assert not traced

@@ -344,7 +344,7 @@ def test_a_receiver_is_not_split_and_many_share_a_chunk():
 def test_refusals():
     with raises("value", "batch_size"):
         CrossGradients(MEAN, batch_size=0)
-    with raises("unknown", "optimizer", "lbfgs"):
+    with raises("value", "optimizer", "lbfgs"):
         CrossGradients(MEAN, optimizer="LBFGS")
     with raises("unknown", "part 'neck'", kind=KeyError):
         Scene.small().begin(method(part="neck"))

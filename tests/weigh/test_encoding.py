@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcollab import Phases, Tasks, meta_l2c, run
-from graphcollab.engine import replayed, static_steps
+from graphcollab.engine import standing, static_steps
 from graphcollab.models import MLP
 from tests.replays import trace
 
@@ -35,7 +35,7 @@ def test_a_replayed_encoding_gives_the_same(traced, monkeypatch, settings, withi
     for one, other in zip(plain, learned(**settings), strict=True):
         torch.testing.assert_close(one, other, rtol=within, atol=within)
     assert len(traced) == 2  # codes and their gradients
-    monkeypatch.setattr(replayed, "LARGEST", 8)
+    monkeypatch.setattr(standing, "LARGEST", 8)
     assert all(map(torch.equal, plain, learned(**settings)))
     assert len(traced) == 2
 
