@@ -87,21 +87,14 @@ def test_a_comparison_is_shown_in_a_line() -> None:
     assert repr(Comparison([], chosen, True)) == told
 
 
-def test_runs_side_by_side() -> None:
-    draw = torch.Generator().manual_seed(0)
-    samples = [(torch.randn(12, 3, generator=draw), torch.randint(2, (12,), generator=draw)) for _ in range(3)]
-    tasks = Tasks.from_samples(samples, test=samples)
-    results = {
-        name: [run(make(lr=0.1), tasks, MLP(3, 4, 2), rounds=2, seed=seed) for seed in (4, 2)]
-        for name, make in (("local", local), ("dpsgd", dpsgd))
-    }
-    found = Comparison.from_results(results)
-    assert [(t.method, t.seed) for t in found.trials] == [("local", 4), ("local", 2), ("dpsgd", 4), ("dpsgd", 2)]
-    assert found.chosen["dpsgd"][1].messages == (6.0, 12.0)
-    assert found.results["dpsgd"] is results["dpsgd"][1]
-    assert (found.metric, found.higher_is_better) == ("accuracy", True)
-    results["local"] = results["local"][::-1]
-    with raises("mismatch", "seeds", "'local'", "2", "4", "'dpsgd'"):
-        Comparison.from_results(results)
-    with raises("empty", "results"):
-        Comparison.from_results({})
+def test_the_last_evaluation_within_a_budget() -> None:
+    kept = {"sent": (10.0, 40.0, 50.0), "messages": (2.0, 4.0, 4.0), "per_node": (0.5, 0.5, 0.5)}
+    found = trial([0.25, 0.5, 0.4], **kept)
+    assert [found.within(budget) for budget in (1, 2, 3, 4, 9)] == [None, (5, 0.25), (5, 0.25), (15, 0.4), (15, 0.4)]
+    assert [found.within(budget, "bytes") for budget in (29, 30, 149)] == [None, (5, 0.25), (10, 0.5)]
+    assert found.total("bytes") == [30.0, 120.0, 150.0]
+    assert trial([0.25, 0.5, 0.4]).total() == []
+    with raises("missing", "method 'm'"):
+        trial([0.25, 0.5, 0.4]).within(5, "bytes")
+    with raises("value", "unit", "'messages'", "'bytes'", "'floats'"):
+        found.total("floats")
