@@ -109,8 +109,9 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
     content, tensors = read_folder(folder, KIND, VERSION)
     with damage_of(folder):
         found = _read(content, tensors)
+        every = [{key: one[key] for key in ("class", "model", "types", "tree")} for one in content["architectures"]]
     modules = []
-    for a, (saved, rows) in enumerate(zip(content["architectures"], found._rows, strict=True)):
+    for a, (saved, rows) in enumerate(zip(every, found._rows, strict=True)):
         common = _named(tensors, f"{a}/common/")
         state = {**common, **{name: values[0] for name, values in rows.items()}}
         if model is None:

@@ -293,10 +293,10 @@ MLP = {"name": "mlp", "input_shape": [4], "num_classes": 2, "hidden": 5}
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (first(model=3), ("damaged", None, "MLP")),
-        (first(model={}), ("damaged", None, "MLP")),
-        (first(model={**MLP, "name": "os.system"}), ("damaged", None, "MLP")),
-        (first(model={**MLP, "input_shape": [3]}), ("damaged", None, "MLP")),
+        (first(model=3), ("damaged",)),
+        (first(model={}), ("damaged",)),
+        (first(model={**MLP, "name": "os.system"}), ("damaged", None, "os.system")),
+        (first(model={**MLP, "input_shape": [3]}), ("damaged",)),
         (first(model={**MLP, "hidden": 6}), ("damaged",)),
         (first(types={"a": "_inductor"}), ("damaged",)),
         (lambda content: content.pop("names"), ("damaged", None, "'names'")),
