@@ -25,7 +25,6 @@ from graphcollab.files import PART, own_name
 from graphcollab.settings import checked
 from graphcollab.train.encoding import decode, encode
 from graphcollab.train.folder import (
-    MANIFEST,
     damage_of,
     read_tensors,
     require_version,
@@ -89,10 +88,6 @@ def load_checkpoint(path: str | Path) -> Loaded:
         DamagedError, FormatError, VersionError: If it is damaged, something else, or of another version.
     """
     path = Path(path)
-    if path.is_file():
-        raise FormatError(
-            f"file {path}", f"{path} is no checkpoint; a checkpoint ({KIND} {VERSION}) is a folder with a {MANIFEST}"
-        )
     if not path.is_dir():
         raise MissingFileError(f"folder {path}", f"there is no checkpoint at {path}")
     require_version(path, KIND, VERSION, ADVICE)

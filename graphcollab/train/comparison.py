@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphcollab.errors import DuplicateError, MismatchError, MissingError, RangeError, UnknownError
+from graphcollab.errors import DuplicateError, MismatchError, MissingError, RangeError
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
 from graphcollab.naming import ByName, few
 from graphcollab.train.collapse import EVEN_KINDS
@@ -162,10 +162,6 @@ class Comparison:
         that do not hold each node's metric are a ValueError.
         """
         for name in (method, reference):
-            if name not in self.chosen:
-                raise UnknownError(
-                    "reference", f"there is no method {name!r} to compare with; there are {sorted(self.chosen)}"
-                )
             if not all(trial.per_node or trial.failure for trial in self.chosen[name]):
                 raise MissingError(
                     "per_node", f"the trials of {name!r} do not hold each node's metric: give them `per_node`"

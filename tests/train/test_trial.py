@@ -40,9 +40,9 @@ def test_nodes_without_a_value() -> None:
 
 def test_improved_refuses() -> None:
     found = comparison(True, local=[(0.5,)], cobo=[(0.6,)], old=[()])
-    with raises("unknown", "reference", "'fedavg'"):
+    with raises("unknown", "name", "'fedavg'"):
         found.improved("cobo", "fedavg")
-    with raises("unknown", "reference", "'fedavg'"):
+    with raises("unknown", "name", "'fedavg'"):
         found.improved("fedavg")
     with raises("missing", "per_node", "'old'"):
         found.improved("old")
