@@ -125,8 +125,10 @@ def verify(folder: Path, kind: str, version: int) -> tuple[Content, Files]:
     """
     require_version(folder, kind, version)
     manifest = _read_manifest(folder)
-    if manifest.get("format") != kind:
-        raise FormatError(f"folder {folder}", f"{folder} holds {manifest.get('format')!r}, and {kind!r} was expected")
+    with damage_of(folder):
+        found = manifest["format"]
+    if found != kind:
+        raise FormatError(f"folder {folder}", f"{folder} holds {found!r}, and {kind!r} was expected")
     with damage_of(folder):
         for name, entry in manifest["files"].items():
             _verify_file(folder, name, entry)
