@@ -292,7 +292,9 @@ def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
 
 def _numbers_of(preparation: Preparation, moments: bool) -> dict[str, tuple[Any, ...]]:
     """Return what columns become, the target last; with means and deviations or without."""
-    made = {f"column {one.name!r}": one.features for one in preparation.columns} | {"classes": preparation.classes}
+    made: dict[str, tuple[Any, ...]] = {f"column {one.name!r}": one.features for one in preparation.columns} | {
+        "classes": preparation.classes
+    }
     if moments:
         made |= {
             f"moments of {one.name!r}": (one.mean, one.deviation) for one in (*preparation.columns, preparation.target)
