@@ -292,13 +292,11 @@ def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
 
 def _numbers_of(preparation: Preparation, moments: bool) -> dict[str, tuple[Any, ...]]:
     """Return what columns become, the target last; with means and deviations or without."""
-    made: dict[str, tuple[Any, ...]] = {f"column {one.name!r}": one.features for one in preparation.columns} | {
-        "classes": preparation.classes
-    }
+    made: dict[str, tuple[Any, ...]] = {"classes": preparation.classes}
+    made |= {f"column {one.name!r}": one.features for one in preparation.columns}
     if moments:
-        made |= {
-            f"moments of {one.name!r}": (one.mean, one.deviation) for one in (*preparation.columns, preparation.target)
-        }
+        every = (*preparation.columns, preparation.target)
+        made |= {f"moments of {one.name!r}": (one.mean, one.deviation) for one in every}
     return made
 
 
