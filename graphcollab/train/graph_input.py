@@ -136,6 +136,5 @@ def _of_index(graph: Tensor | np.ndarray, tasks: Tasks) -> Data:
             f"the graph is an edge_index, whose numbers are positions, and the names of the nodes are numbers, "
             f"too: {few(tasks.names)}. Give pairs (sender, receiver) of names, such as graph=edge_index.T.tolist() "
             f"if they are names, or Data(edge_index=edge_index, num_nodes={tasks.num_nodes}) if they are positions",
-            public=True,
         )
     return Data(num_nodes=tasks.num_nodes, edge_index=index)
