@@ -127,7 +127,7 @@ def _ends(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers:
 
 def _of_index(graph: Tensor | np.ndarray, tasks: Tasks) -> Data:
     """Return the edges of an ``edge_index``, whose shape and type `build_graph` checks."""
-    index = torch.as_tensor(graph).detach().cpu()
+    index = torch.as_tensor(np.array(graph, order="C") if isinstance(graph, np.ndarray) else graph).detach().cpu()
     if index.dim() != 2 or len(index) != 2:
         raise SettingError("graph", GRAPH, graph)
     if numbered(tasks.names) and list(tasks.names) != [*map(str, range(tasks.num_nodes))]:

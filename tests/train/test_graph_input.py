@@ -35,6 +35,7 @@ INDEX = torch.tensor(EDGES).T
     [
         INDEX,
         INDEX.numpy(),
+        INDEX.flip(1).numpy()[:, ::-1],
         Data(edge_index=INDEX, num_nodes=3),
         NAMED,
         [("bob", "ada", 0.5), ("ada", "bob", 0.0), ("cy", "ada", 1)],
