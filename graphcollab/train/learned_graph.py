@@ -11,7 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import issue
-from graphcollab.files import write_csv
+from graphcollab.errors import FormatError
+from graphcollab.files import of_cell, write_csv
 from graphcollab.metrics.edges import pair_weights
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ class LearnedGraph(Data):
                 f"file {path}", f"{path} is no CSV file with the columns sender, receiver and weights: {error}"
             ) from error
         codes, names = pandas.factorize(ends)
-        return cls(edge_index=torch.tensor(codes).view(-1, 2).T, num_nodes=len(names), name=[*names], **weight)
+        return cls(
+            edge_index=torch.tensor(codes).view(-1, 2).T, num_nodes=len(names), name=[*map(of_cell, names)], **weight
+        )
 
     def named_edges(self) -> list[tuple[str, str, float]]:
         """Return sender, receiver and weight of every edge."""

@@ -136,6 +136,8 @@ def test_a_file_is_a_graph_by_name(tmp_path):
     path.write_text("sender,receiver\nada,bob\nada,bob\n")
     with raises("duplicate", "edge_index"):
         edges(LearnedGraph.from_csv(path))
+    odd = LearnedGraph(edge_index=INDEX, edge_weight=torch.ones(3), num_nodes=3, name=["=ada", "-bob", "'cy"])
+    assert LearnedGraph.from_csv(odd.to_csv(path)).named_edges() == odd.named_edges()
     path.write_text("sender,receiver\n")
     assert edges(LearnedGraph.from_csv(path)) == []
     path.write_text("sender,receiver\nada\n")
