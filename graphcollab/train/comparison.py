@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphcollab.errors import DuplicateError, MismatchError, MissingError, RangeError
+from graphcollab.errors import DuplicateError, MismatchError, MissingError
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
 from graphcollab.naming import ByName, few
 from graphcollab.train.collapse import EVEN_KINDS

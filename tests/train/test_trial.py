@@ -85,16 +85,3 @@ def test_a_comparison_is_shown_in_a_line() -> None:
     }
     told = "Comparison(mean test accuracy on seeds 3, 5: local=0.5, l2c=0.3125, cobo=failed)"
     assert repr(Comparison([], chosen, True)) == told
-
-
-def test_the_last_evaluation_within_a_budget() -> None:
-    kept = {"sent": (10.0, 40.0, 50.0), "messages": (2.0, 4.0, 4.0), "per_node": (0.5, 0.5, 0.5)}
-    found = trial([0.25, 0.5, 0.4], **kept)
-    assert [found.within(budget) for budget in (1, 2, 3, 4, 9)] == [None, (5, 0.25), (5, 0.25), (15, 0.4), (15, 0.4)]
-    assert [found.within(budget, "bytes") for budget in (29, 30, 149)] == [None, (5, 0.25), (10, 0.5)]
-    assert found.total("bytes") == [30.0, 120.0, 150.0]
-    assert trial([0.25, 0.5, 0.4]).total() == []
-    with raises("missing", "method 'm'"):
-        trial([0.25, 0.5, 0.4]).within(5, "bytes")
-    with raises("value", "unit", "'messages'", "'bytes'", "'floats'"):
-        found.total("floats")
