@@ -26,6 +26,7 @@ from graphcollab.cli.values import entries
 from graphcollab.errors import MissingError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
+from graphcollab.metrics import METRICS
 from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
 from graphcollab.train.history import History
 
