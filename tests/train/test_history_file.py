@@ -83,7 +83,7 @@ def test_fields_that_come_later(log):
     evaluate(history, 1)
     log.there_and_back(history)
     evaluate(history, 2, val_metric=torch.ones(2))
-    history.isolated["b"], history.watched, history.heard = 1, 5, torch.tensor([1, 0])
+    history.isolated["b"], history.observed["mine"] = 1, torch.tensor([1, 0])
     again = log.there_and_back(history)
     assert differences(again, history) == []
     assert again.table("val_metric").tolist() == [pytest.approx([math.nan] * 2, nan_ok=True), [1, 1]]
