@@ -389,9 +389,9 @@ WRONG_TYPES = {
         lambda: compare({"local": local}, lambda seed: nodes(), MLP(4, (6,), 3), seeds=3),
         ("value", "seeds"),
     ),
-    "a comparison as curves": (
+    "curves of an empty comparison": (
         lambda: report.accuracy_curves(Comparison([], {}, True)),
-        ("value", "curves"),
+        ("too-few", "curves"),
     ),
     "tasks for compare": (
         lambda: compare({"local": local}, nodes(), MLP(4, (6,), 3)),

@@ -70,7 +70,6 @@ def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int, 
     data, history = result.data, result.history
     values = {name: rows[0] for name, rows in history.values.items()}
     saver, times = Saver(folder, 1), list[float]()
-    logs = [0, 0]  # each of two checkpoints appends to a history of its own
     with hold_folder(folder):
         for round_ in range(1, saves + 1):
             data = data.clone()
@@ -79,11 +78,10 @@ def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int, 
             history.graphs[round_] = (data.edge_index.clone(), data.edge_weight.clone())
             times.append(seconds(lambda: saver.save(data, history)))  # noqa: B023 - called at once
             last = max(folder.glob("round-*"))
-            logs.append(size(last / "history.jsonl"))
             if round_ in SHOWN:
-                rest = sum(size(file) for file in last.iterdir() if file.name != "history.jsonl")
+                written, lines = sum(map(size, last.iterdir())), size(last / "history.jsonl")
                 middle = 1000 * statistics.median(times[-9:])
-                print(f"save {round_}: {middle:.1f} ms, {rest + logs[-1] - logs[-3]} bytes written, history {logs[-1]}")
+                print(f"save {round_}: {middle:.1f} ms, {written} bytes written, history {lines}")
         print(f"reading the last one: {seconds(lambda: load_checkpoint(last)):.2f} s")
 
 

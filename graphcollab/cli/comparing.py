@@ -27,7 +27,7 @@ from graphcollab.errors import MissingError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
 from graphcollab.metrics import METRICS
-from graphcollab.train import Comparison, RecordGraph, compare
+from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
 from graphcollab.train.history import History
 
 LOCAL = "local"
@@ -112,7 +112,7 @@ def _compare(
             tasks_for(str(asked["data"]), asked),
             model_for(asked["hidden"]),
             grids=grids,
-            graphs=graphs,
+            graphs={name: LearnedGraph.from_csv(path) for name, path in graphs.items()},
             on_trial=on_trial,
             progress=shown,
             checkpoint=None if out is None else out / CHECKPOINTS,

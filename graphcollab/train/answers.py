@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from graphcollab.engine.guards import LookUps, OutsideError
 from graphcollab.errors import (
     InvalidTypeError,
-    InvalidValueError,
     NotFiniteError,
     RangeError,
     ShapeError,
@@ -48,13 +47,6 @@ class Answers:
     kind: Kind
     logits: bool = True
     classes: tuple[str | int | float | bool, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what says nothing about outputs."""
-        if self.kind not in LOSSES or not isinstance(self.logits, bool):
-            raise InvalidValueError("kind", f"expected outputs of the kind {', '.join(LOSSES)}, got {self.kind!r}")
-        if not all(isinstance(name, str | int | float) for name in self.classes):
-            raise InvalidValueError("classes", "a class has a name that is neither text nor a number")
 
     @classmethod
     def of(cls, loss: str | Callable[..., Any], targets: Tensor, outputs: Tensor, classes: tuple[Any, ...]) -> Answers:
@@ -130,13 +122,7 @@ class Reading:
         return self.names[find_node(site, self.names, "site")]
 
     def samples(self, site: Node, samples: Any) -> Tensor:
-        """Return a site's samples as the models read them; a TypeError if not one site is named, or none are given."""
-        if samples is None:
-            raise InvalidTypeError(
-                "samples",
-                f"a site and its samples are needed, as in predict({self.names[0]!r}, samples): every site has a model "
-                f"of its own. The sites are {few(self.names)}",
-            )
+        """Return a site's samples as the models read them."""
         name, shape, dtype = self.name(site), self.shape, self.dtype
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
         rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
@@ -179,7 +165,7 @@ class Predicts(ABC):
     def _reading(self) -> Reading:
         """Return how samples of sites are read."""
 
-    def outputs(self, site: Node, samples: Any = None) -> Tensor:
+    def outputs(self, site: Node, samples: Any) -> Tensor:
         """Return what a site's model returns for samples; see `predict`."""
         reading = self._reading()
         inputs, module = reading.samples(site, samples), self.model(site)
@@ -194,13 +180,13 @@ class Predicts(ABC):
                     f"has ids 0 to {error.size - 1}: leave out what it was not trained with",
                 ) from error
 
-    def predict(self, site: Node, samples: Any = None) -> np.ndarray:
+    def predict(self, site: Node, samples: Any) -> np.ndarray:
         """Predict by a site's model.
 
         Args:
             site: The site, by name or position; where all names are whole numbers, a number is a name.
             samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
-                what it reads, such as a frame with the same columns, or a list of rows as dicts. Needed.
+                what it reads, such as a frame with the same columns, or a list of rows as dicts.
 
         Returns:
             A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
@@ -208,7 +194,7 @@ class Predicts(ABC):
 
         Raises:
             KeyError: If there is no such site.
-            TypeError: If the site or its samples are not given, or several sites at once.
+            TypeError: If several sites are given at once.
             ValueError: If samples are not of the shape that the models read, hold numbers that are not finite, or lead
                 to ids that an embedding has not.
         """
@@ -218,7 +204,7 @@ class Predicts(ABC):
             outputs = reading.preparation.restore(outputs, reading.name(site))
         return answers.predict(outputs)
 
-    def predict_proba(self, site: Node, samples: Any = None) -> np.ndarray:
+    def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
         """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
 
         Raises:

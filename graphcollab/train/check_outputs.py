@@ -75,8 +75,8 @@ def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> A
     except FrozenWeightsError:
         raise
     except (RuntimeError, ValueError, IndexError) as error:
-        text = f"{kind} cannot {what} inputs of shape {tuple(inputs.shape[1:])} and type {inputs.dtype}{where}: {error}"
-        raise ContractError("model", text) from error
+        shape = tuple(inputs.shape[1:])
+        raise ContractError("model", f"{kind} cannot {what} inputs of shape {shape}{where}: {error}") from error
 
 
 def _check_training(module: nn.Module, inputs: Tensor) -> None:

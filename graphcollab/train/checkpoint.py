@@ -4,7 +4,7 @@ round-000100/
 manifest.json          what the run is, and how the tensors fit together
 state.safetensors      the tensors of the state, in a run of several processes without the rows of nodes' models
 rows-00000.safetensors the rows of the nodes of one process, named by the first of them; one file for each process
-history.jsonl          the history; its first bytes, as many as the manifest says (see `HistoryFile`)
+history.jsonl          the history, a line for every evaluation, recorded graph and score
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from torch_geometric.data import Data
 from graphcollab.checks import issue
 from graphcollab.control.shares import join_rows, with_rows
 from graphcollab.errors import DamagedError, FormatError, MissingFileError
-from graphcollab.files import PART, own_name, write_new
+from graphcollab.files import PART, own_name
 from graphcollab.settings import checked
 from graphcollab.train.encoding import decode, encode
-from graphcollab.train.folder import MANIFEST, damage_of, pack, read_tensors, require_version, verify, write_manifest
+from graphcollab.train.folder import (
+    damage_of,
+    read_tensors,
+    require_version,
+    verify,
+    write_file,
+    write_manifest,
+    write_tensors,
+)
 from graphcollab.train.history import History
-from graphcollab.train.history_file import HISTORY, HistoryFile, small_fields
+from graphcollab.train.history_file import HISTORY, Known, from_lines, small_fields, to_lines
 
 KIND, VERSION, STATE = "graphcollab-checkpoint", 5, "state.safetensors"
 NAME = re.compile(r"round-(\d{6,})(?:-(\d+))?")  # the second number if a round was saved again
@@ -43,7 +51,7 @@ def write_rows(folder: Path, nodes: Tensor, rows: Mapping[str, Any]) -> dict[str
     tensors: dict[str, Tensor] = {}
     name = f"rows-{int(nodes[0]):05d}"
     code = encode({"nodes": nodes, "rows": dict(rows)}, name, tensors)
-    return {"files": _write_tensors(folder / f"{name}.safetensors", tensors), "rows": code}
+    return {"files": write_tensors(folder / f"{name}.safetensors", tensors), "rows": code}
 
 
 def write_checkpoint(
@@ -51,13 +59,10 @@ def write_checkpoint(
     data: Mapping[str, Any],
     history: History,
     about: Mapping[str, Any],
-    file: HistoryFile,
     rows: Sequence[Mapping[str, Any]] = (),
+    known: Known | None = None,
 ) -> None:
-    """Write the state and the manifest into a folder that has the history's file already.
-
-    The ``data`` lack the ``rows`` that `write_rows` has written.
-    """
+    """Write a checkpoint but for the ``rows`` that `write_rows` has written, which the ``data`` lack."""
     tensors: dict[str, Tensor] = {}
     content = {
         "state": encode({name: data[name] for name in sorted(data)}, "data", tensors),
@@ -65,31 +70,11 @@ def write_checkpoint(
         "history": encode(small_fields(history), "history", tensors),
         "about": dict(about),
     }
-    files = _write_tensors(folder / STATE, tensors)
+    files = write_tensors(folder / STATE, tensors)
+    files |= write_file(folder / HISTORY, to_lines(history, {} if known is None else known))
     for one in rows:
         files |= one["files"]
-    write_manifest(folder, KIND, VERSION, {**files, HISTORY: file.entry}, content)
-
-
-def read_checkpoint(path: Path) -> tuple[Loaded, HistoryFile]:
-    """Read a checkpoint as `load_checkpoint` does."""
-    if path.is_file():
-        raise FormatError(
-            f"file {path}", f"{path} is no checkpoint; a checkpoint ({KIND} {VERSION}) is a folder with a {MANIFEST}"
-        )
-    if not path.is_dir():
-        raise MissingFileError(f"folder {path}", f"there is no checkpoint at {path}")
-    require_version(path, KIND, VERSION, ADVICE)
-    content, files = verify(path, KIND, VERSION)
-    with damage_of(path):
-        tensors = read_tensors(path, files)
-        with (path / HISTORY).open("rb") as opened:
-            lines = opened.read(files[HISTORY]["bytes"])  # later checkpoints may have added to it
-        file, history = HistoryFile.read(lines, decode(content["history"], tensors))
-        state, rows = decode(content["state"], tensors), [decode(one, tensors) for one in content["rows"]]
-        if rows:
-            state = with_rows(state, join_rows([(one["nodes"], one["rows"]) for one in rows]))
-        return (Data(**state), history, dict(content["about"])), file
+    write_manifest(folder, KIND, VERSION, files, content)
 
 
 @checked
@@ -102,7 +87,18 @@ def load_checkpoint(path: str | Path) -> Loaded:
         MissingFileError: If there is no checkpoint.
         DamagedError, FormatError, VersionError: If it is damaged, something else, or of another version.
     """
-    return read_checkpoint(Path(path))[0]
+    path = Path(path)
+    if not path.is_dir():
+        raise MissingFileError(f"folder {path}", f"there is no checkpoint at {path}")
+    require_version(path, KIND, VERSION, ADVICE)
+    content, files = verify(path, KIND, VERSION)
+    with damage_of(path):
+        tensors = read_tensors(path, files)
+        history = from_lines((path / HISTORY).read_bytes(), decode(content["history"], tensors))
+        state, rows = decode(content["state"], tensors), [decode(one, tensors) for one in content["rows"]]
+        if rows:
+            state = with_rows(state, join_rows([(one["nodes"], one["rows"]) for one in rows]))
+        return Data(**state), history, dict(content["about"])
 
 
 @checked
@@ -117,14 +113,14 @@ def latest_checkpoint(folder: str | Path) -> Path | None:
     return None if found is None else found[0]
 
 
-def newest(folder: str | Path) -> tuple[Path, Loaded, HistoryFile] | None:
+def newest(folder: str | Path) -> tuple[Path, Loaded] | None:
     """Return the newest undamaged checkpoint with its content; see `latest_checkpoint`."""
     paths, problem = list_checkpoints(folder), None
     for path in paths:  # older ones as well: the run would remove them
         require_version(path, KIND, VERSION, ADVICE)
     for path in reversed(paths):
         try:
-            return path, *read_checkpoint(path)
+            return path, load_checkpoint(path)
         except (DamagedError, FormatError, MissingFileError) as error:
             issue("damaged", f"checkpoint {path.name}", f"{error}; trying the checkpoint before it")
             problem = error
@@ -156,10 +152,3 @@ def remove_checkpoint(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Write a file, and return its entry in a manifest by its name."""
-    content, entry = pack(tensors)
-    write_new(path, content)
-    return {path.name: entry}

@@ -27,8 +27,8 @@ from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.start import Model, require_alike, tasks_of
-from graphcollab.train.trial import COLUMNS, Trial
-from graphcollab.train.trials import Contestant, Outcome, Trials
+from graphcollab.train.trial import Trial
+from graphcollab.train.trials import Contestant, Trials
 
 NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison gives itself
 
@@ -87,7 +87,7 @@ def compare(
         rounds: Rounds of the method that takes the most local steps in one. The others play as many rounds as make the
             same number of local steps per node, counted on the first seed's tasks.
         budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
-            number of local steps per node; or rounds by the names of the methods. Tables say what was spent. Training
+            number of local steps per node. Tables say what was spent. Training
             beside the local steps (of personal models or references, see ``Trial.models``; to judge a model or to weigh
             another) is not evened out.
         evaluate_every: Rounds between evaluations, of the method that takes the most local steps in one; the others are
@@ -112,7 +112,7 @@ def compare(
         OtherRunError: If a trial's folder is of another run.
         OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison, repeated, goes
             on where it was.
-        KeyboardInterrupt: At Ctrl-C, after the round.
+        KeyboardInterrupt: At Ctrl-C: after the round, or with several ``jobs`` at once.
     """
     own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters
     takes = {**own, **played}.keys() - {"settings", *NOT_PASSED}
@@ -142,24 +142,24 @@ def compare(
     failures: dict[type[Exception], Exception] = {}
     total = len(seeds) * len(every)
     with closing(game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)) as playing:
-        for outcome in playing:
-            one, where = outcome.contestant, f"trial {len(trials) + 1} of {total}"
-            if (error := outcome.error) is not None:
-                error.add_note(f"in {where}: method {one.name!r} with {dict(one.point)} on seed {outcome.seed}")
+        for trial, result, error in playing:
+            trials.append(trial)
+            if error is not None:
+                error.add_note(
+                    f"in trial {len(trials)} of {total}: method {trial.method!r} with {dict(trial.setting)} on seed "
+                    f"{trial.seed}"
+                )
                 if not kept and not isinstance(error, ArithmeticError):
                     raise error
                 if type(error) not in failures:  # the next ones of its kind are shown in tables
-                    _warn_of_failure(outcome, error)
+                    _warn_of_failure(trial, error)
                 failures.setdefault(type(error), error)
-            elif (result := outcome.result) is not None:
-                if result.interrupted:
-                    raise KeyboardInterrupt(f"stopped in {where}")
-                kept[one.name, one.number] = result
+            elif result is not None:
+                kept[trial.method, points[trial.method].index(dict(trial.setting))] = result
                 undefined.add(result.history)
-            trials.append(_trial(outcome))
             if on_trial is not None:
                 with agreed():
-                    on_trial(trials[-1], outcome.result, len(trials), total)
+                    on_trial(trial, result, len(trials), total)
     if not kept:
         raise next(iter(failures.values()))
     history = next(iter(kept.values())).history
@@ -172,23 +172,12 @@ def compare(
     return Comparison(trials, chosen, higher, results, metric)
 
 
-def _trial(outcome: Outcome) -> Trial:
-    """Return what is kept of a trial; the numbers of one that failed are NaN."""
-    one, result = outcome.contestant, outcome.result
-    if result is not None:
-        return Trial.from_result(one.name, outcome.seed, one.point, result, outcome.tasks, outcome.samples)
-    lost = dict.fromkeys(COLUMNS, math.nan)
-    failure = f"{type(outcome.error).__name__}: {outcome.error}"
-    return Trial(one.name, outcome.seed, one.point, math.nan, lost, failure=failure, tasks=outcome.tasks)
-
-
-def _warn_of_failure(outcome: Outcome, error: Exception) -> None:
-    one = outcome.contestant
-    given = f" with {', '.join(f'{key}={value}' for key, value in one.point.items())}" * bool(one.point)
+def _warn_of_failure(trial: Trial, error: Exception) -> None:
+    given = f" with {', '.join(f'{key}={value}' for key, value in trial.setting.items())}" * bool(trial.setting)
     issue(
         error.code if isinstance(error, GraphcollabError) else "error",
-        f"method {one.name!r}",
-        f"{one.name}{given} failed on seed {outcome.seed} and counts as the worst setting: "
+        f"method {trial.method!r}",
+        f"{trial.method}{given} failed on seed {trial.seed} and counts as the worst setting: "
         f"{type(error).__name__}: {error}",
     )
 
@@ -219,16 +208,7 @@ def _check(
                 )
         points[name] = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         for point in points[name]:
-            try:
-                made = make(**point)
-            except TypeError as error:
-                raise InvalidTypeError(
-                    f"method {name!r}", f"method {name!r} cannot be made with {point}: {error}"
-                ) from error
-            if not isinstance(made, Method | Phases):
-                raise InvalidTypeError(
-                    f"method {name!r}", f"method {name!r} must be a function that makes a Method, it made {made!r}"
-                )
+            make(**point)  # what is wrong with a setting is found before tasks are drawn
     return points
 
 

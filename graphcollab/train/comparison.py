@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from graphcollab.errors import DuplicateError, EmptyError, MismatchError, MissingError, UnknownError
+from graphcollab.errors import DuplicateError, MismatchError, MissingError
 from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
 from graphcollab.naming import ByName, few
 from graphcollab.train.collapse import EVEN_KINDS
@@ -62,24 +62,6 @@ class Comparison:
         every = [trial for part in parts for trial in part.trials]
         results = {name: result for part in parts for name, result in part.results.items()}
         return cls(every, chosen, parts[0].higher_is_better, results, metrics[0])
-
-    @classmethod
-    def from_results(cls, results: Mapping[str, Sequence[Result]]) -> Comparison:
-        """Put runs made by `run` side by side, so that tables and figures of comparisons can be made of them.
-
-        All methods must have been run on the same seeds, at least one, in the same order, and on the same tasks.
-        """
-        if not results or not all(results.values()):
-            raise EmptyError("results", "results must be one run or more of every method, got none")
-        chosen = {
-            name: [Trial.from_result(name, result.env.seed, {}, result) for result in many]
-            for name, many in results.items()
-        }
-        _require_same_tasks(chosen)
-        last = {name: many[-1] for name, many in results.items()}
-        history = next(iter(last.values())).history
-        trials = [trial for many in chosen.values() for trial in many]
-        return cls(trials, chosen, history.higher_is_better, last, history.metric)
 
     @property
     def share(self) -> bool:
@@ -180,10 +162,6 @@ class Comparison:
         that do not hold each node's metric are a ValueError.
         """
         for name in (method, reference):
-            if name not in self.chosen:
-                raise UnknownError(
-                    "reference", f"there is no method {name!r} to compare with; there are {sorted(self.chosen)}"
-                )
             if not all(trial.per_node or trial.failure for trial in self.chosen[name]):
                 raise MissingError(
                     "per_node", f"the trials of {name!r} do not hold each node's metric: give them `per_node`"

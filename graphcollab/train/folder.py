@@ -1,9 +1,8 @@
 """Folders of tensors in safetensors and everything else in JSON, read whole or not at all.
 
-manifest.json  {"format", "version", "sha256" of the manifest, "files": {name: {"bytes", "sha256"}}, "content"}
+manifest.json  {"sha256" of the manifest, "format", "version", "files": {name: {"bytes", "sha256"}}, "content"}
 
-All checksums are compared before anything is decoded, and nothing that is read is executed. A file of JSON lines may
-have grown since: its first bytes count.
+All checksums are compared before anything is decoded, and nothing that is read is executed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import re
 import stat
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,12 +23,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from graphcollab.errors import DamagedError, ExistsError, FormatError, MissingFileError, VersionError
-from graphcollab.files import PART, write_whole
+from graphcollab.files import PART, write_new, write_whole
 from graphcollab.train.lock import LOCK, hold_folder
 
-MANIFEST, LINES, TENSORS = "manifest.json", ".jsonl", r"tensors-[0-9a-f]{16}\.safetensors"
-HEAD = re.compile(rb'\{"format": "([\w-]+)", "version": (\d{1,9})\b(?:, "sha256": "([0-9a-f]{64})")?')
-BLANK = "0" * 64  # in the place of the manifest's own checksum
+MANIFEST, TENSORS = "manifest.json", r"tensors-[0-9a-f]{16}\.safetensors"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of files, which leads to no other folder
 OURS = re.compile(rf"manifest\.json|{TENSORS}|\.(manifest\.json|{TENSORS})\.[0-9a-f]+{re.escape(PART)}|\{LOCK}")
 MOST = 2**28  # bytes of a manifest: that of a million sites has less
@@ -45,10 +42,15 @@ Files: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The entries of files in a manifest, by their names."""
 
 
-def pack(tensors: Mapping[str, Tensor]) -> tuple[bytes, dict[str, Any]]:
-    """Return a file's content and its entry in a manifest; tensors may be on any device."""
-    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-    return content, {"bytes": len(content), "sha256": _digest(content)}
+def write_file(path: Path, content: bytes) -> dict[str, Any]:
+    """Write a new file, and return its entry in a manifest by its name."""
+    write_new(path, content)
+    return {path.name: _entry(content)}
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Write tensors, which may be on any device, into a new file; return its entry in a manifest by its name."""
+    return write_file(path, _packed(tensors))
 
 
 def entry_of(path: Path) -> dict[str, Any]:
@@ -59,9 +61,8 @@ def entry_of(path: Path) -> dict[str, Any]:
 
 def write_manifest(folder: Path, kind: str, version: int, files: Files, content: Mapping[str, Any]) -> None:
     """Write a manifest in place of the one before, after the files that it names."""
-    manifest = {"format": kind, "version": version, "sha256": BLANK, "files": files, "content": content}
-    text = json.dumps(manifest)
-    write_whole(folder / MANIFEST, text.replace(BLANK, _digest(text.encode()), 1).encode())
+    manifest = {"format": kind, "version": version, "files": files, "content": content}
+    write_whole(folder / MANIFEST, _sealed(json.dumps(manifest).encode()))
 
 
 def write_folder(
@@ -79,7 +80,8 @@ def write_folder(
     """
     folder = Path(folder)
     _require_kind(folder, kind)
-    stored, entry = pack(tensors)
+    stored = _packed(tensors)
+    entry = _entry(stored)
     name = f"tensors-{entry['sha256'][:16]}.safetensors"
     with hold_folder(folder, "folder", PATIENCE):
         _require_kind(folder, kind)  # another writer may have put something there
@@ -103,13 +105,12 @@ def read_folder(folder: str | Path, kind: str, version: int) -> tuple[Content, d
         if not (folder / MANIFEST).is_file():
             there = f"has no {MANIFEST}" if folder.is_dir() else "is a file" if folder.exists() else "is not there"
             raise MissingFileError(f"folder {folder}", f"expected a folder of {kind}, but {folder} {there}")
-        text = _read_manifest(folder)
         try:
             content, files = verify(folder, kind, version)
             with damage_of(folder):
                 return content, read_tensors(folder, files)
-        except DamagedError:
-            if not again or _read_manifest(folder) == text:  # else it was replaced meanwhile
+        except DamagedError:  # or replaced meanwhile
+            if not again:
                 raise
     raise AssertionError("the last read returns or raises")
 
@@ -123,14 +124,11 @@ def verify(folder: Path, kind: str, version: int) -> tuple[Content, Files]:
         VersionError: If it is of another version of its format.
     """
     require_version(folder, kind, version)
-    text = _read_manifest(folder)
+    manifest = _read_manifest(folder)
     with damage_of(folder):
-        if not _fits(text):
-            raise ValueError(f"the checksum of {MANIFEST} does not fit")
-        manifest = json.loads(text)
-        found = manifest["format"], manifest["version"]
-    if found != (kind, version):
-        raise FormatError(f"folder {folder}", f"{folder} holds {found[0]!r}, and {kind!r} was expected")
+        found = manifest["format"]
+    if found != kind:
+        raise FormatError(f"folder {folder}", f"{folder} holds {found!r}, and {kind!r} was expected")
     with damage_of(folder):
         for name, entry in manifest["files"].items():
             _verify_file(folder, name, entry)
@@ -141,7 +139,7 @@ def read_tensors(folder: Path, files: Files) -> dict[str, Tensor]:
     """Return the tensors of all verified files of safetensors, on the CPU."""
     tensors: dict[str, Tensor] = {}
     for name in files:
-        if not name.endswith(LINES):
+        if name.endswith(".safetensors"):
             with safe_open(folder / name, "pt") as stored:
                 # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
                 tensors |= {key: stored.get_tensor(key).clone() for key in stored.keys()}  # noqa: SIM118 - not a dict
@@ -150,19 +148,13 @@ def read_tensors(folder: Path, files: Files) -> dict[str, Tensor]:
 
 def require_version(folder: Path, kind: str, version: int, advice: str = "use the graphcollab that wrote it") -> None:
     """Refuse a folder of another version of its format; a manifest that cannot be read has none."""
-    try:
-        text = _read_manifest(folder)
-    except DamagedError:
-        return
-    head = HEAD.match(text)
-    if head is None or head[1] != kind.encode() or int(head[2]) == version:
-        return
-    if head[3] and not _fits(text):  # a disk has changed the number
-        return
-    raise VersionError(
-        f"folder {folder}",
-        f"{folder} is of version {int(head[2])} of {kind}, this package reads version {version}: {advice}",
-    )
+    with suppress(DamagedError):
+        manifest = _read_manifest(folder)
+        if manifest.get("format") == kind and (found := manifest.get("version")) != version:
+            raise VersionError(
+                f"folder {folder}",
+                f"{folder} is of version {found} of {kind}, this package reads version {version}: {advice}",
+            )
 
 
 def require_own(folder: Path, is_own: Callable[[Path], bool]) -> None:
@@ -193,36 +185,36 @@ def _require_kind(folder: Path, kind: str) -> None:
     def is_own(path: Path) -> bool:
         if path.name != MANIFEST:
             return OURS.fullmatch(path.name) is not None
-        try:
-            head = HEAD.match(_read_manifest(folder))
-        except DamagedError:
-            return False
-        return head is not None and head[1] == kind.encode()
+        with suppress(DamagedError):
+            return _read_manifest(folder).get("format") == kind
+        return False
 
     require_own(folder, is_own)
 
 
-def _read_manifest(folder: Path) -> bytes:
-    """Return a manifest's bytes; a DamagedError if it is missing, no regular file, or longer than any."""
+def _read_manifest(folder: Path) -> Content:
+    """Return what a manifest says; a DamagedError if it is missing, no regular file, too long, or was changed."""
     with damage_of(folder):
         if (length := _length_of(folder / MANIFEST)) > MOST:
             raise ValueError(f"{MANIFEST} has {length} bytes, expected {MOST} at most")
-        return (folder / MANIFEST).read_bytes()
+        found = (folder / MANIFEST).read_bytes()
+        text = b"{" + found[len(_sealed(b"{")) :]
+        if _sealed(text) != found:
+            raise ValueError(f"the checksum of {MANIFEST} does not fit")
+        return dict(json.loads(text))
+
+
+def _sealed(text: bytes) -> bytes:
+    """Return the JSON of a mapping with its checksum, as the first entry."""
+    return b'{"sha256": "%s", ' % _digest(text).encode() + text[1:]
 
 
 def _verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a file")
-    path, expected = folder / name, entry["bytes"]
-    length = _length_of(path)
-    if length != expected and not (name.endswith(LINES) and 0 <= expected < length):  # before all of it is read
-        raise ValueError(f"{name} has {length} bytes, expected {expected}")
-    if length == expected:
-        found = entry_of(path)["sha256"]
-    else:
-        with path.open("rb") as opened:
-            found = _digest(opened.read(expected))
-    if found != entry["sha256"]:
+    if (length := _length_of(folder / name)) != entry["bytes"]:  # before all of it is read
+        raise ValueError(f"{name} has {length} bytes, expected {entry['bytes']}")
+    if entry_of(folder / name)["sha256"] != entry["sha256"]:
         raise ValueError(f"the checksum of {name} does not fit")
 
 
@@ -234,12 +226,13 @@ def _length_of(path: Path) -> int:
     return found.st_size
 
 
-def _fits(text: bytes) -> bool:
-    """Tell whether a manifest has its own checksum."""
-    head = HEAD.match(text)
-    if head is None or not head[3]:
-        return False
-    return _digest(text.replace(head[3], BLANK.encode(), 1)) == head[3].decode()
+def _packed(tensors: Mapping[str, Tensor]) -> bytes:
+    content: bytes = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    return content
+
+
+def _entry(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": _digest(content)}
 
 
 def _digest(content: bytes) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ from graphcollab.control.guard import settle
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
 from graphcollab.env import Env
-from graphcollab.errors import DuplicateError, MismatchError, RangeError, ShapeError, UnsupportedError
+from graphcollab.errors import MismatchError, UnsupportedError
 from graphcollab.exchange import Exchange
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.method import Method
@@ -28,12 +30,12 @@ from graphcollab.ops import edge_products, mix
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
-from graphcollab.tasks import Tasks
+from graphcollab.tasks import Preparation, Tasks
 from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.graph_input import Pairs, read_pairs
 from graphcollab.train.ids import check_ids
 from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.newcomers import at_server, cannot_join, difference, names_among, play_newcomers, played, served
+from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
 from graphcollab.train.save_models import save_models
 from graphcollab.train.start import build_graph
@@ -86,10 +88,6 @@ class Joined:
         graph = LearnedGraph(edge_index=ends, edge_weight=self.edge_weight, num_nodes=len(names), name=names)
         graph.node_id = torch.cat([old.ids, self.tasks.ids])
         return graph
-
-    def named_edges(self) -> list[tuple[str, str, float]]:
-        """Return sender, receiver and weight of every edge of `graph`; a newcomer's own model is an edge to itself."""
-        return self.graph().named_edges()
 
     def save(self, folder: str | Path) -> Path:
         """Write the newcomers' models and all that predicting takes, without those of the others; see `Result.save`."""
@@ -152,8 +150,8 @@ def join(
 
     Raises:
         ValueError: If joining means nothing for the method, which the message explains, the newcomers' data do not fit
-            the models or were prepared from a table in another way than the run's, an edge is out of range or double,
-            or a newcomer would hear nodes with different mixers.
+            the models or were prepared from a table in another way than the run's, an edge is out of range, or a
+            newcomer would hear nodes with different mixers.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
@@ -174,10 +172,9 @@ def join(
     _refuse_other_preparation(result.tasks, newcomers)
     _warn_of_known(newcomers, result.tasks)
     newcomers = newcomers.to(old.x.device)
-    if allowed is not None and not isinstance(allowed, Tensor):
-        allowed = read_pairs("allowed", "pairs (old node, new node)", allowed, result.tasks.names, newcomers.names)
+    heard = _allowed_edges(allowed, result.tasks.names, newcomers.names)
     member, _ = membership(old, result.env)
-    heard = _allowed_edges(allowed, old.isolated | ~member, newcomers.num_nodes)
+    heard = heard[:, ~(old.isolated | ~member)[heard[0]]]
     known, count = old.num_nodes, newcomers.num_nodes
     receiver = torch.arange(count)
     edges = torch.cat([heard, torch.stack([known + receiver, receiver])], 1)
@@ -192,7 +189,7 @@ def join(
         )
     method.check(newcomers)
     check_ids(newcomers, result.modules, [torch.arange(count)])
-    _check_inputs(newcomers, result)
+    check_outputs(newcomers, result.modules)
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans)
     env = Env(engine, Plane(), result.env.seed)
     new = build_graph(newcomers, result.modules, Isolated())
@@ -263,21 +260,6 @@ class _Arrival:
         return origin, torch.cat([self.old.x.part(part), models.part(part)]) - origin
 
 
-def _check_inputs(newcomers: Tasks, result: Result) -> None:
-    """Check that the run's models take newcomers' samples, and their labels."""
-    try:
-        check_outputs(newcomers, result.modules)
-    except ValueError as error:
-        own, others = tuple(newcomers.input_shape), tuple(result.tasks.input_shape)
-        if own == others:
-            raise
-        raise ShapeError(
-            "newcomers",
-            f"the newcomers' samples have shape {own}, and the run's models were made for {others}: give the newcomers "
-            "samples like those of the run, from a table by Tasks.from_frame(new, preparation=tasks.preparation)",
-        ) from error
-
-
 def _warn_of_known(newcomers: Tasks, old: Tasks) -> None:
     """Warn of sites of a newcomers' table that are called as old ones are."""
     same = [name for name in newcomers.names if name in old.names]
@@ -293,37 +275,38 @@ def _warn_of_known(newcomers: Tasks, old: Tasks) -> None:
 
 def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
     """Refuse newcomers whose rows became other numbers or labels than those of the run, where both were tables."""
-    known, own = old.preparation, new.preparation
-    if known is None or own is None or not (which := difference(known, own)):
+    known = old.preparation
+    if known is None or new.preparation is None:
         return
+    mine, other = (_numbers_of(one, moments=not known.sites) for one in (known, new.preparation))
+    if [*mine.items()] == [*other.items()]:
+        return
+    differing = [name for name in {**mine, **other} if mine.get(name) != other.get(name)] or ["order of columns"]
     cure = "preparation=tasks.preparation" + (', refit=True, pooled="per_site"' if known.sites else "")
     raise MismatchError(
         "newcomers",
-        f"the newcomers' table was prepared in another way than the run's: {which}. Build their tasks by "
-        f"Tasks.from_frame(new, {cure}), where tasks are those of the run",
+        f"the newcomers' table was prepared in another way than the run's: {few(differing)} differ. Build their tasks "
+        f"by Tasks.from_frame(new, {cure}), where tasks are those of the run",
     )
 
 
-def _allowed_edges(allowed: Tensor | None, away: Tensor, count: int) -> Tensor:
-    """Return the edges from old nodes to new ones, sorted by receiver, without those of nodes away, [2, E]."""
-    known = len(away)
+def _numbers_of(preparation: Preparation, moments: bool) -> dict[str, tuple[Any, ...]]:
+    """Return what columns become, the target last; with means and deviations or without."""
+    made: dict[str, tuple[Any, ...]] = {"classes": preparation.classes}
+    made |= {f"column {one.name!r}": one.features for one in preparation.columns}
+    if moments:
+        every = (*preparation.columns, preparation.target)
+        made |= {f"moments of {one.name!r}": (one.mean, one.deviation) for one in every}
+    return made
+
+
+def _allowed_edges(allowed: Tensor | Pairs | None, old: Sequence[str], new: Sequence[str]) -> Tensor:
+    """Return the edges from old nodes to new ones, [2, E], sorted by receiver."""
     if allowed is None:
-        allowed = torch.cartesian_prod(torch.arange(count), torch.arange(known)).T.flip(0)
-    if allowed.dim() != 2 or allowed.shape[0] != 2 or allowed.is_floating_point():
-        raise ShapeError(
-            "allowed",
-            "allowed must hold an old node and a new one per edge, integers of shape [2, E], got "
-            f"{allowed.dtype} of shape {tuple(allowed.shape)}",
-        )
-    allowed = allowed.cpu().long()
-    if bool(((allowed < 0) | (allowed >= torch.tensor([[known], [count]]))).any()):
-        raise RangeError(
-            "allowed", f"allowed must name old nodes from 0 to {known - 1} and new ones from 0 to {count - 1}"
-        )
-    key = allowed[1] * known + allowed[0]
-    if len(key.unique()) < len(key):
-        raise DuplicateError(
-            "allowed", "allowed names an edge twice: leave out doubles, for example by allowed.unique(dim=1)"
-        )
-    allowed = allowed[:, key.argsort()]
-    return allowed[:, ~away[allowed[0]]]
+        return torch.cartesian_prod(torch.arange(len(new)), torch.arange(len(old))).T.flip(0)
+    if isinstance(allowed, Tensor):  # of positions, also where names are numbers
+        sender, receiver = allowed.tolist()
+        allowed = [*zip(sender, receiver, strict=True)]
+        old, new = ([*map(str, range(len(names)))] for names in (old, new))
+    edges = read_pairs("allowed", "pairs (old node, new node)", allowed, old, new)
+    return edges[:, (edges[1] * len(old) + edges[0]).argsort()]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import issue
-from graphcollab.files import write_csv
+from graphcollab.errors import FormatError
+from graphcollab.files import of_cell, write_csv
 from graphcollab.metrics.edges import pair_weights
 
 if TYPE_CHECKING:
@@ -30,6 +33,22 @@ class LearnedGraph(Data):
         >>> graph.named_edges()
         [('south', 'north', 0.25), ('north', 'south', 0.5)]
     """
+
+    @classmethod
+    def from_csv(cls, path: str | Path) -> LearnedGraph:
+        """Read a CSV file with the columns sender, receiver and possibly weight, such as `to_csv` writes."""
+        try:
+            table = pandas.read_csv(path, dtype=str, keep_default_na=False)
+            ends = table[["sender", "receiver"]].to_numpy().ravel()
+            weight = {"edge_weight": torch.tensor(table["weight"].astype(float))} if "weight" in table else {}
+        except (KeyError, ValueError) as error:
+            raise FormatError(
+                f"file {path}", f"{path} is no CSV file with the columns sender, receiver and weights: {error}"
+            ) from error
+        codes, names = pandas.factorize(ends)
+        return cls(
+            edge_index=torch.tensor(codes).view(-1, 2).T, num_nodes=len(names), name=[*map(of_cell, names)], **weight
+        )
 
     def named_edges(self) -> list[tuple[str, str, float]]:
         """Return sender, receiver and weight of every edge."""

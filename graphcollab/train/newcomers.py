@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,13 +15,12 @@ from graphcollab.engine import Engine
 from graphcollab.env import Attendance, Env
 from graphcollab.exchange import Exchange, NeighborhoodMeans, NoExchange, ThroughCenters, ThroughServer
 from graphcollab.method import Method, last_graph
-from graphcollab.naming import few
 from graphcollab.ops.by_receiver import receives
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.settings import Natural
 from graphcollab.stack import Stacks
-from graphcollab.tasks import Pool, Preparation, Split, Tasks
+from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
 from graphcollab.weigh import Formula, SampleCounts, Uniform
@@ -169,28 +168,3 @@ def _together(old: Tasks, new: Tasks) -> Tasks:
     cluster = None if old.cluster is None or new.cluster is None else torch.cat([old.cluster, new.cluster])
     names = (*old.names, *names_among(new.names, old.names))
     return replace(old, pools=pools, splits=splits, names=names, node_id=torch.cat([ids, new.ids]), cluster=cluster)
-
-
-def difference(known: Preparation, other: Preparation) -> str:
-    """Return as text what another preparation does otherwise to rows, "" where they come out alike.
-
-    Names of classes, columns, categories and indicators count, and means and deviations unless every site has its
-    own in what is known.
-    """
-    moments = not known.sites
-    its = _compared(other, moments)
-    for what, mine in _compared(known, moments).items():
-        if mine != its.get(what):
-            found, expected = (few([*map(repr, one)]) or "none" for one in (its.get(what, ()), mine))
-            return f"{what} {found} instead of {expected}"
-    return ""
-
-
-def _compared(preparation: Preparation, moments: bool) -> dict[str, tuple[Any, ...]]:
-    columns = preparation.columns
-    found = {"classes": tuple(preparation.classes), "columns": tuple(column.name for column in columns)}
-    found |= {f"column {column.name!r} as": tuple(column.features) for column in columns}
-    if moments:
-        every = (*columns, preparation.target)
-        found |= {f"column {one.name!r} with mean and deviation": (*one.mean, *one.deviation) for one in every}
-    return found

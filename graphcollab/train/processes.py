@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import pickle
-import signal
-import tempfile
-import threading
 import warnings
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import joblib
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
-from torch_geometric.data import Data
 from tqdm import tqdm
 
 from graphcollab.checks import issue, issue_again, own_filter
 from graphcollab.distributed import ProcessLostError, launched
 from graphcollab.errors import ConflictError
 from graphcollab.threads import threads_here
-from graphcollab.train.callbacks import Callback
-from graphcollab.train.history import History
-from graphcollab.train.trials import Outcome, Trials
+from graphcollab.train.trials import Played, Trials
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -35,32 +27,20 @@ R = TypeVar("R")
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of libraries, as they load
 
 
-def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[Outcome]:
+def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[Played]:
     """Yield what comes of all contestants, seed by seed in the order given; each seed is played in one process.
 
-    What a trial computes follows from its seed and the number of threads (`map_in_processes`). At Ctrl-C every process
-    finishes and saves its round; pressed again, they are ended at once.
+    What a trial computes follows from its seed and the number of threads (`map_in_processes`). Ctrl-C ends all
+    processes.
     """
-    settings, each = dict(trials.settings), len(trials.contestants)
+    settings = dict(trials.settings)
     shown = settings.pop("progress", False)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        tqdm(total=each * len(seeds), unit="trial", disable=not shown) as progress,
-    ):
-        stop = Path(folder) / "stop"
-        settings["callbacks"] = [*settings.get("callbacks", ()), _Until(stop)]
-        played = map_in_processes(partial(_play, replace(trials, settings=settings), stop), seeds, jobs)
-        with _ask_on_interrupt(stop):
-            try:
-                for outcomes in played:
-                    progress.update(len(outcomes))
-                    yield from outcomes
-                    if len(outcomes) < each:
-                        raise KeyboardInterrupt("stopped before all seeds were played")
-            finally:
-                if stop.exists():  # the others shall finish their rounds, too
-                    deque(played, maxlen=0)
-                played.close()
+    played = map_in_processes(partial(_play, replace(trials, settings=settings)), seeds, jobs)
+    total = len(seeds) * len(trials.contestants)
+    with closing(played), tqdm(total=total, unit="trial", disable=not shown) as progress:
+        for many in played:
+            progress.update(len(many))
+            yield from many
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Generator[R]:
@@ -108,28 +88,9 @@ def _work(
     return made, list(dict.fromkeys(texts))
 
 
-@dataclass(frozen=True)
-class _Until(Callback):
-    """Ends a run after the round in which a file is found."""
-
-    file: Path
-
-    def ends(self, data: Data, history: History) -> bool:
-        return self.file.exists()
-
-
-def _play(trials: Trials, stop: Path, seed: int) -> list[Outcome]:
+def _play(trials: Trials, seed: int) -> list[Played]:
     """Play a seed in this process."""
-    outcomes: list[Outcome] = []
-    if not stop.exists():
-        for outcome in trials.play(seed):
-            result, error = outcome.result, outcome.error
-            if result is not None and stop.exists():
-                result = replace(result, interrupted=True)
-            outcomes.append(replace(outcome, result=result, error=None if error is None else _sendable(error)))
-            if result is not None and result.interrupted:
-                break
-    return outcomes
+    return [(one, result, error and _sendable(error)) for one, result, error in trials.play(seed)]
 
 
 def _sendable(error: Exception) -> Exception:
@@ -141,22 +102,3 @@ def _sendable(error: Exception) -> Exception:
         pass
     base: Any = ArithmeticError if isinstance(error, ArithmeticError) else RuntimeError
     return type(type(error).__name__, (base,), {})(str(error))
-
-
-@contextmanager
-def _ask_on_interrupt(stop: Path) -> Iterator[None]:
-    """Turn the first Ctrl-C into a request to all processes; the second one interrupts."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
-
-    def ask(number: int, frame: Any) -> None:
-        stop.touch()
-        signal.signal(signal.SIGINT, previous)
-
-    signal.signal(signal.SIGINT, ask)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -49,7 +49,7 @@ def save_models(
         for name, values in zip(spec.names, spec.views(rows), strict=True):
             tensors[f"{a}/models/{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
         common = {name: tensor for name, tensor in state.items() if name not in spec.names}  # frozen weights, too
-        tensors |= {f"{a}/common/{name}": tensor for name, tensor in _apart(common).items()}
+        tensors |= {f"{a}/common/{name}": tensor.detach().cpu().clone() for name, tensor in common.items()}
         own = spec.load_into(copy_module(module), rows[0]).eval()
         inputs = pool.inputs[split.of(int(members[int(split.elsewhere[members].long().argmin())]))[:TRIED]]
         with torch.no_grad():
@@ -87,19 +87,6 @@ def _comes_back(module: nn.Module, settings: Mapping[str, Any], inputs: Tensor, 
             return torch.equal(again(inputs.cpu()), expected)
     except (KeyError, RuntimeError, TypeError, ValueError):
         return False
-
-
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors on the CPU, of which no two lie in the same memory; only those that would are copied."""
-    found, taken = {}, set()
-    for name, tensor in tensors.items():
-        values = tensor.detach().cpu()
-        memory = values.untyped_storage()
-        if memory.data_ptr() in taken or memory.nbytes() != values.numel() * values.element_size():
-            values = values.clone()
-        taken.add(memory.data_ptr())
-        found[name] = values
-    return found
 
 
 def briefly(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,13 +15,9 @@ from torch import Tensor, nn
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.errors import (
-    DamagedError,
-    DuplicateError,
     FormatError,
-    InvalidTypeError,
     MismatchError,
     MissingError,
-    RangeError,
     ShapeError,
 )
 from graphcollab.models import build_model
@@ -34,10 +29,8 @@ from graphcollab.train.folder import damage_of, read_folder
 from graphcollab.train.learned_graph import LearnedGraph
 
 KIND, VERSION = "graphcollab-models", 4
-_LARGEST = 2**28  # numbers of a sample at most
 FACTORY = "a function from a node's name to its module"
 Factory: TypeAlias = Annotated[Callable[[str], nn.Module], FACTORY]
-_TRIED = 2  # samples that models are tried on when they are loaded
 
 
 @dataclass(frozen=True)
@@ -111,22 +104,18 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
         FileNotFoundError: If there is no such folder, or nothing is saved in it.
         ValueError: If it holds something else, or another version of the format; if a file in it is damaged; or if a
             model is needed and not given, or is another one than was saved.
-        TypeError: If the model is a module and no function that makes one.
     """
-    if isinstance(model, nn.Module):
-        raise InvalidTypeError(
-            "model", f"model must be {FACTORY}, got a {type(model).__name__}: give model=lambda name: module"
-        )
     folder = Path(folder)
     content, tensors = read_folder(folder, KIND, VERSION)
     with damage_of(folder):
         found = _read(content, tensors)
-    modules, (shape, dtype) = [], found._inputs
-    for a, (saved, rows) in enumerate(zip(content["architectures"], found._rows, strict=True)):
+        every = [{key: one[key] for key in ("class", "model", "types", "tree")} for one in content["architectures"]]
+    modules = []
+    for a, (saved, rows) in enumerate(zip(every, found._rows, strict=True)):
         common = _named(tensors, f"{a}/common/")
         state = {**common, **{name: values[0] for name, values in rows.items()}}
         if model is None:
-            module = _built(folder, saved, state, torch.zeros(_TRIED, *shape, dtype=dtype))
+            module = _built(folder, saved, state)
         else:
             module = _made(model, found.names[content["members"][a][0]])
             _require_shapes(module, {name: [*values.shape] for name, values in state.items()})
@@ -139,26 +128,11 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
 
 
 def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
-    """Return all but the modules; what is not of one piece is an error of `DAMAGES`."""
+    """Return all but the modules."""
     names, told = tuple(content["names"]), content.get("graph", content["names"])
     rows = [_named(tensors, f"{a}/models/") for a in range(len(content["architectures"]))]
     places = {k: (a, row) for a, members in enumerate(content["members"]) for row, k in enumerate(members)}
     edges, weight = tensors["graph/edge_index"], tensors["graph/edge_weight"]
-    shape = tuple(content["inputs"]["shape"])
-    if not all(isinstance(name, str) for name in (*names, *told)) or len({*names}) < len(names):
-        raise DuplicateError("names", "expected different texts as names of nodes")
-    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) > _LARGEST:
-        raise RangeError("inputs", f"expected the shape of a sample of at most {_LARGEST} numbers, got {list(shape)}")
-    for architecture in content["architectures"]:
-        if not {"class", "types", "model"} <= architecture.keys() or not isinstance(architecture["tree"], str):
-            raise MissingError("architectures", "an architecture is incomplete")
-    for members, values in zip(content["members"], rows, strict=True):
-        if not members or any(len(one) != len(members) for one in values.values()):
-            raise MismatchError("members", "there are not as many models as nodes")
-    if edges.dtype != torch.int64 or edges.shape != (2, len(weight)):
-        raise ShapeError("graph", "expected edges [2, E] with weights [E]")
-    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(told):
-        raise MismatchError("graph", "the graph has edges between nodes that are not there")
     graph = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=len(told), name=list(told))
     graph.node_id = tensors["graph/node_id"]
     prepared = content["preparation"]
@@ -168,7 +142,7 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
         None if prepared is None else Preparation.from_json(prepared),
         graph,
         Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])}),
-        (shape, dtype_of(content["inputs"]["type"])),
+        (tuple(content["inputs"]["shape"]), dtype_of(content["inputs"]["type"])),
         (),
         rows,
         [places[k] for k in range(len(names))],
@@ -207,26 +181,17 @@ def rebuilt(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Modu
     return module.eval()
 
 
-def _built(folder: Path, saved: Mapping[str, Any], state: Mapping[str, Tensor], inputs: Tensor) -> nn.Module:
-    """Return a model that is made by its settings, and tried."""
+def _built(folder: Path, saved: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
+    """Return a model that is made by its settings."""
     if saved["model"] is None:
         raise MissingError(
             "model",
             f"the models in {folder} are of the class {saved['class']}, which only your code can make: give a function "
             f"from a node's name to its module, graphcollab.load({str(folder)!r}, model=lambda name: ...)",
         )
-    try:
+    with damage_of(folder):
         types = {name: dtype_of(kind) for name, kind in saved["types"].items()}
-        module = rebuilt(saved["model"], {name: values.to(types[name]).clone() for name, values in state.items()})
-        with torch.no_grad():
-            copy_module(module)(inputs)
-    except Exception as error:  # whatever a manifest that somebody has made up leads to
-        raise DamagedError(
-            f"folder {folder}",
-            f"{folder} does not say how to make the model {saved['class']} ({type(error).__name__}: {error}): save it "
-            f"anew, or give a function from a node's name to its module, graphcollab.load({str(folder)!r}, model=...)",
-        ) from error
-    return module
+        return rebuilt(saved["model"], {name: values.to(types[name]).clone() for name, values in state.items()})
 
 
 def _made(model: Factory, name: str) -> nn.Module:

@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from graphcollab.train.checkpoint import (
 )
 from graphcollab.train.encoding import encode
 from graphcollab.train.history import History
-from graphcollab.train.history_file import HISTORY, HistoryFile
+from graphcollab.train.history_file import Known
 from graphcollab.train.lock import hold_folder
 
 KEEP = 2
@@ -40,9 +39,8 @@ SHARE = 0.1  # of a run's time that saving may take where its user does not say 
 class Saver:
     """Writes the checkpoints of a run, and keeps the last two.
 
-    Each of the two has a history's file of its own: a checkpoint shares it with the one two before it, which goes when
-    the new one is there, and appends to it. So a file that is damaged takes one checkpoint along and not both, and
-    saving takes as long in the ten-thousandth round as in the tenth. Whoever uses it holds the folder.
+    The two share no bytes, so a file that is damaged takes one of them along and not both. Whoever uses it holds the
+    folder.
 
     Where a run has several processes, each writes the rows of its own nodes, and the first one all else. They need a
     disk that all of them share. Between sites each has a folder of its own, and writes what it knows.
@@ -61,7 +59,8 @@ class Saver:
         self.about: Mapping[str, Any] = {}
         self._saved = (0, 0)  # rounds and evaluations of the last one; before the first there is nothing to save
         self._cost, self._end = 0.0, -float("inf")
-        self._kept: list[tuple[Path, HistoryFile]] = []
+        self._kept: list[Path] = []
+        self._lines: Known = {}
 
     def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
@@ -73,8 +72,8 @@ class Saver:
             )
         if found is None:
             return None
-        path, (data, history, about), file = found
-        self._kept, self._saved = [(path, file)], (data.round, len(history))
+        path, (data, history, about) = found
+        self._kept, self._saved = [path], (data.round, len(history))
         return data, history, about
 
     def begin(self, about: Mapping[str, Any], data: Data, afresh: bool) -> None:
@@ -122,7 +121,6 @@ class Saver:
             if plane.speaks:
                 self._finish_part(part, path, state, rows, history)
         except BaseException:
-            self._kept = self._kept[-1:]  # what the other file holds is not known any more
             if plane.speaks:
                 shutil.rmtree(part, ignore_errors=True)
             raise
@@ -131,29 +129,16 @@ class Saver:
     def _finish_part(
         self, part: Path, path: Path, state: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], history: History
     ) -> None:
-        file = self._history_file(part, history)
-        file.append(part / HISTORY, history)
-        write_checkpoint(part, state, history, self.about, file, rows)
+        write_checkpoint(part, state, history, self.about, rows, self._lines)
         part.rename(path)
         flush_folder(self.folder)
-        self._kept = [*self._kept, (path, file)][-KEEP:]
-        self._clean([kept for kept, _ in self._kept])
+        self._kept = [*self._kept, path][-KEEP:]
+        self._clean(self._kept)
 
     def finish(self, data: Data, history: History) -> None:
         """Write a checkpoint, unless the last one is just this."""
         if self._saved != (data.round, len(history)):
             self.save(data, history)
-
-    def _history_file(self, part: Path, history: History) -> HistoryFile:
-        """Give a new checkpoint the history's file of the one before the last, to append to, or an empty one."""
-        if len(self._kept) == KEEP:
-            path, file = self._kept[0]
-            log = path / HISTORY
-            with suppress(OSError):  # the file is gone, or the disk has no hard links
-                if not log.is_symlink() and log.stat().st_size >= file.length and file.begins(history):
-                    os.link(log, part / HISTORY, follow_symlinks=False)
-                    return file
-        return HistoryFile()
 
     def _clean(self, keep: list[Path]) -> None:
         """Remove all checkpoints but some, and what was being written when a run was killed."""

@@ -27,7 +27,7 @@ from graphcollab.errors import (
 )
 from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
-from graphcollab.naming import few, find_nodes
+from graphcollab.naming import find_nodes
 from graphcollab.phases import Phases
 from graphcollab.plane import BYTES_PER_FLOAT
 from graphcollab.settings import Natural, Seed, SettingError, checked
@@ -194,10 +194,6 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
         )
     if isinstance(architecture, Mapping):
         find_nodes(architecture, tasks.names)  # which says what is wrong with a name
-        if lacking := [name for name in tasks.names if name not in architecture]:
-            raise MissingError(
-                "architecture", f"architecture names no number for {few(lacking)}: give one for every node"
-            )
         architecture = [architecture[name] for name in tasks.names]
     kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture)
     if kind.shape != (count,) or kind.is_floating_point() or int(kind.min()) < 0 or int(kind.max()) >= len(modules):

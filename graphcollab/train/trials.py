@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
 
@@ -23,8 +23,9 @@ from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
-from graphcollab.train.shared_samples import Samples, identify_samples
+from graphcollab.train.shared_samples import identify_samples
 from graphcollab.train.start import Model, tasks_of
+from graphcollab.train.trial import COLUMNS, Trial
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,8 @@ class Contestant:
     spending: Spending | None = None
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a trial: a result or an error.
-
-    ``tasks`` is the fingerprint of the tasks, empty if there are none, and ``samples`` says what they are made of.
-    """
-
-    seed: int
-    contestant: Contestant
-    tasks: str
-    samples: Samples | None
-    result: Result | None = None
-    error: Exception | None = None
+Played: TypeAlias = tuple[Trial, Result | None, Exception | None]
+"""A trial, and its result or the error that it failed with."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +70,12 @@ class Trials:
             one.make(**one.point).check(drawn)
         return drawn
 
-    def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[Outcome]:
+    def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[Played]:
         """Run all contestants on all seeds, one after the other; the first seed's tasks are drawn already."""
         for number, seed in enumerate(seeds):
             yield from self.play(seed, None if number else drawn)
 
-    def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Outcome]:
+    def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Played]:
         """Run all contestants on a seed, one after the other, on tasks that may be drawn already."""
         given: Tasks | Exception
         tasks, samples = "", None
@@ -106,14 +96,22 @@ class Trials:
                 if _of_machine(error):  # nor does a full disk
                     error.add_note(f"in the trial of method {one.name!r} with {dict(one.point)} on seed {seed}")
                     raise
-                yield Outcome(seed, one, tasks, samples, error=error)
+                failure = f"{type(error).__name__}: {error}"
+                lost = dict.fromkeys(COLUMNS, math.nan)
+                yield Trial(one.name, seed, one.point, math.nan, lost, failure=failure, tasks=tasks), None, error
             else:
-                yield Outcome(seed, one, tasks, samples, result)
+                if result.interrupted:
+                    raise KeyboardInterrupt(f"stopped in method {one.name!r} with {dict(one.point)} on seed {seed}")
+                yield Trial.from_result(one.name, seed, one.point, result, tasks, samples), result, None
 
     def _run(self, one: Contestant, seed: int, drawn: Tasks) -> Result:
         place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
         spent = {} if one.spending is None else vars(one.spending)
-        with _findings_ignored():  # `compare` warns once for all trials
+        with (  # `compare` warns once for all trials
+            own_filter("ignore", code="quality", subject="metric"),
+            own_filter("ignore", code="quality", subject="weights"),
+            own_filter("ignore", code="diverged", subject="models"),
+        ):
             return run(
                 one.make(**one.point),
                 drawn,
@@ -122,17 +120,6 @@ class Trials:
                 seed=seed,
                 **{**self.settings, **spent, "checkpoint": place},
             )
-
-
-@contextmanager
-def _findings_ignored() -> Iterator[None]:
-    """Ignore warnings of metrics that are not defined, of uninformative weights and of models that have diverged."""
-    with (
-        own_filter("ignore", code="quality", subject="metric"),
-        own_filter("ignore", code="quality", subject="weights"),
-        own_filter("ignore", code="diverged", subject="models"),
-    ):
-        yield
 
 
 def _of_machine(error: Exception) -> bool:

@@ -80,7 +80,8 @@ def test_a_run_says_how_many_test_samples_its_means_are_of() -> None:
     tasks = Tasks.from_samples(train, test=test, loss="bce", metric="auc")
     with warns("quality", "metric 'auc'", "1", "4", "2"):
         result = run(local(), tasks, nn.Linear(1, 1), rounds=1)
-    found = Comparison.from_results({"local": [result]})
+    trials = [Trial.from_result("local", 0, {}, result)]
+    found = Comparison(trials, {"local": trials}, True, metric="auc")
     assert found.chosen["local"][0].tested == {"two": 2, "many": 12}
     assert "1 of 2 nodes (two) has fewer than 5 test samples" in results_table(found)
 

@@ -14,7 +14,7 @@ from graphcollab import compare, run
 from graphcollab.methods import local
 from graphcollab.report import results_table, site_table
 from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison
+from graphcollab.train import Comparison, Trial
 from tests.raising import raises, warns
 
 LABELS = {"north": [1, 0, 1, 0], "south": [1, 1, 0, 0, 1], "east": [1], "west": [1, 1]}
@@ -175,7 +175,9 @@ def test_errors_in_standard_deviations_are_called_so() -> None:
         result = run(local(), tasks, lambda: nn.Linear(1, 1), rounds=1)
         said = "mae and rmse: targets were standardised, so errors are in standard deviations of 'y' (one is 10)"
         assert (said in str(site_table(result, ["mae", "rmse", "r2"]))) == standardise
-        assert ("(one is 10)" in results_table(Comparison.from_results({"local": [result]}))) == standardise
+        trials = [Trial.from_result("local", 0, {}, result)]
+        found = Comparison(trials, {"local": trials}, False, {"local": result}, "mae")
+        assert ("(one is 10)" in results_table(found)) == standardise
 
 
 def test_few_samples_of_the_rarer_class_are_said() -> None:

@@ -9,23 +9,23 @@ from typing import Any
 
 from graphcollab.train.folder import MANIFEST
 
-BLANK = "0" * 64
-
 
 def manifest_of(folder: Path) -> dict[str, Any]:
-    """Return what a manifest says, with its checksum."""
-    return json.loads((folder / MANIFEST).read_bytes())
+    """Return what a manifest says, without its checksum."""
+    found = json.loads((folder / MANIFEST).read_bytes())
+    del found["sha256"]
+    return found
 
 
 def seal(folder: Path, text: str) -> None:
-    """Write a manifest that has 64 zeros in the place of its checksum, with the right one."""
+    """Write a manifest, the text of a mapping or of whatever it is, with the right checksum."""
     digest = hashlib.sha256(text.encode()).hexdigest()
-    (folder / MANIFEST).write_text(text.replace(BLANK, digest, 1))
+    (folder / MANIFEST).write_text(f'{{"sha256": "{digest}", {text[1:]}')
 
 
 def forge(folder: Path, content: Any, **fields: Any) -> Path:
     """Write another content into a manifest, and other fields besides."""
-    seal(folder, json.dumps({**manifest_of(folder), **fields, "content": content, "sha256": BLANK}))
+    seal(folder, json.dumps({**manifest_of(folder), **fields, "content": content}))
     return folder
 
 
@@ -33,5 +33,5 @@ def change(folder: Path, change: Any) -> Path:
     """Change what a manifest says in place, content or fields."""
     manifest = manifest_of(folder)
     change(manifest)
-    seal(folder, json.dumps({**manifest, "sha256": BLANK}))
+    seal(folder, json.dumps(manifest))
     return folder

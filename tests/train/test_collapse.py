@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from graphcollab import Tasks, compare, fedavg, l2c, meta_l2c, methods, report, run
 from graphcollab.control import Attendance
@@ -164,7 +165,9 @@ def test_a_node_that_gives_itself_more_is_not_averaging():
 def test_weights_that_are_not_learned_may_be_what_they_are():
     assert kinds(fedavg(steps=1)) == []
     kept = averaging(weigh=KeepWeights())
-    assert kinds(kept.replace(exchange=Exchange("x", "update")), graph=torch.full((6, 6), 1 / 6)) == []
+    index = torch.cartesian_prod(torch.arange(6), torch.arange(6)).T
+    every = Data(edge_index=index, edge_weight=torch.full((36,), 1 / 6), num_nodes=6)
+    assert kinds(kept.replace(exchange=Exchange("x", "update")), graph=every) == []
     assert kinds(Phases(averaging(), 3, kept), rounds=20) == [UNIFORM]
     assert kinds(Phases(averaging(), 3, fedavg(steps=1)), rounds=20) == []
 

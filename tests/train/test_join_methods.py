@@ -57,7 +57,7 @@ def slope(result, row, tasks, k):
 
 
 def named(joined):
-    return {(sender, receiver): weight for sender, receiver, weight in joined.named_edges()}
+    return {(sender, receiver): weight for sender, receiver, weight in joined.graph().named_edges()}
 
 
 def unchanged(result, new, **settings):

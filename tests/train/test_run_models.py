@@ -76,7 +76,7 @@ class TiedParts(nn.Module):
 def test_models_that_are_refused_before_training():
     for method, model, message in (
         (fedavg(part="head"), TiedParts(), ("conflict", "part 'head'")),
-        (local(), nn.Linear(4, 3).bfloat16(), ("contract", "model", "torch.bfloat16", "torch.float32")),
+        (local(), nn.Linear(4, 3).bfloat16(), ("contract", "model", "Float", "BFloat16")),
         (local(), nn.LazyLinear(3), ("unsupported", "parameter 'weight'")),
         (local(), nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3).double()), ("mismatch", "model")),
     ):

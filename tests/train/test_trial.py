@@ -40,9 +40,9 @@ def test_nodes_without_a_value() -> None:
 
 def test_improved_refuses() -> None:
     found = comparison(True, local=[(0.5,)], cobo=[(0.6,)], old=[()])
-    with raises("unknown", "reference", "'fedavg'"):
+    with raises("unknown", "name", "'fedavg'"):
         found.improved("cobo", "fedavg")
-    with raises("unknown", "reference", "'fedavg'"):
+    with raises("unknown", "name", "'fedavg'"):
         found.improved("fedavg")
     with raises("missing", "per_node", "'old'"):
         found.improved("old")
@@ -85,23 +85,3 @@ def test_a_comparison_is_shown_in_a_line() -> None:
     }
     told = "Comparison(mean test accuracy on seeds 3, 5: local=0.5, l2c=0.3125, cobo=failed)"
     assert repr(Comparison([], chosen, True)) == told
-
-
-def test_runs_side_by_side() -> None:
-    draw = torch.Generator().manual_seed(0)
-    samples = [(torch.randn(12, 3, generator=draw), torch.randint(2, (12,), generator=draw)) for _ in range(3)]
-    tasks = Tasks.from_samples(samples, test=samples)
-    results = {
-        name: [run(make(lr=0.1), tasks, MLP(3, 4, 2), rounds=2, seed=seed) for seed in (4, 2)]
-        for name, make in (("local", local), ("dpsgd", dpsgd))
-    }
-    found = Comparison.from_results(results)
-    assert [(t.method, t.seed) for t in found.trials] == [("local", 4), ("local", 2), ("dpsgd", 4), ("dpsgd", 2)]
-    assert found.chosen["dpsgd"][1].messages == (6.0, 12.0)
-    assert found.results["dpsgd"] is results["dpsgd"][1]
-    assert (found.metric, found.higher_is_better) == ("accuracy", True)
-    results["local"] = results["local"][::-1]
-    with raises("mismatch", "seeds", "'local'", "2", "4", "'dpsgd'"):
-        Comparison.from_results(results)
-    with raises("empty", "results"):
-        Comparison.from_results({})
