@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from graphcollab.checks import issue
 from graphcollab.control.guard import initial_bounds, large_targets
 from graphcollab.env import Env
+from graphcollab.findings import Finding
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import not_defined
@@ -18,7 +19,7 @@ from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.collapse import ALONE, SINGLE, UNIFORM
-from graphcollab.train.history import Finding, History
+from graphcollab.train.history import History
 
 if TYPE_CHECKING:
     from graphcollab.train.trial import Trial
@@ -49,7 +50,7 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
         f"{history.rounds[history.returned]} rounds, more than {FACTOR:g} times as much as that of the initial model "
         f"and that of outputs of zero. Use a smaller step size, or check the data{large_targets(env)}"
     )
-    history.findings.append(Finding(data.round, DIVERGED, names, text))
+    history.findings.append(Finding(DIVERGED, "models", text, {"round": data.round, "nodes": names}))
     issue("diverged", "models", text)
 
 
@@ -58,14 +59,14 @@ def warn_once(trials: Iterable[Trial]) -> None:
     found: dict[tuple[str, str], list[tuple[Trial, Finding]]] = {}
     for trial in trials:
         for finding in trial.findings:
-            if finding.kind in (ALONE, SINGLE, UNIFORM, DIVERGED):
-                key = finding.kind, "" if finding.kind == DIVERGED else trial.method
+            if finding.code in (ALONE, SINGLE, UNIFORM, DIVERGED):
+                key = finding.code, "" if finding.code == DIVERGED else trial.method
                 found.setdefault(key, []).append((trial, finding))
     for (trial, first), *others in found.values():
         setting = "".join(f", {name}={value}" for name, value in trial.setting.items())
         more = f", and in {len(others)} more trial{'s' * (len(others) > 1)}" * bool(others)
-        code, subject = ("diverged", "models") if first.kind == DIVERGED else ("quality", "weights")
-        issue(code, subject, f"{first.text} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
+        code, subject = ("diverged", "models") if first.code == DIVERGED else ("quality", "weights")
+        issue(code, subject, f"{first.message} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
 
 
 @dataclass
