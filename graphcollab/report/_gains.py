@@ -6,8 +6,8 @@ import math
 
 from graphcollab.gains import Benefit, Gain
 from graphcollab.naming import numbered
-from graphcollab.report._text import cell_text, gain_text, number, shown_in
-from graphcollab.report.values import Cell, Column
+from graphcollab.report._text import gain_text, shown_in
+from graphcollab.report.values import Cell
 from graphcollab.train.trial import SHARES
 
 CLAIMED = ("gains", "loses")
@@ -17,11 +17,6 @@ CONSTANT = "†"  # marks gains of constants that stand for models
 def mark(benefit: Benefit, arm: str) -> str:
     """Mark what constants, and no models, lose on half of the splits or more."""
     return CONSTANT * benefit.by_constants(arm)
-
-
-def models(arm: str) -> str:
-    """Say which models."""
-    return {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}.get(arm, by_whom(arm))
 
 
 def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
@@ -52,28 +47,6 @@ def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
     return Cell(scale * gain.gain, interval=ends, star=gain.verdict in CLAIMED, subject=subject)
 
 
-def told(benefit: Benefit, gain: Gain) -> str:
-    """Write a gain and its interval."""
-    scale, digits, _ = scale_of(benefit)
-    return cell_text(gain_cell(gain, scale), Column("", "gain", digits))
-
-
 def bounded(gain: float, scale: float, digits: int | None) -> str:
     """Write a gain."""
     return gain_text(scale * gain, digits)
-
-
-def means(benefit: Benefit, gain: Gain) -> str:
-    """Say whether a gain is evidence, and what could have been detected."""
-    scale, digits, _ = scale_of(benefit)
-    if gain.verdict in CLAIMED:
-        return f"There is evidence of that (p = {gain.p_value:.2g})."
-    if gain.detectable == 0:
-        return "All models did the same, so this says nothing: train for longer."
-    if math.isnan(gain.detectable):
-        return "The gain was the same on all splits, so how it varies is not known: try more of them, repeats=..."
-    if scale > 1 and gain.detectable >= 1:  # of shares
-        return "That is no evidence, and with so few samples no gain would have been found four times out of five."
-    unit = " %" if benefit.relative else " points" if scale > 1 else ""
-    least = f"{number(scale * gain.detectable, digits)}{unit}"
-    return f"That is no evidence; a gain of {least} would have been found four times out of five."

@@ -198,7 +198,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     path = report.page(found, tmp_path / "many.html")
     text = path.read_text(encoding="utf-8")
     assert path.stat().st_size < LIMIT
-    assert "Drawn are 150 of 1000 nodes, those that give and are given most" in text
+    assert "Shown are 60 of 1000 nodes, those with the largest weights" in text
     assert len(Read(text).tables[2]) == 1003  # a header, all nodes, two means
 
 
