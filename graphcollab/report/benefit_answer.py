@@ -12,8 +12,8 @@ from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.held import LEAST
 from graphcollab.naming import few
-from graphcollab.report._gains import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of
 from graphcollab.report._text import FEW, agreement, cell_text, number, shown, shown_in, with_few
+from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of
 from graphcollab.report.values import Column
 from graphcollab.train.trial import SHARES
 

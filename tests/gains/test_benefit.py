@@ -19,7 +19,7 @@ from graphcollab.gains import Benefit, benefit, resplit
 from graphcollab.gains.held import minority_held
 from graphcollab.report import benefit_answer, benefit_figure, benefit_table, save_figure
 from graphcollab.report.benefit_answer import benefit_findings
-from graphcollab.report.page.of_benefit import content_of_benefit
+from graphcollab.report.page.sections import content_of_benefit
 from tests.raising import raises, warns
 
 CLOSE = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-6)
