@@ -220,8 +220,8 @@ def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
     if worse:
         of_models = ", ".join(f"{_models(arm)} ({number(scale * mean, digits)})" for arm, mean in worse.items())
         words = {"metric": of_metric(benefit), "of_models": of_models, "flat": benefit.flat}
-        numbers = {"models": worse, "constant": one.constant}
-        yield _say("no-better", benefit.metric, numbers, **words, told=number(scale * one.constant, digits))
+        words["told"] = number(scale * one.constant, digits)
+        yield _say("no-better", benefit.metric, {"models": worse, "constant": one.constant}, **words)
 
 
 def _units(benefit: Benefit) -> Iterator[Finding]:

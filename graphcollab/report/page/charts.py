@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from graphcollab.report._text import cell_text
-from graphcollab.report.page.content import Chart, altair
+from graphcollab.report.page._libraries import altair
+from graphcollab.report.page.content import Chart
 from graphcollab.report.values import Table
 
 Rows = Sequence[Mapping[str, Any]]

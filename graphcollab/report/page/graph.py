@@ -13,8 +13,9 @@ from torch import Tensor
 
 from graphcollab.metrics.edges import pair_weights
 from graphcollab.report._text import in_cell
+from graphcollab.report.page._libraries import altair
 from graphcollab.report.page.charts import cells, finished
-from graphcollab.report.page.content import Chart, Section, altair
+from graphcollab.report.page.content import Chart, Section
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
