@@ -111,7 +111,8 @@ def _as_csv(one: Weights) -> object:
     fields = ("r", "u", "i", "j", "value")
     writer.writerow(fields)
     for r, until, values in zip(one.rounds, [*one.rounds[1:], one.rounds[-1] + 1], one.values, strict=True):
-        writer.writerows((r, until, i, j, f"{float(values[i, j]):.3g}") for i, j in values.nonzero().tolist())
+        pairs = zip(values.nonzero().tolist(), values[values > 0].tolist(), strict=True)
+        writer.writerows((r, until, i, j, f"{weight:.3g}") for (i, j), weight in pairs)
     return alt.InlineData(text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(fields, "number")))
 
 
