@@ -15,7 +15,6 @@ from graphcollab.settings import check_settings
 __all__ = [
     "ALONE",
     "TOLD",
-    "Cures",
     "Field",
     "Origin",
     "Piece",
@@ -32,7 +31,6 @@ Readers: TypeAlias = Mapping[Reader, str]
 """What leaves a site, in words, by who reads it."""
 Origin: TypeAlias = Literal["fixed", "computed", "learned", "kept"]
 """Where the weights of edges come from."""
-Cures: TypeAlias = Mapping[Literal["alone", "even"], str]  # if all weights are the own model's, or all are equal
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,6 @@ class Piece:
     """What it needs the samples of `needs` for, for messages."""
     embeds: ClassVar[bool] = False
     """Whether it reads latents, which models must have then (`SplitModel` does)."""
-    cures: ClassVar[Cures] = {}
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -75,7 +75,7 @@ class Experiment:
             )
             if name in runs:
                 last = runs[name].results[0 if at is None else at[0]]
-                played.findings[name] = ", ".join(found.kind for found in last.history.findings)
+                played.findings[name] = ", ".join(found.code for found in last.history.findings)
                 if last.method.last(last.data.round).exchange.along_edges:
                     played.weights[name] = last.graph().matrix()
         return played

@@ -6,13 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from graphcollab.ops import bundle_gram, bundle_sum, cone_coefficients
-from graphcollab.piece import Cures, Piece
+from graphcollab.piece import Piece
 from graphcollab.settings import Count, Fraction, NonNegative, Real
 
 
@@ -64,11 +64,6 @@ class ClippedMean(Combine):
         >>> ClippedMean(tau=0.5, iterations=50)(own, others, [1])[0]
         tensor([[1.0500]])
     """
-
-    cures: ClassVar[Cures] = {
-        "alone": "let more gradients count as near, by a larger `quantile` or `tau`",
-        "even": "let fewer gradients count as near, by a smaller `quantile` or `tau`",
-    }
 
     tau: Annotated[float, Real(least=0, infinite=True)] | None = None
     quantile: Fraction = 0.2

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     )
     from graphcollab.report.page import page as page
     from graphcollab.report.results_json import results_json as results_json
-    from graphcollab.report.site_scores import SiteScores as SiteScores
-    from graphcollab.report.site_table import site_table as site_table
+    from graphcollab.report.site_table import SiteScores as SiteScores, site_table as site_table
     from graphcollab.report.tables import paired_table as paired_table, results_table as results_table
 
 __all__ = make_lazy(__name__)

@@ -6,13 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
-from statistics import mean
+from statistics import mean, stdev
+from typing import NamedTuple
 
 from graphcollab.findings import Finding
+from graphcollab.metrics import PairedDifference, paired_difference
 from graphcollab.naming import few
-from graphcollab.report._past_best import past_best
-from graphcollab.report._text import noted, number
+from graphcollab.report._text import noted, number, shown_in
 from graphcollab.train import Comparison, Trial
+from graphcollab.train.shared_samples import Over
 
 EXACT = 1 + 1e-9  # means over nodes are rounded
 
@@ -76,3 +78,122 @@ def _settings(comparison: Comparison) -> list[Finding]:
             many.setdefault(most, []).append(name)
     said = f"settings tried: {'; '.join(f'{n} by {few(names)}' for n, names in many.items())}"
     return noted("unequal-settings", "grids", said * (len(many) > 1), tried=many)
+
+
+class Stopped(NamedTuple):
+    """What a method would have had if it had stopped at its best evaluation.
+
+    Args:
+        rounds: Rounds up to that with the best mean over seeds.
+        then: That mean.
+        values: Of every seed, the mean test metric at the evaluation that is best in the mean over the other seeds.
+    """
+
+    rounds: int
+    then: float
+    values: list[float]
+
+
+def past_best(comparison: Comparison) -> list[Finding]:
+    """Say whose mean test metric was better at an earlier evaluation than at the end; nothing where no method's was.
+
+    It must be better with evidence (p below 0.01 to that side, as the choice of the evaluation still flatters it: of
+    curves of mere noise some in a hundred are found), and by more than one standard deviation over seeds.
+    """
+    stopped = {name: stopped_in_time(comparison, name) for name in comparison.chosen}
+    found = {name: one for name, one in stopped.items() if one is not None and _was_better(one, comparison, name)}
+    scale, digits, unit = shown_in(comparison.share, 2)
+    which = [
+        f"{name} ({comparison.metric}{unit} {number(scale * one.then, digits)} after {one.rounds} rounds, "
+        f"{number(scale * mean(comparison.values(name)), digits)} at the end)"
+        for name, one in found.items()
+    ]
+    said = f"trained past the best: {few(which)}; gains over that may be nothing else: stop in time, by patience=20"
+    rounds = {name: one.rounds for name, one in found.items()}
+    return noted("past-best", "patience", said * bool(found), rounds=rounds)
+
+
+def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
+    """Return what a method would have had at its best evaluation, chosen for each seed on the others.
+
+    None where it was best at the end, or returned its best models already, and with fewer than three seeds.
+    """
+    trials, sign = comparison.chosen[name], 1 if comparison.higher_is_better else -1
+    if len(trials) < 3 or not all(_ended(trial) for trial in trials) or len({trial.rounds for trial in trials}) > 1:
+        return None
+    curves = [[sign * value for value in trial.curve[1]] for trial in trials]
+    if len({len(curve) for curve in curves}) > 1 or (best := _best(curves)) == len(curves[0]) - 1:
+        return None
+    others = [[one for j, one in enumerate(curves) if j != k] for k in range(len(curves))]
+    values = [sign * curve[_best(rest)] for curve, rest in zip(curves, others, strict=True)]
+    return Stopped(trials[0].curve[0][best], mean(trial.curve[1][best] for trial in trials), values)
+
+
+def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over = None) -> float:
+    """Return the p-value by which there is evidence that a method is better or worse than a reference.
+
+    What looks like a gain over a reference that was trained past its best may be nothing else, and so may the loss of a
+    method that was. So the one that does worse must do worse at its best evaluation, too: the larger of the two
+    p-values counts, which needs no correction. It is 1 where it does better then.
+    """
+    found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
+    if safe is None:
+        return found.p_value
+    return max(found.p_value, safe.p_value) if found.mean * safe.mean > 0 else 1.0
+
+
+def better_at_the_end_only(
+    comparison: Comparison, reference: str, others: Sequence[str], level: float, over: Over = None
+) -> list[Finding]:
+    """Say which methods are better than a reference at the end, by p-values up to a level, and not if it had stopped.
+
+    Nothing where there are none.
+    """
+    sign, said = 1 if comparison.higher_is_better else -1, {}
+    if (stopped := stopped_in_time(comparison, reference)) is None:
+        return []
+    scale, digits, unit = shown_in(comparison.share, 2)
+    for name in others:
+        found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
+        if safe and sign * found.mean > 0 and found.p_value <= level < sure_p_value(comparison, name, reference, over):
+            gain, low, high = (number(scale * end, digits, signed=True) for end in (safe.mean, safe.low, safe.high))
+            said[name] = f"{name} ({gain}: {low} … {high})"
+    then = number(scale * mean(stopped.values), digits)
+    line = (
+        f"no evidence of a gain over {reference} had it stopped at its best, after {stopped.rounds} rounds "
+        f"({comparison.metric}{unit} {then}, chosen on the other seeds): {few([*said.values()])}"
+    )
+    return noted("better-at-end-only", reference, line * bool(said), rounds=stopped.rounds, methods=[*said])
+
+
+def _in_time(comparison: Comparison, name: str, reference: str, over: Over = None) -> PairedDifference | None:
+    """Return the difference of a method and a reference where the one that does worse had stopped in time.
+
+    None where that was best at the end.
+    """
+    gains = (comparison.paired(name, reference).mean > 0) == comparison.higher_is_better
+    if (stopped := stopped_in_time(comparison, reference if gains else name)) is None:
+        return None
+    values, base = comparison.values(name), comparison.values(reference)
+    both = (values, stopped.values) if gains else (stopped.values, base)
+    return paired_difference(*both, ratio=comparison.correction(over)[0])
+
+
+def _ended(trial: Trial) -> bool:
+    """Tell whether the returned models are the last ones."""
+    values = trial.curve[1]
+    return bool(values) and all(map(math.isfinite, values)) and math.isclose(values[-1], trial.summary["mean"])
+
+
+def _was_better(stopped: Stopped, comparison: Comparison, name: str) -> bool:
+    """Tell whether values are better before the end, with evidence and by enough."""
+    ends = comparison.values(name)
+    found, sign = paired_difference(stopped.values, ends, 0.98), 1 if comparison.higher_is_better else -1
+    least = found.low if sign > 0 else -found.high
+    return least > 0 and sign * found.mean > stdev(ends)
+
+
+def _best(curves: Sequence[Sequence[float]]) -> int:
+    """Return the evaluation at which the mean over seeds is largest, the last of several."""
+    means = [mean(values) for values in zip(*curves, strict=True)]
+    return max(range(len(means)), key=lambda t: (means[t], t))

@@ -111,8 +111,8 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         local      9.5  1.0
         l2c     failed    –
     """
-    rows = [[*map(_in_cell, row), *[MISSING] * (len(header) - len(row))] for row in rows]
-    header = [*map(_in_cell, header)]
+    rows = [[*map(in_cell, row), *[MISSING] * (len(header) - len(row))] for row in rows]
+    header = [*map(in_cell, header)]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
     padded = (
@@ -121,7 +121,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
-def _in_cell(text: str) -> str:
+def in_cell(text: str) -> str:
     """Return a text as a cell of a table shows it, in one line."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from graphcollab._wording import printable
 from graphcollab.findings import Finding
-from graphcollab.gains import Benefit
+from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.held import LEAST
 from graphcollab.naming import few
-from graphcollab.report._benefit_advice import advice, best_group
-from graphcollab.report._gains import CLAIMED, by_whom, mark, means, models, of_metric, site_of, told
-from graphcollab.report._text import FEW, agreement, noted, number, shown, shown_in, with_few
+from graphcollab.report._text import FEW, agreement, cell_text, number, shown, shown_in, with_few
+from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of
+from graphcollab.report.values import Column
 from graphcollab.train.trial import SHARES
 
 IN_UNITS = ("mae", "rmse")
@@ -21,6 +22,43 @@ SHOWN = 8  # gains that are told one by one
 GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
     True: "Gains say by how many percent the error of training alone falls (negative: rises)",
+}
+MODELS = {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}
+TEXTS = {
+    "question": "{sites} sites, {metric}, {work}. {gains}, with 95 % intervals of each by itself. A star is evidence: "
+    "the chance that any is wrong is at most {chance:.3g} %.",
+    "mean": "In the mean over sites, {by}: {told}.",
+    "group": "Of the groups of all but one, {site} together gain most: {told} in the mean over them. {sure}",
+    "metric": "In {metric}, mean over sites: {told}.",
+    "metrics": "With {metrics} metrics each is judged more strictly: the chance of a wrong star stays the same.",
+    "site": "{site} {verdict} {by}: {told}.",
+    "more-sites": "Further comparisons: {comparisons}.",
+    "constants": "On {splits} of {of} splits models {models} did no better than {flat} of each site, which took their "
+    "place.",
+    "no-better": "In {metric}, mean over sites, models {of_models} do no better than {flat} of each site ({told}), so "
+    "gains of such models are not counted.",
+    "standardized": "Targets were standardized: {units} in standard deviations of {column!r} (one is about {told}).",
+    "weighted": "Samples have weights: metrics are weighted means at each site.",
+    "weights-wrong": "Found on {splits} of {of} splits with {method}: {kind}.",
+    "pairs-drawn": "Of {pairs} pairs {tried} were tried, as many for every site, and {left_out} sites were left out in "
+    "turn.",
+    "few-tested": "Few {what}test samples on a split ({which}): what is measured there is mostly chance.",
+    "rare-class": "Few test samples of the rarer class on a split ({which}): be wary of such sites and of means.",
+    "no-star": "No star at sites with fewer than {least} samples beside their most frequent {what} ({which}): no split "
+    "of these shows what the sites lack.",
+    "not-defined": "{site}: {metric} is not defined on its test samples in any split.",
+}
+ADVICE = {
+    "collaborate": "So let them collaborate {by}{but}.",
+    "leave-out": "So do not let all collaborate: train {site} alone, and ask again without it, with new rows if you "
+    "can, since these have shown which site to leave out.",
+    "starred": "So collaborate where a star says that a site gains, by what it gains by; for the others train alone.",
+    "again": "So nothing is decided: this was a quick run ({quick}). Ask again with the usual numbers first.",
+    "alone": "So train alone.",
+    "longer": "So nothing can be said yet: models {which} learned no more than {flat}. Train for longer, rounds=..., "
+    "or by larger steps, lrs=...; if that changes nothing, what they are given may tell nothing of the target.",
+    "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with more "
+    "samples.",
 }
 
 
@@ -37,10 +75,12 @@ def benefit_answer(benefit: Benefit) -> str:
 def benefit_findings(benefit: Benefit) -> list[Finding]:
     """Return the answer of `benefit_answer` as findings, whose codes, subjects and numbers do without their words.
 
+    What to do is the last, if anything follows: its code is ``"advice"`` and its subject a key of `ADVICE`.
+
     Args:
         benefit: What `graphcollab.benefit` found.
     """
-    every, to_do = (benefit, *benefit.also.values()), advice(benefit)
+    every = (benefit, *benefit.also.values())
     return [
         *_question(benefit, benefit.level * len(every)),
         *(_headline(one, len(every) > 1) for one in every),
@@ -48,22 +88,22 @@ def benefit_findings(benefit: Benefit) -> list[Finding]:
         *_groups(benefit),
         *_further(benefit),
         *_single(benefit),
-        *_stood(benefit),
-        *(finding for one in every for finding in _no_better(one)),
+        *(finding for one in every for finding in _constants(one, benefit)),
         *_units(benefit),
         *(finding for name in benefit.findings for finding in _weights(benefit, name)),
         *_samples(benefit),
-        *([] if to_do is None else [to_do]),
+        *_advice(benefit),
     ]
 
 
+def _say(code: str, subject: str, numbers: Mapping[str, Any], **words: object) -> Finding:
+    return Finding(code, subject, TEXTS[code].format(**{**numbers, **words}), numbers)
+
+
 def _question(benefit: Benefit, level: float) -> Iterator[Finding]:
-    said = (
-        f"{len(benefit.names)} sites, {of_metric(benefit)}, {benefit.work}. {GAINS[benefit.relative]}, with 95 % "
-        "intervals of each by itself. A star is evidence: the chance that any is wrong is at most "
-        f"{100 * level:.3g} %."
-    )
-    yield Finding("question", "sites", said, {"sites": len(benefit.names), "level": level})
+    words = {"metric": of_metric(benefit), "work": benefit.work, "gains": GAINS[benefit.relative]}
+    numbers = {"sites": len(benefit.names), "level": level}
+    yield _say("question", "sites", numbers, chance=100 * level, **words)
 
 
 def _headline(benefit: Benefit, several: bool) -> Finding:
@@ -73,13 +113,14 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
     single = [gain for gain in benefit.found if gain.site in benefit.names]
     sites = {verdict: [gain.site for gain in single if gain.verdict == verdict] for verdict in CLAIMED}
     ways = {verdict: " and ".join(map(by_whom, names)) for verdict, names in by.items()}
-    said = [
-        *[f"Evidence that collaborating {ways['gains']} helps."] * bool(by["gains"]),
-        *[f"Evidence that {few(groups)} gain by collaborating without the others."] * bool(groups),
-        *["Evidence of gains at single sites."] * bool(sites["gains"]),
-        *[f"Evidence that collaborating {ways['loses']} harms."] * bool(by["loses"]),
-        *["Evidence of losses at single sites."] * bool(sites["loses"]),
-    ]
+    cases = {
+        f"Evidence that collaborating {ways['gains']} helps.": by["gains"],
+        f"Evidence that {few(groups)} gain by collaborating without the others.": groups,
+        "Evidence of gains at single sites.": sites["gains"],
+        f"Evidence that collaborating {ways['loses']} harms.": by["loses"],
+        "Evidence of losses at single sites.": sites["loses"],
+    }
+    said = [text for text, some in cases.items() if some]
     if all(gain.verdict == "not defined" for gain in benefit.overall):
         said = [f"{benefit.metric} is not defined, so this says nothing; log_loss is defined everywhere."]
     elif not (by["gains"] or groups or sites["gains"]):
@@ -91,40 +132,62 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
 def _means(benefit: Benefit) -> Iterator[Finding]:
     """Yield what is gained in the mean over sites, by all together and by every method."""
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
-        by = f"In the mean over sites, {by_whom(gain.by)}{mark(benefit, gain.by)}:"
+        by = f"{by_whom(gain.by)}{mark(benefit, gain.by)}"
         if benefit.untold(gain.by):
-            yield Finding("mean", gain.by, f"{by} models have no part in it.", {"constants": True})
+            yield _say("mean", gain.by, {"constants": True}, by=by, told="models have no part in it")
             continue
-        said = f"{by} {told(benefit, gain)}, weighted by test samples {told(benefit, weighted)}. {means(benefit, gain)}"
         numbers = {name: getattr(gain, name) for name in ("gain", "low", "high", "p_value", "detectable", "verdict")}
-        constants = benefit.by_constants(gain.by)
-        yield Finding("mean", gain.by, said, {**numbers, "weighted": weighted.gain, "constants": constants})
+        numbers |= {"weighted": weighted.gain, "constants": benefit.by_constants(gain.by)}
+        said = f"{_told(benefit, gain)}, weighted by test samples {_told(benefit, weighted)}. {_sure(benefit, gain)}"
+        yield _say("mean", gain.by, numbers, by=by, told=said.removesuffix("."))
+
+
+def _told(benefit: Benefit, gain: Gain) -> str:
+    """Write a gain and its interval."""
+    scale, digits, _ = scale_of(benefit)
+    return cell_text(gain_cell(gain, scale), Column("", "gain", digits))
+
+
+def _sure(benefit: Benefit, gain: Gain) -> str:
+    """Say whether a gain is evidence, and what could have been detected."""
+    scale, digits, _ = scale_of(benefit)
+    if gain.verdict in CLAIMED:
+        return f"There is evidence of that (p = {gain.p_value:.2g})."
+    if gain.detectable == 0:
+        return "All models did the same, so this says nothing: train for longer."
+    if math.isnan(gain.detectable):
+        return "The gain was the same on all splits, so how it varies is not known: try more of them, repeats=..."
+    if scale > 1 and gain.detectable >= 1:  # of shares
+        return "That is no evidence, and with so few samples no gain would have been found four times out of five."
+    unit = " %" if benefit.relative else " points" if scale > 1 else ""
+    least = f"{number(scale * gain.detectable, digits)}{unit}"
+    return f"That is no evidence; a gain of {least} would have been found four times out of five."
 
 
 def _groups(benefit: Benefit) -> Iterator[Finding]:
     """Tell of the group of all but one that gains most, where it gains more than all together."""
     together = next((gain.gain for gain in benefit.overall if gain.by == "together"), math.nan)
-    best = best_group(benefit)
+    best = _best_group(benefit)
     if best is not None and best.gain > max(together, 0):
-        said = (
-            f"Of the groups of all but one, {best.site} together gain most: {told(benefit, best)} in the mean over "
-            f"them. {means(benefit, best)}"
-        )
-        yield Finding("group", best.site, said, {"gain": best.gain, "verdict": best.verdict})
+        numbers = {"gain": best.gain, "verdict": best.verdict}
+        yield _say("group", best.site, numbers, site=best.site, told=_told(benefit, best), sure=_sure(benefit, best))
+
+
+def _best_group(benefit: Benefit) -> Gain | None:
+    """Return what the group of all but one gains that gains most, if models of such groups have a part in it."""
+    gains = [] if benefit.by_constants("without") else benefit.group_gains
+    return max(gains, key=lambda gain: gain.gain, default=None)
 
 
 def _further(benefit: Benefit) -> Iterator[Finding]:
     """Yield the means of further metrics."""
     for one in benefit.also.values():
-        gains = "; ".join(f"{by_whom(gain.by)} {told(one, gain)}" for gain in one.overall)
-        line = f"In {of_metric(one)}{', % of the error' * one.relative}, mean over sites: {gains}."
-        yield Finding("metric", one.metric, line, {gain.by: gain.gain for gain in one.overall})
-    many = 1 + len(benefit.also)
-    strictly = (
-        f"With {many} metrics each is judged more strictly, so that the chance of a wrong star stays the same: fewer "
-        "metrics need less evidence."
-    )
-    yield from noted("metrics", "metrics", strictly * (many > 1), metrics=many)
+        gains = "; ".join(f"{by_whom(gain.by)} {_told(one, gain)}" for gain in one.overall)
+        numbers = {gain.by: gain.gain for gain in one.overall}
+        what = f"{of_metric(one)}{', % of the error' * one.relative}"
+        yield Finding("metric", one.metric, TEXTS["metric"].format(metric=what, told=gains), numbers)
+    if benefit.also:
+        yield _say("metrics", "metrics", {"metrics": 1 + len(benefit.also)})
 
 
 def _single(benefit: Benefit) -> Iterator[Finding]:
@@ -133,40 +196,32 @@ def _single(benefit: Benefit) -> Iterator[Finding]:
         some = [gain for gain in benefit.found if gain.site in benefit.names and gain.verdict == verdict]
         for gain in some[:SHOWN]:
             by = by_whom(gain.by if gain.by in benefit.arms else site_of(benefit, gain.by))
-            said = f"{site_of(benefit, gain.site)} {verdict} {by}: {told(benefit, gain)}."
-            yield Finding("site", gain.site, said, {"by": gain.by, "gain": gain.gain, "verdict": verdict})
-        left = max(len(some) - SHOWN, 0)
-        yield from noted("more-sites", verdict, f"Further comparisons: {left}." * bool(left), comparisons=left)
+            numbers = {"by": gain.by, "gain": gain.gain, "verdict": verdict}
+            yield _say("site", gain.site, numbers, site=site_of(benefit, gain.site), by=by, told=_told(benefit, gain))
+        if left := len(some[SHOWN:]):
+            yield _say("more-sites", verdict, {"comparisons": left})
 
 
-def _stood(benefit: Benefit) -> Iterator[Finding]:
-    """Say where constants stood in the place of models that did no better."""
-    for arm in ("alone", *benefit.arms, "pairs", "without"):
+def _models(arm: str) -> str:
+    return MODELS.get(arm, by_whom(arm))
+
+
+def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
+    """Say where constants stood in the place of models, and which others do no better in the mean over sites."""
+    for arm in ("alone", *benefit.arms, "pairs", "without") if benefit is first else ():
         chosen = benefit.chosen.get(arm, [])
         if flat := chosen.count(benefit.flat):
-            said = (
-                f"On {flat} of {len(chosen)} splits models {models(arm)} did no better than {benefit.flat} of each "
-                "site, which took their place."
-            )
-            yield Finding("constants", arm, said, {"splits": flat, "of": len(chosen)})
-
-
-def _no_better(benefit: Benefit) -> list[Finding]:
-    """Say which models do no better than constants in the mean over sites, beside those for which constants stood."""
-    first, (scale, digits, _) = benefit.overall[0], shown_in(benefit.metric in SHARES, 1)
-    every = {"alone": first.alone} | {gain.by: gain.score for gain in benefit.overall}
-    worse = {
-        arm: mean
-        for arm, mean in every.items()
-        if (mean <= first.constant if benefit.higher_is_better else mean >= first.constant)
-        and not benefit.by_constants(arm)
-    }
-    of_models = ", ".join(f"{models(arm)} ({number(scale * mean, digits)})" for arm, mean in worse.items())
-    said = (
-        f"In {of_metric(benefit)}, mean over sites, models {of_models} do no better than {benefit.flat} of each site "
-        f"({number(scale * first.constant, digits)}), so gains of such models are not counted."
-    )
-    return noted("no-better", benefit.metric, said * bool(worse), models=worse, constant=first.constant)
+            numbers = {"splits": flat, "of": len(chosen)}
+            yield _say("constants", arm, numbers, models=_models(arm), flat=benefit.flat)
+    one, (scale, digits, _) = benefit.overall[0], shown_in(benefit.metric in SHARES, 1)
+    sign = 1 if benefit.higher_is_better else -1
+    every = {"alone": one.alone} | {gain.by: gain.score for gain in benefit.overall}
+    worse = {a: m for a, m in every.items() if sign * m <= sign * one.constant and not benefit.by_constants(a)}
+    if worse:
+        of_models = ", ".join(f"{_models(arm)} ({number(scale * mean, digits)})" for arm, mean in worse.items())
+        words = {"metric": of_metric(benefit), "of_models": of_models, "flat": benefit.flat}
+        words["told"] = number(scale * one.constant, digits)
+        yield _say("no-better", benefit.metric, {"models": worse, "constant": one.constant}, **words)
 
 
 def _units(benefit: Benefit) -> Iterator[Finding]:
@@ -174,22 +229,18 @@ def _units(benefit: Benefit) -> Iterator[Finding]:
     of_values = [one.metric for one in (benefit, *benefit.also.values()) if one.metric in IN_UNITS]
     if benefit.deviation is not None and of_values:
         name, deviation = benefit.deviation
-        said = (
-            f"Targets were standardised: {' and '.join(of_values)} in standard deviations of {name!r} (one is about "
-            f"{number(deviation, None)})."
-        )
-        yield Finding("standardized", f"column {name!r}", said, {"deviation": deviation, "metrics": of_values})
-    said = "Samples have weights: metrics are weighted means at each site." * benefit.weighted
-    yield from noted("weighted", "samples", said)
+        words = {"units": " and ".join(of_values), "column": name, "told": number(deviation, None)}
+        yield _say("standardized", f"column {name!r}", {"deviation": deviation, "metrics": of_values}, **words)
+    if benefit.weighted:
+        yield _say("weighted", "samples", {})
 
 
 def _weights(benefit: Benefit, method: str) -> Iterator[Finding]:
     """Say what the weights of a method are worth: found wrong, or different on every split."""
-    many = len(benefit.findings[method])
     kinds = [kind for kinds in benefit.findings[method] for kind in kinds.split(", ") if kind]
     for kind in dict.fromkeys(kinds):
-        said = f"Found on {kinds.count(kind)} of {many} splits with {method}: {kind}."
-        yield Finding("weights-wrong", method, said, {"kind": kind, "splits": kinds.count(kind), "of": many})
+        numbers = {"kind": kind, "splits": kinds.count(kind), "of": len(benefit.findings[method])}
+        yield _say("weights-wrong", method, numbers, method=method)
     alike = benefit.agreement(method) if method in benefit.weights else math.nan
     if not math.isnan(alike):
         yield agreement(method, alike, "splits")
@@ -198,38 +249,53 @@ def _weights(benefit: Benefit, method: str) -> Iterator[Finding]:
 def _samples(benefit: Benefit) -> Iterator[Finding]:
     """Say what the reader should know of pairs and test samples."""
     tried, there = benefit.tried
-    left = int((~benefit.without.isnan()).any(0).any(0).sum())
-    said = f"Of {there} pairs {tried} were tried, as many for every site, and {left} sites were left out in turn."
-    yield from noted("pairs-drawn", "limit", said * (tried < there), tried=tried, pairs=there, left_out=left)
-    yield from _few_tested(benefit)
+    if tried < there:
+        left = int((~benefit.without.isnan()).any(0).any(0).sum())
+        yield _say("pairs-drawn", "limit", {"tried": tried, "pairs": there, "left_out": left})
+    tested, what = (benefit.test, "") if benefit.groups is None else (benefit.groups, "groups of ")
+    if small := {name: n for name, n in zip(benefit.names, tested.tolist(), strict=True) if n < FEW}:
+        which = few([f"{site_of(benefit, name)}: {round(n, 1):g}" for name, n in small.items()])
+        yield _say("few-tested", "sites", {"samples": small}, what=what, which=which)
     sites = [site_of(benefit, name) for name in benefit.names]
     if benefit.rarer is not None:
         held = dict(zip(sites, benefit.rarer.tolist(), strict=True))
-        rare = with_few(held.items())
-        said = (
-            f"Few test samples of the rarer class on a split ({rare}): be wary of what is said of such sites, and of "
-            "means, above all by auc."
-        )
-        yield from noted("rare-class", "sites", said * bool(rare), samples=held)
+        if which := with_few(held.items()):
+            yield _say("rare-class", "sites", {"samples": held}, which=which)
     if benefit.minority is not None and bool(benefit.one_sided.any()):
         what = "value" if benefit.flat == CONSTANTS["mse"] else "class"
         held = dict(zip(sites, benefit.minority.tolist(), strict=True))
-        said = (
-            f"No star at sites with fewer than {LEAST} samples beside their most frequent {what} "
-            f"({with_few(held.items(), what)}): no split of these shows what the sites lack."
-        )
-        yield Finding("no-star", "sites", said, {"samples": held})
+        yield _say("no-star", "sites", {"samples": held}, least=LEAST, what=what, which=with_few(held.items(), what))
     for name in dict.fromkeys(gain.site for gain in benefit.gains if gain.verdict == "not defined"):
-        said = f"{site_of(benefit, name)}: {benefit.metric} is not defined on its test samples in any split."
-        yield Finding("not-defined", name, said, {"metric": benefit.metric})
+        yield _say("not-defined", name, {"metric": benefit.metric}, site=site_of(benefit, name))
 
 
-def _few_tested(benefit: Benefit) -> list[Finding]:
-    held, what = (benefit.test, "") if benefit.groups is None else (benefit.groups, "groups of ")
-    small = {name: many for name, many in zip(benefit.names, held.tolist(), strict=True) if many < FEW}
-    which = few([f"{site_of(benefit, name)}: {round(many, 1):g}" for name, many in small.items()])
-    said = (
-        f"Few {what}test samples on a split ({which}): what is measured there is mostly chance, and means over sites "
-        "suffer from it."
-    )
-    return noted("few-tested", "sites", said * bool(small), samples=small)
+def _advice(benefit: Benefit) -> Iterator[Finding]:
+    """Say what to do, if anything follows."""
+
+    def so(what: str, words: Mapping[str, object] | None = None, **numbers: object) -> Finding:
+        return Finding("advice", what, ADVICE[what].format(**{**numbers, **(words or {})}), numbers)
+
+    def leave_out(group: Gain) -> Finding:
+        site = site_of(benefit, group.site.removeprefix("all but "))
+        return so("leave-out", {"site": site}, alone=[site])
+
+    overall, groups = benefit.overall, [gain for gain in benefit.group_gains if gain.verdict == "gains"]
+    best, group = max(overall, key=lambda gain: (gain.verdict == "gains", gain.gain)), _best_group(benefit)
+    stood = [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]
+    tested, harm = [gain for gain in overall if gain.detectable > 0], any(g.verdict == "loses" for g in overall)
+    if best.verdict == "gains":
+        worse = [site_of(benefit, g.site) for g in benefit.gains if g.by == best.by and g.verdict == "loses"]
+        but = f"; but train {few(worse)} alone, where there is evidence of a loss" * bool(worse)
+        yield so("collaborate", {"by": by_whom(best.by), "but": but}, by=best.by, alone=worse)
+    elif groups:
+        yield leave_out(max(groups, key=lambda gain: gain.gain))
+    elif any(one.helps for one in (benefit, *benefit.also.values())):
+        yield so("starred")
+    elif harm and not benefit.quick:
+        yield leave_out(group) if group is not None and group.low > 0 else so("alone")  # by its own interval
+    elif stood and not harm:
+        yield so("longer", {"which": " and ".join(map(_models, stood)), "flat": benefit.flat}, models=stood)
+    elif benefit.quick:
+        yield so("again", quick=benefit.quick)
+    elif tested:
+        yield so("alone") if all(gain.high <= 0 for gain in tested) else so("undecided")

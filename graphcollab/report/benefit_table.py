@@ -9,11 +9,13 @@ from functools import partial
 
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
-from graphcollab.report._gains import CONSTANT, by_whom, gain_cell, mark, of_metric, scale_of, site_of
-from graphcollab.report._text import MISSING, noted, shown, shown_in, table_text
+from graphcollab.naming import numbered
+from graphcollab.report._text import MISSING, gain_text, noted, shown, shown_in, table_text
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train.trial import SHARES
 
+CLAIMED = ("gains", "loses")
+CONSTANT = "†"  # marks gains of constants that stand for models
 INTERVALS = (
     "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, so an "
     "interval without 0 may have none."
@@ -23,6 +25,44 @@ COLUMNS = (
     "group of all costs it most, and how much; left out: what the model of all others gains a site that gave them "
     "nothing"
 )
+
+
+def mark(benefit: Benefit, arm: str) -> str:
+    """Mark what constants, and no models, lose on half of the splits or more."""
+    return CONSTANT * benefit.by_constants(arm)
+
+
+def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
+    """Return by what gains are multiplied, their decimals, and a unit: shares are shown in percent."""
+    return shown_in(benefit.relative or benefit.metric in SHARES, 1)
+
+
+def of_metric(benefit: Benefit) -> str:
+    """Say what gains are of."""
+    return benefit.metric + shown_in(benefit.metric in SHARES, 1)[2]
+
+
+def by_whom(name: str) -> str:
+    """Format the source of a gain."""
+    return "by all together" if name == "together" else f"by {name}"
+
+
+def site_of(benefit: Benefit, name: str) -> str:
+    """Name a site so that it does not look like a number."""
+    return f"site {name}" if numbered(benefit.names) else name
+
+
+def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
+    """Return a gain with its interval as a cell; a star where there is evidence."""
+    if math.isnan(gain.gain):
+        return Cell(subject=subject)
+    ends = (scale * gain.low, scale * gain.high)
+    return Cell(scale * gain.gain, interval=ends, star=gain.verdict in CLAIMED, subject=subject)
+
+
+def bounded(gain: float, scale: float, digits: int | None) -> str:
+    """Write a gain."""
+    return gain_text(scale * gain, digits)
 
 
 @shown

@@ -14,21 +14,19 @@ import torch_geometric
 from graphcollab._version import __version__
 from graphcollab.report._text import shown
 from graphcollab.train import Comparison
-from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS
+from graphcollab.train.trial import METRIC_COLUMNS
+
+SHARES = (*METRIC_COLUMNS, "validation", "mean_std_over_seeds")
 
 
 @shown
 def results_json(comparison: Comparison, reference: str | None = None, **more: Any) -> str:
     """Return a comparison as JSON text; numbers that are not defined are null.
 
-    ``methods`` holds for every method the means over seeds of ``mean``, ``worst10``, ``worst20``, ``std`` (over nodes),
-    ``bytes_per_node`` and ``seconds``, and the same of every seed in ``per_seed``. Beside it are the chosen
-    ``settings``, the differences to the reference in ``paired`` with their 95 % intervals, and the ``versions`` used.
-    Where a method failed, ``failed`` counts the seeds: then it has no means and nothing in ``paired`` (nor where a mean
-    is not defined), and the seed's entry says why in ``failure``. Where means are not over all nodes, they are over
-    ``nodes`` of ``of_nodes``; ``rounds``, ``local_steps`` and ``models`` are what was spent; where nodes were left
-    behind, ``isolated`` says how many, the most on any seed; and where something was found wrong with runs,
-    ``findings`` says on how many seeds, by kind.
+    ``methods`` holds the columns of `Comparison.rows` for every method, means over seeds, and in ``per_seed`` the same
+    of every seed, with the ``failure`` of those that failed. Beside it are the chosen ``settings``, the differences to
+    the reference in ``paired`` with their 95 % intervals (none where a method failed, or a mean is not defined), and
+    the ``versions`` used. Shares are in percent.
 
     Args:
         more: Further entries, such as a script's arguments.
@@ -36,19 +34,11 @@ def results_json(comparison: Comparison, reference: str | None = None, **more: A
     scale = 100.0 if comparison.share else 1.0
 
     def entry(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: scale * v if key in (*METRIC_COLUMNS, "validation") else v for key, v in values.items()}
+        return {key: scale * v if key in SHARES else v for key, v in values.items()}
 
-    methods: dict[str, Any] = {}
-    for name, row in comparison.rows().items():
-        few = row["nodes"] < row["of_nodes"]  # not so where trials do not say: both are NaN
-        keys = [
-            *COLUMNS,
-            *["nodes", "of_nodes"] * few,
-            *["rounds", "local_steps", "models"] * (row["local_steps"] > 0),
-            *(key for key in ("failed", "isolated", "findings") if row[key]),
-        ]
-        methods[name] = entry({key: row[key] for key in keys})
-        methods[name]["per_seed"] = [entry(seed) for seed in row["per_seed"]]
+    rows = comparison.rows()
+    settings = {name: row.pop("settings") for name, row in rows.items()}
+    methods = {n: {**entry(row), "per_seed": [entry(seed) for seed in row["per_seed"]]} for n, row in rows.items()}
     paired: dict[str, Any] = {}
     for name in comparison.chosen:
         if reference is None or name == reference:
@@ -61,7 +51,6 @@ def results_json(comparison: Comparison, reference: str | None = None, **more: A
             ends = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}
             paired[name][column] = {**ends, "n": found.n, "p_value": found.p_value}
             paired[name][column] |= {"ratio": found.ratio, "reference": reference}
-    settings = {name: [dict(trial.setting) for trial in trials] for name, trials in comparison.chosen.items()}
     content = {"methods": methods, "settings": settings, "paired": paired, "metric": comparison.metric}
     text = json.dumps({**content, "versions": versions(), **more}, default=str)
     plain = json.loads(text, parse_constant=lambda constant: None)  # JSON knows neither NaN nor infinity

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from graphcollab.checks import issue, own_filter
 from graphcollab.errors import EmptyError, MismatchError, UnknownError
+from graphcollab.files import write_csv
 from graphcollab.findings import Finding
 from graphcollab.gains.held import rarer_held
 from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
@@ -17,16 +21,184 @@ from graphcollab.metrics.bootstrap import bootstrap_nodes
 from graphcollab.metrics.scores import AnyMetrics, not_defined
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import noted, shown, weighted, with_few
-from graphcollab.report.site_scores import SiteScores
+from graphcollab.report._text import noted, shown, shown_in, table_text, weighted, with_few
+from graphcollab.report.values import Cell, Column, Table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result
 from graphcollab.train.summaries import in_deviations
+from graphcollab.train.trial import SHARES
 
+SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
 Results: TypeAlias = Annotated[
     Result | Mapping[str, Result] | Comparison, "what run or compare returns, or results by the names of their methods"
 ]
+
+
+@dataclass(frozen=True)
+class SiteScores:
+    """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
+
+    ``str`` and `text` write tables with a row per node, `rows` are its numbers one by one, and `to_csv` writes
+    them to a file.
+
+    Args:
+        scores: For every method the metrics of all nodes.
+        intervals: For every method the ends of the metrics' intervals, [M, K, 2].
+        differences: For every method but the reference what it has more than the reference and the ends of that
+            interval, [M, K, 3].
+        reference: Name of the method that the others are compared with, or None.
+        about: What the numbers are, in what units, where methods of a comparison did other work, had other models or
+            more settings to choose from, and which nodes have few samples of their rarer class.
+    """
+
+    scores: Mapping[str, Scores]
+    intervals: Mapping[str, Tensor] = field(repr=False)
+    differences: Mapping[str, Tensor] = field(repr=False)
+    reference: str | None = None
+    about: Sequence[Finding] = ()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The numbers, one dictionary per node, metric and method; what has no value is NaN.
+
+        ``node``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
+        ``difference``, ``difference_low`` and ``difference_high``.
+        """
+        out = []
+        first = self._first
+        for k, node in enumerate(first.names):
+            for m, metric in enumerate(first.metrics):
+                for method, scores in self.scores.items():
+                    low, high = self.intervals[method][m, k].tolist()
+                    row = {"node": node, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
+                    row |= {"value": float(scores[metric.name][k]), "low": low, "high": high}
+                    if self.reference is not None:
+                        told = [math.nan] * 3
+                        if method in self.differences:
+                            told = self.differences[method][m, k].tolist()
+                        row |= dict(zip(("difference", "difference_low", "difference_high"), told, strict=True))
+                    out.append(row)
+        return out
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write `rows` to a file, whole or not at all; what has no value is empty."""
+        rows = self.rows
+        cells = (["" if value != value else value for value in row.values()] for row in rows)
+        return write_csv(path, list(rows[0]), cells)
+
+    def text(self) -> str:
+        """Return a table with a row per node for every metric, and below it the means over the nodes that have a value.
+
+        The samples in the last row are those of all nodes that have a value in some column. Where a model has diverged
+        there are no means. Nodes that have left the collaboration (`graphcollab.control.Attendance`) have a row, and
+        are in no mean.
+        """
+        return "\n\n".join(map(table_text, self.tables))
+
+    @property
+    def tables(self) -> list[Table]:
+        """A table for every metric; below the last is what is to be said of them all."""
+        tables = [self._table(m) for m in range(len(self._first.metrics))]
+        return [*tables[:-1], tables[-1].noting(*self._notes())]
+
+    @property
+    def _first(self) -> Scores:
+        return next(iter(self.scores.values()))
+
+    def _notes(self) -> Iterator[Finding]:
+        """Yield what numbers are, and what so few samples leave open."""
+        yield from self.about[:1]
+        fewer = [metric.name for metric in self._first.metrics if not metric.higher_is_better]
+        so = f", so − is an improvement on {self.reference}" * bool(self.differences)
+        yield from noted(
+            "less-is-better", ", ".join(fewer), f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
+        )
+        yield from self.about[1:]
+        yield from self._limits()
+
+    def _table(self, m: int) -> Table:
+        """Return the table of a metric: values, differences, and two rows of means at the end."""
+        first, metric = self._first, self._first.metrics[m].name
+        rows = [[Cell(name), Cell(size)] for name, size in zip(first.names, first.sizes.tolist(), strict=True)]
+        plain, weighted, counted = [Cell("mean"), Cell("")], [], torch.zeros(len(rows), dtype=torch.bool)
+        columns = [Column("node"), Column("samples", "number", 0)]
+        for column, values, by in self._columns(m):
+            known = torch.stack([scores.counted(metric) for scores in by]).all(0)
+            lost = any(bool((scores.loss.isinf() & scores.members).any()) for scores in by)
+            plain.append(_mean(values[:, 0], torch.ones(len(rows)), known, lost))
+            weighted.append(_mean(values[:, 0], first.sizes, known, lost))
+            counted |= known
+            columns.append(column)
+            for row, value in zip(rows, values.tolist(), strict=True):
+                row.append(_cell(value))
+        by_samples = [Cell("mean, by samples"), Cell(int(first.sizes[counted].sum())), *weighted]
+        return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every node, {metric}")
+
+    def _columns(self, m: int) -> Iterator[tuple[Column, Tensor, list[Scores]]]:
+        """Yield values and the ends of their intervals, [K, 3], of all methods, and differences; and whose they are."""
+        metric = self._first.metrics[m]
+        share = metric.name in SHARES
+        scale, digits, unit = shown_in(share, 1)
+        for method, scores in self.scores.items():
+            values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
+            title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
+            yield Column(title, "number", digits), scale * values, [scores]
+        for method, values in self.differences.items():
+            title = f"{method} − {self.reference}, {'points' if share else metric.name}"
+            both = [self.scores[method], self.scores[str(self.reference)]]
+            yield Column(title, "signed", digits), scale * values[m], both
+
+    def _limits(self) -> Iterator[Finding]:
+        """Yield which intervals are too narrow, and why others are missing."""
+        first, every = self._first, self.scores.items()
+        away = {first.names[k] for _, one in every for k in (~one.members & ~one.loss.isnan()).nonzero()}
+        left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
+        yield from noted("left", "nodes", left * bool(away), nodes=sorted(away))
+        small = {name: n for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL}
+        narrow = few([f"{name} ({n})" for name, n in small.items()])
+        said = f"with fewer than {SMALL} samples intervals are too narrow: {narrow}" * bool(small)
+        yield from noted("few-samples", "nodes", said, samples=small)
+        ends = torch.cat([*self.intervals.values()])  # [.., K, 2]
+        flat = "an interval of no width says that all resamples gave the same, not that the value is certain"
+        yield from noted("no-width", "intervals", flat * bool((ends[..., 0] == ends[..., 1]).any()))
+        why = {
+            f"{first.names[k]} ({_missing(scores, metric, k)})": first.names[k]
+            for method, scores in every
+            for m, metric in enumerate(scores.metrics)
+            for k in self.intervals[method][m, :, 0].isnan().nonzero().flatten().tolist()
+        }
+        said = f"no interval: {few([*why])}" * bool(why)
+        yield from noted("no-interval", "nodes", said, nodes=[*dict.fromkeys(why.values())])
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def _missing(scores: Scores, metric: Metric, k: int) -> str:
+    """Say why a node has no interval of a metric."""
+    if int(scores.sizes[k]) < 2:
+        return "one sample" if int(scores.sizes[k]) else "no samples"
+    if bool(scores.loss[k].isnan() & ~scores.members[k]):
+        return "it has not joined"
+    if not bool(scores.loss[k].isfinite()):
+        return "its model has diverged"
+    if bool(scores[metric.name][k].isnan()):
+        return f"{metric.name} is not defined"
+    return f"{metric.name} is not defined in most resamples"
+
+
+def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
+    """Return the weighted mean of known values [K], none where a model has diverged."""
+    weight = weight.double()[known]
+    note = f"{int(known.sum())} of {len(known)} nodes" * (not bool(known.all()))
+    return Cell(None if lost else float((weight * values[known]).sum() / weight.sum()), note=note)
+
+
+def _cell(value: Sequence[float]) -> Cell:
+    """Return a value and the ends of its interval as a cell."""
+    mean, low, high = value
+    return Cell(mean, interval=None if math.isnan(low) else (low, high))
 
 
 @shown

@@ -15,8 +15,7 @@ from graphcollab.errors import TooFewError, UnknownError
 from graphcollab.findings import Finding
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import few
-from graphcollab.report._past_best import better_at_the_end_only
-from graphcollab.report._terms import unequal_terms
+from graphcollab.report._terms import better_at_the_end_only, unequal_terms
 from graphcollab.report._text import (
     MISSING,
     agreement,

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import components, require_both_ways, without_the_alone
 from graphcollab.env import Env
 from graphcollab.errors import ConflictError, InvalidValueError, TooFewError, TooManyError
-from graphcollab.piece import Cures, Field, Readers
+from graphcollab.piece import Field, Readers
 from graphcollab.rewire.sampler import connect
 from graphcollab.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.settings import Count, Positive, Real, Seed
@@ -84,10 +84,6 @@ class TaskPeers(Rewiring):
     told: ClassVar[Readers] = {"everybody": "cluster centres of the codes of its training samples, once"}
     beyond_edges: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
-    cures: ClassVar[Cures] = {
-        "alone": "use a larger `threshold` or `window`, or fewer `groups`",
-        "even": "use a smaller `threshold` or `window`, or more `groups`",
-    }
 
     encoder: Encoder | None = None
     centers: Count | None = None

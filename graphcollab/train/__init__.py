@@ -6,6 +6,7 @@ from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.env import Isolate as Isolate
+    from graphcollab.findings import Finding as Finding
     from graphcollab.train.callbacks import (
         Callback as Callback,
         Progress as Progress,
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from graphcollab.train.comparison import Comparison as Comparison
     from graphcollab.train.evaluation import evaluate as evaluate
     from graphcollab.train.graph_input import Graph as Graph
-    from graphcollab.train.history import Finding as Finding, History as History
+    from graphcollab.train.history import History as History
     from graphcollab.train.join import Joined as Joined, join as join
     from graphcollab.train.learned_graph import LearnedGraph as LearnedGraph
     from graphcollab.train.result import Result as Result

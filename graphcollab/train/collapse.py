@@ -13,18 +13,25 @@ from graphcollab.checks import issue
 from graphcollab.control import attend
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.env import Env
+from graphcollab.findings import Finding
 from graphcollab.method import Method, last_graph
 from graphcollab.metrics import WeightSpread, weight_spread
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.slots import Exchanger, Weigher
-from graphcollab.train.history import Finding, History
+from graphcollab.train.history import History
 
 ALONE, SINGLE, UNIFORM, STILL = "own model only", "one model only", "uniform weights", "still equal weights"
 EVEN_KINDS = (UNIFORM, STILL)
+TEXTS = {
+    ALONE: "all the own model's at {}: this amounts to local training. If others should help, weigh differences less",
+    SINGLE: "a single model's at {}: nothing is averaged any more. If others should help, weigh differences less",
+    UNIFORM: "uniform at {}: this amounts to averaging over neighbors. If nodes are not alike, weigh differences more",
+    STILL: "still equal, or nearly so, at {}: they do not say yet who helps whom. Play more rounds",
+}
 OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
 ONE_HOT = 0.1  # the entropy of weights of which one is 0.99 is 0.02 among 100, 0.05 among 4
-EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbours, and by 10 % among 100
+EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbors, and by 10 % among 100
 EQUAL = 1 - 1e-9  # the evenness of weights that differ by a ten-thousandth: which are the smallest means nothing
 SHARE = 0.9  # of the nodes: a few of them may have reasons of their own
 ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they start, see `Weigher.settling`
@@ -33,24 +40,26 @@ ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they
 def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Warn, once, at a run's end, if its weights are all one model's, or do not tell models apart.
 
-    So they are in the last exchange, or they did not when neighbours were dropped by them. It is kept as a finding, as
+    So they are in the last exchange, or they did not when neighbors were dropped by them. It is kept as a finding, as
     is, without a warning, that weights are as equal as they were at the start after too few rounds to expect more.
     """
-    dropped = [finding for finding in history.findings if finding.kind == UNIFORM and finding.round <= data.round]
+    dropped = [one for one in history.findings if one.code == UNIFORM and one.numbers["round"] <= data.round]
     found, played = None, _played(method, data)
     if (spread := _spread(method, data, env, 1)) is not None:
         if played >= ROUNDS:
             found = _alone(method, data, spread, history) or _single(method, data, spread, history)
         if found is None:
-            found = _uniform(method, data, *_evenness(method, data, env, spread), EVEN, history)
             last = method.last(data.round)
-            if found is not None and not last.rewire.weighs and played < last.weigh.settling:
-                found = None if dropped else _too_early(method, data, played, found)
+            early = not last.rewire.weighs and played < last.weigh.settling
+            found = _uniform(
+                method, data, *_evenness(method, data, env, spread), history, kind=STILL if early else UNIFORM
+            )
+            found = None if dropped and early else found
     if found is not None:
         history.findings.append(found)
     for finding in [found] if found is not None else dropped[:1]:
-        if finding.kind != STILL:
-            issue("quality", "weights", finding.text)
+        if finding.code != STILL:
+            issue("quality", "weights", finding.message)
 
 
 def may_have_dropped(method: Method | Phases, data: Data) -> bool:
@@ -59,13 +68,13 @@ def may_have_dropped(method: Method | Phases, data: Data) -> bool:
 
 
 def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Keep a finding if neighbours were dropped after a round whose weights did not tell them apart."""
+    """Keep a finding if neighbors were dropped after a round whose weights did not tell them apart."""
     if not may_have_dropped(method, data) or (spread := _spread(method, data, env, 1)) is None:
         return
-    fewer = _heard(data, data.edge_index) < _heard(data, last_graph(data)[0])
-    if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, EQUAL, history)) is not None:
-        text = f"{found.text}. By these weights neighbours were dropped after round {data.round}, at random"
-        history.findings.append(replace(found, text=text))
+    fewer = _senders(data, data.edge_index) < _senders(data, last_graph(data)[0])
+    if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, history, EQUAL)) is not None:
+        said = f"{found.message}. By these weights neighbors were dropped after round {data.round}, at random"
+        history.findings.append(replace(found, message=said))
 
 
 def _spread(
@@ -96,22 +105,6 @@ def _computed(last: Method) -> bool:
     return last.weigh.origin == "computed" or by_local or last.rewire.weighs
 
 
-def _words(method: Method | Phases, data: Data) -> tuple[str, str, str, str]:
-    """Return what its weights are called, and what to change where they are the own model's, one model's, or equal."""
-    last = method.last(data.round)
-    if learned(method, last):
-        fewer = "take smaller steps on the weights, or "
-        more = "take larger steps on the weights or let them decay less, play more rounds, or "
-        samples = "give nodes more validation samples"
-        return "learned", fewer + samples, fewer + "bound their logits", more + samples
-    pieces = [*last.weigh.walk(), *last.local.walk(), *last.rewire.walk()]
-    alone, even = (
-        next((piece.cures[kind] for piece in pieces if kind in piece.cures), "change the settings that they depend on")
-        for kind in ("alone", "even")
-    )
-    return "computed", alone, alone, even
-
-
 def _played(method: Method | Phases, data: Data) -> int:
     """Return how many rounds weights were learned in, or kept since."""
     kept = method.last(data.round).weigh.origin == "kept"
@@ -119,35 +112,19 @@ def _played(method: Method | Phases, data: Data) -> int:
 
 
 def _alone(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
-    """Return what is to be said if almost all nodes that hear others give their own model all weight."""
+    """Return what is found if almost all nodes with in-neighbors give their own model all weight."""
     judged, alone, own = spread.neighbors > 0, spread.own >= OWN, spread.own
     if method.last(data.round).rewire.weighs:  # who has no neighbors was given none
-        judged, unheard = _may_hear(data) > 0, _heard(data, last_graph(data)[0]) == 0
-        alone, own = alone | unheard, own.masked_fill(unheard, 1)
-    if not _most(alone, judged):
-        return None
-    kind, cure, _, _ = _words(method, data)
-    text = (
-        f"{method.name}: its {kind} weights are all the own model's: {float(own[judged].nanmean()):.3f} in the mean, "
-        f"at least {OWN} at {int((alone & judged).sum())} of {int(judged.sum())} nodes. This amounts to local "
-        f"training. If others should help, {cure}"
-    )
-    return Finding(data.round, ALONE, _named(alone & judged, history), text)
+        judged, without = _may_receive(data) > 0, _senders(data, last_graph(data)[0]) == 0
+        alone, own = alone | without, own.masked_fill(without, 1)
+    return _finding(ALONE, method, data, history, alone, judged, own=float(own[judged].nanmean()))
 
 
 def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
-    """Return what is to be said if almost all nodes that hear several others give one model, whosever, all weight."""
+    """Return what is found if almost all nodes with several in-neighbors give one model, whosever, all weight."""
     judged, own = spread.neighbors > 1, spread.own >= OWN
     single = own | ((spread.largest >= OWN) & (spread.entropy <= ONE_HOT))  # pulls may be 1 from several
-    if not _most(single, judged):
-        return None
-    kind, _, cure, _ = _words(method, data)
-    text = (
-        f"{method.name}: its {kind} weights are a single model's: at least {OWN} at {int((single & judged).sum())} of "
-        f"{int(judged.sum())} nodes, which is another's at {int((single & judged & ~own).sum())} of them. Nothing is "
-        f"averaged any more. If others should help, {cure}"
-    )
-    return Finding(data.round, SINGLE, _named(single & judged, history), text)
+    return _finding(SINGLE, method, data, history, single, judged, others=int((single & judged & ~own).sum()))
 
 
 def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSpread) -> tuple[WeightSpread, Tensor]:
@@ -168,61 +145,54 @@ def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
     What others that are at rest leave to the own model says nothing about what was learned.
     """
     edge_index, weight = last_graph(data)
-    told = ~weight.isnan() if plane.private else torch.ones_like(weight, dtype=torch.bool)
-    given = weight_spread(edge_index[:, told], weight[told], data.num_nodes)
+    known = ~weight.isnan() if plane.private else torch.ones_like(weight, dtype=torch.bool)
+    given = weight_spread(edge_index[:, known], weight[known], data.num_nodes)
     return torch.fmax(given.entropy, spread.entropy)
 
 
 def _uniform(
-    method: Method | Phases, data: Data, spread: WeightSpread, evenness: Tensor, least: float, history: History
+    method: Method | Phases,
+    data: Data,
+    spread: WeightSpread,
+    evenness: Tensor,
+    history: History,
+    least: float = EVEN,
+    kind: str = UNIFORM,
 ) -> Finding | None:
-    """Return what is to be said if almost all nodes that hear several others weigh them with that evenness at least.
+    """Return what is found if almost all nodes with several in-neighbors weigh them with that evenness at least.
 
-    Those that hear fewer than they may have learned whom to drop, whatever the others weigh.
+    Those that have fewer than they may have learned whom to drop, whatever the others weigh.
     """
-    whole = _heard(data, last_graph(data)[0]) >= _may_hear(data)
+    whole = _senders(data, last_graph(data)[0]) >= _may_receive(data)
     judged, even = spread.neighbors > 1, (spread.evenness >= least) & (evenness >= least) & whole
-    if not _most(even, judged):
+    return _finding(kind, method, data, history, even, judged, own=float(spread.own[judged].mean()))
+
+
+def _finding(
+    kind: str, method: Method | Phases, data: Data, history: History, some: Tensor, judged: Tensor, **numbers: float
+) -> Finding | None:
+    """Return a finding of some nodes if these are almost all of those that are judged."""
+    some = some & judged
+    found, many = int(some.sum()), int(judged.sum())
+    if not many or found < SHARE * many:
         return None
-    kind, _, _, cure = _words(method, data)
-    text = (
-        f"{method.name}: its {kind} weights are uniform: at {int(even.sum())} of {int(judged.sum())} nodes the "
-        f"entropy of neighbours' weights is at least {float(spread.evenness[even].min()):.4f} of what there can be "
-        f"(the own model has {float(spread.own[judged].mean()):.3f} in the mean). This amounts to averaging over all "
-        f"neighbours. If nodes are not alike, {cure}"
-    )
-    return Finding(data.round, UNIFORM, _named(even, history), text)
+    origin = "learned" if learned(method, method.last(data.round)) else "computed"
+    text = f"{method.name}: its {origin} weights are {TEXTS[kind].format(f'{found} of {many} nodes')}"
+    names = tuple(history.names[node] for node in some.nonzero().flatten().tolist())
+    return Finding(kind, "weights", text, {"round": data.round, "nodes": names, "judged": many, **numbers})
 
 
-def _too_early(method: Method | Phases, data: Data, played: int, found: Finding) -> Finding:
-    """Return what is to be said of even weights that are not blamed on what was learned."""
-    kind = _words(method, data)[0]
-    text = (
-        f"{method.name}: after {played} round{'s' * (played > 1)} its {kind} weights are still equal, or nearly so, "
-        f"at {len(found.nodes)} nodes: they do not say yet who helps whom. Play more rounds"
-    )
-    return replace(found, kind=STILL, text=text)
-
-
-def _heard(data: Data, edge_index: Tensor) -> Tensor:
-    """Return how many others every node hears that were not left behind, [K]."""
+def _senders(data: Data, edge_index: Tensor) -> Tensor:
+    """Return how many in-neighbors every node has that were not isolated, [K]."""
     sender, receiver = edge_index
     return torch.bincount(receiver[(sender != receiver) & ~data.isolated[sender]], minlength=data.num_nodes)
 
 
-def _may_hear(data: Data) -> Tensor:
-    """Return how many others every node may hear that were not left behind, [K]."""
+def _may_receive(data: Data) -> Tensor:
+    """Return how many others every node may receive from that were not isolated, [K]."""
     if "allowed" in data:
-        return _heard(data, data.allowed.edge_index)
+        return _senders(data, data.allowed.edge_index)
     return (~data.isolated).sum() - (~data.isolated).long()
-
-
-def _most(found: Tensor, judged: Tensor) -> bool:
-    return bool(judged.any()) and float((found & judged).sum()) >= SHARE * float(judged.sum())
-
-
-def _named(nodes: Tensor, history: History) -> tuple[str, ...]:
-    return tuple(history.names[node] for node in nodes.nonzero().flatten().tolist())
 
 
 def spread_in_round(exchange: Exchanger, data: Data, plane: Plane) -> WeightSpread | None:

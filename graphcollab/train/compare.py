@@ -21,7 +21,7 @@ from graphcollab.settings import Count, Seed, checked, unknown_argument
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
-from graphcollab.train.findings import Undefined, told_by_table, warn_once
+from graphcollab.train.findings import told_by_table, warn_of_undefined, warn_once
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
@@ -138,7 +138,6 @@ def compare(
     game = replace(game, contestants=[replace(one, spending=own) for one, own in zip(every, spent, strict=True)])
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}
-    undefined = Undefined()
     failures: dict[type[Exception], Exception] = {}
     total = len(seeds) * len(every)
     with closing(game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)) as playing:
@@ -156,14 +155,14 @@ def compare(
                 failures.setdefault(type(error), error)
             elif result is not None:
                 kept[trial.method, points[trial.method].index(dict(trial.setting))] = result
-                undefined.add(result.history)
             if on_trial is not None:
                 with agreed():
                     on_trial(trial, result, len(trials), total)
     if not kept:
         raise next(iter(failures.values()))
     history = next(iter(kept.values())).history
-    undefined.warn(as_metric(drawn.metric), len(history.names), told_by_table(drawn))
+    histories = (result.history for result in kept.values())
+    warn_of_undefined(histories, as_metric(drawn.metric), len(history.names), told_by_table(drawn))
     warn_once(trials)
     higher, metric = history.higher_is_better, history.metric
     chosen = {name: _choose([t for t in trials if t.method == name], points[name], higher) for name in methods}

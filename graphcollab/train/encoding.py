@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from graphcollab.errors import InvalidTypeError
+from graphcollab.findings import Finding
 from graphcollab.nn import Mixer
 from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.train.history import Finding
 
 _VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, Finding)}
 

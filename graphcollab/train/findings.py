@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from torch_geometric.data import Data
@@ -11,6 +10,7 @@ from torch_geometric.data import Data
 from graphcollab.checks import issue
 from graphcollab.control.guard import initial_bounds, large_targets
 from graphcollab.env import Env
+from graphcollab.findings import Finding
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import not_defined
@@ -18,7 +18,7 @@ from graphcollab.naming import few
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.collapse import ALONE, SINGLE, UNIFORM
-from graphcollab.train.history import Finding, History
+from graphcollab.train.history import History
 
 if TYPE_CHECKING:
     from graphcollab.train.trial import Trial
@@ -49,7 +49,7 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
         f"{history.rounds[history.returned]} rounds, more than {FACTOR:g} times as much as that of the initial model "
         f"and that of outputs of zero. Use a smaller step size, or check the data{large_targets(env)}"
     )
-    history.findings.append(Finding(data.round, DIVERGED, names, text))
+    history.findings.append(Finding(DIVERGED, "models", text, {"round": data.round, "nodes": names}))
     issue("diverged", "models", text)
 
 
@@ -58,43 +58,32 @@ def warn_once(trials: Iterable[Trial]) -> None:
     found: dict[tuple[str, str], list[tuple[Trial, Finding]]] = {}
     for trial in trials:
         for finding in trial.findings:
-            if finding.kind in (ALONE, SINGLE, UNIFORM, DIVERGED):
-                key = finding.kind, "" if finding.kind == DIVERGED else trial.method
+            if finding.code in (ALONE, SINGLE, UNIFORM, DIVERGED):
+                key = finding.code, "" if finding.code == DIVERGED else trial.method
                 found.setdefault(key, []).append((trial, finding))
     for (trial, first), *others in found.values():
         setting = "".join(f", {name}={value}" for name, value in trial.setting.items())
         more = f", and in {len(others)} more trial{'s' * (len(others) > 1)}" * bool(others)
-        code, subject = ("diverged", "models") if first.kind == DIVERGED else ("quality", "weights")
-        issue(code, subject, f"{first.text} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
+        code, subject = ("diverged", "models") if first.code == DIVERGED else ("quality", "weights")
+        issue(code, subject, f"{first.message} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
 
 
-@dataclass
-class Undefined:
-    """Nodes that have samples of a split but no value of the metric, in one history or several.
+def warn_of_undefined(histories: Iterable[History], metric: Metric, count: int, known: Collection[str] = ()) -> bool:
+    """Name, in one warning, nodes with samples of a split but no value of the metric at a history's last evaluation.
 
-    Args:
-        nodes: Such nodes by split, in any history.
-        left: Over how many nodes means are, by split; the fewest in any history.
+    Nodes of ``known`` have been named before: nothing is said where there are no others. Return whether it was said.
     """
-
-    nodes: dict[str, dict[str, None]] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
-
-    def add(self, history: History) -> None:
-        """Take note of a history's last evaluation."""
+    lost: dict[str, tuple[list[str], int]] = {}
+    for history in histories:
         for split in ("val", "test"):
             if found := history.undefined(split):
+                nodes, fewest = lost.get(split, ([], count))
                 left = int((~history.last(f"{split}_metric").isnan()).sum())
-                self.nodes.setdefault(split, {}).update(dict.fromkeys(found))
-                self.left[split] = min(left, self.left.get(split, left))
-
-    def warn(self, metric: Metric, count: int, told: Collection[str] = ()) -> bool:
-        """Name them all in one warning, unless there are none but those that were ``told`` of before; say whether."""
-        known = {split: ([*nodes], self.left[split]) for split, nodes in self.nodes.items()}
-        new = any(node not in told for nodes in self.nodes.values() for node in nodes)
-        if new:
-            issue("quality", f"metric {metric.name!r}", not_defined(metric, known, count))
-        return new
+                lost[split] = [*dict.fromkeys([*nodes, *found])], min(left, fewest)
+    new = any(node not in known for nodes, _ in lost.values() for node in nodes)
+    if new:
+        issue("quality", f"metric {metric.name!r}", not_defined(metric, lost, count))
+    return new
 
 
 def told_by_table(tasks: Tasks) -> list[str]:

@@ -1,4 +1,4 @@
-"""`History`: what was measured in a run, round by round; `Finding`: what was found wrong."""
+"""`History`: what was measured in a run, round by round."""
 
 from __future__ import annotations
 
@@ -13,24 +13,9 @@ from torch import Tensor
 
 from graphcollab.errors import UnknownError
 from graphcollab.files import write_csv, write_whole
+from graphcollab.findings import Finding
 from graphcollab.metrics import summarize
 from graphcollab.train.summaries import MISSING
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What was found wrong with some nodes, by name, after a round, and (``text``) what to do about it.
-
-    Its kind is ``"own model only"``, ``"one model only"`` or ``"uniform weights"``, which every run looks for at its
-    end where weights are learned or computed, and a round that drops neighbours too; ``"still equal weights"`` at the
-    end of runs that were too short to blame equal weights on that, without a warning; ``"diverged"`` where losses are
-    finite, but more than ten times those of the initial model and of outputs of zero.
-    """
-
-    round: int
-    kind: str
-    nodes: tuple[str, ...]
-    text: str
 
 
 @dataclass
@@ -50,7 +35,10 @@ class History:
         isolated: Nodes that were left behind because they diverged, with the round, counted from 1.
         isolated_because: What was found with each of them.
         refused: Nodes that counted as away because what came of them could be no model, with the rounds, from 1.
-        findings: What was found wrong with nodes or with weights.
+        findings: What was found wrong with nodes or with weights, by code; ``numbers`` has the ``round`` and the names
+            of the ``nodes``. Every run looks at its end for weights that say nothing, ``"own model only"``, ``"one
+            model only"``, ``"uniform weights"`` or, without a warning, ``"still equal weights"``, and for losses more
+            than ten times those of the initial model and of outputs of zero, ``"diverged"``.
         observed: What callbacks have to know of the last round when a run is resumed, [K] by name. Between sites it
             stays at each, and so do evaluations of the same name.
         returned: Which evaluation the returned models are of: the last, or with early stopping the best.

@@ -162,7 +162,7 @@ class Result(Predicts):
         if self.history.isolated:
             found["isolated"] = len(self.history.isolated)
         if self.history.findings:
-            found["findings"] = [finding.text for finding in self.history.findings]
+            found["findings"] = [finding.message for finding in self.history.findings]
         return {**found, "missing": MISSING[of]} if MISSING[of] else found
 
     def scores(self, metrics: AnyMetrics = None, split: str = "test") -> Scores:

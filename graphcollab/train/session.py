@@ -28,7 +28,7 @@ from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
 from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, remember_best
-from graphcollab.train.findings import Undefined, report_divergence, told_by_table
+from graphcollab.train.findings import report_divergence, told_by_table, warn_of_undefined
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.limits import name_limits
@@ -228,14 +228,11 @@ class Session:
 
     def _warn_of_undefined(self) -> None:
         """Say, once per run, which nodes have no value of the metric although they have samples."""
-        if not self._told:
-            found = Undefined()
-            found.add(self.history)
-            if found.nodes:
-                told = told_by_table(self.env.engine.tasks)
-                if not self.env.plane.private:  # a party reads its own warnings only
-                    told = [*itertools.chain(*self.env.plane.everyone(told))]
-                self._told = found.warn(self.metric, len(self.history.names), told)
+        if not self._told and any(map(self.history.undefined, ("val", "test"))):
+            known = told_by_table(self.env.engine.tasks)
+            if not self.env.plane.private:  # a party reads its own warnings only
+                known = [*itertools.chain(*self.env.plane.everyone(known))]
+            self._told = warn_of_undefined([self.history], self.metric, len(self.history.names), known)
 
 
 @contextmanager

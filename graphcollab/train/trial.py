@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
+from graphcollab.findings import Finding
 from graphcollab.metrics import METRICS
 from graphcollab.train.collapse import learned
-from graphcollab.train.history import Finding
 from graphcollab.train.identity import identify_models, identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Samples, identify_samples
@@ -88,8 +88,8 @@ class Trial:
 
     @property
     def found(self) -> set[str]:
-        """Kinds of what was found wrong."""
-        return {finding.kind for finding in self.findings}
+        """Codes of what was found wrong."""
+        return {finding.code for finding in self.findings}
 
     @classmethod
     def from_result(

@@ -18,7 +18,7 @@ from graphcollab.env import Env
 from graphcollab.errors import ContractError
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import shares
-from graphcollab.piece import Cures, Field, Origin, Readers
+from graphcollab.piece import Field, Origin, Readers
 from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.slots import Weigher
 from graphcollab.weigh.formulas import Formula, Uniform, require_self_loops
@@ -77,10 +77,6 @@ class HeadAffinity(Formula):
         ValueError: If the classifier is not one linear layer that all nodes have in common, or a node has no self-loop.
     """
 
-    cures: ClassVar[Cures] = {
-        "alone": "use a smaller `cap`, or a longer warm-up (`warmup`)",
-        "even": "use a shorter warm-up (`warmup`), or train longer in a round, so that classifiers differ",
-    }
     travels: ClassVar[str] = "the classifier, up to the server"
     told: ClassVar[Readers] = {"listeners": "its classifier"}
     shared: ClassVar[tuple[str, ...]] = ("part",)

@@ -20,7 +20,7 @@ from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.keyed import keyed_uniform
 from graphcollab.ops import mix
 from graphcollab.ops.by_receiver import by_receiver, shares, turns
-from graphcollab.piece import Cures, Field, Readers
+from graphcollab.piece import Field, Readers
 from graphcollab.settings import Buffers, Count
 from graphcollab.transport import Halo
 from graphcollab.weigh.peer_weights import AllPeers
@@ -65,10 +65,6 @@ class DoubleGreedy(AllPeers):
     travels: ClassVar[str] = "the part that is mixed, from every candidate"
     told: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     judges: ClassVar[bool] = True
-    cures: ClassVar[Cures] = {
-        "alone": "allow larger sets (`budget`)",
-        "even": "allow smaller sets (`budget`), or give nodes more validation samples",
-    }
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
     needs: ClassVar[tuple[str, ...]] = ("val",)
 

@@ -18,7 +18,7 @@ from graphcollab.engine import Rows
 from graphcollab.env import Env
 from graphcollab.exchange.exchange import buffers_travel, buffers_width
 from graphcollab.ops.by_receiver import receives
-from graphcollab.piece import Cures, Field, Readers
+from graphcollab.piece import Field, Readers
 from graphcollab.relation import Relation
 from graphcollab.settings import Buffers
 from graphcollab.slots import Weigher
@@ -56,10 +56,6 @@ class FirstOrderGain(Weigher):
     travels: ClassVar[str] = "models that are judged and not mixed, along edges"
     told: ClassVar[Readers] = {"listeners": "its model, to be judged"}
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
-    cures: ClassVar[Cures] = {
-        "alone": "let nodes meet more models (`samples`, `epsilon`), or give them more validation samples",
-        "even": "give nodes more validation samples, or train longer in a round",
-    }
 
     split: Literal["train", "val"] = "val"
     norm: Literal["l2", "l1"] = "l2"

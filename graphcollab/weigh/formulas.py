@@ -16,7 +16,7 @@ from graphcollab.env import Env
 from graphcollab.errors import DisconnectedError, MissingError, RangeError
 from graphcollab.ops import project_simplex
 from graphcollab.ops.by_receiver import receives, shares
-from graphcollab.piece import Cures, Origin
+from graphcollab.piece import Origin
 from graphcollab.settings import Finite, Fraction, Positive
 from graphcollab.slots import Weigher
 
@@ -168,11 +168,6 @@ class SimilarityWeights(Formula):
         [0.9928, 0.0067, 0.0005]
     """
 
-    cures: ClassVar[Cures] = {
-        "alone": "give the own model less (`own`), or multiply similarities by less (`tau`; `sigma` of HeurFedAMP)",
-        "even": "multiply similarities by more (`tau`; `sigma` of HeurFedAMP), or compare a part that differs more",
-    }
-
     own: Literal["most", "alike", "rest"] | Fraction = "most"
     tau: Positive | None = None
     by: Literal["score", "prior"] = "score"
@@ -265,10 +260,6 @@ class SimplexWeights(Formula):
     """
 
     reads_scores: ClassVar[bool] = True
-    cures: ClassVar[Cures] = {
-        "alone": "use a larger `alpha`",
-        "even": "use a smaller `alpha`, and a `snap` above their similarities, or None, so that these differ",
-    }
 
     alpha: Positive = 0.8
     snap: Finite | None = None

@@ -20,7 +20,7 @@ from graphcollab.engine import Rows
 from graphcollab.env import Env
 from graphcollab.errors import RangeError
 from graphcollab.ops.by_receiver import by_receiver
-from graphcollab.piece import Cures, Piece, Readers
+from graphcollab.piece import Piece, Readers
 from graphcollab.settings import Buffers, Fraction, Positive, checked, look_up
 
 LEAST = 1e-12  # distances and losses below it count as this much, so that their inverses are finite
@@ -159,11 +159,6 @@ class DistanceKernel(Similarity):
         part: Part of the model that is compared; nodes of different architectures must share it.
         scale: c.
     """
-
-    cures: ClassVar[Cures] = {
-        "alone": "use `sigma='median'`, or one of the size of squared distances, and a larger `alpha`",
-        "even": "use a smaller `sigma`, or compare a part that differs more",
-    }
 
     sigma: Positive | Literal["median", "inverse"] = "median"
     part: str = "all"

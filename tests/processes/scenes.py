@@ -125,7 +125,7 @@ def found_by(scene: Callable[[], Result]) -> dict[str, Any]:
         "rounds": history.rounds,
         "returned": history.returned,
         "isolated": history.isolated,
-        "findings": [(finding.round, finding.kind, finding.nodes) for finding in history.findings],
+        "findings": [(one.code, one.numbers) for one in history.findings],
         "graphs": {t: tuple(pair) for t, pair in history.graphs.items()},
         "edges": edges,
         "weight": weight,

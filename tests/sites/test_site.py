@@ -107,7 +107,7 @@ def test_benefit_is_that_of_one_process():
 def test_models_that_have_diverged_are_named_at_their_own_site():
     found = meet(lambda here: here.run(methods.local(lr=100.0, epochs=1), small, rounds=1))
     for name, own in found.items():
-        assert [(one.kind, one.nodes) for one in own.history.findings] == [("diverged", (name,))]
+        assert [(one.code, one.numbers["nodes"]) for one in own.history.findings] == [("diverged", (name,))]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_round_trip(tmp_path):
         graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))},
     )
     history.scores[3] = (torch.ones(2, 1).long(), torch.ones(1, dtype=torch.float64))
-    history.findings.append(Finding(3, "diverged", ("b",), "its loss is large"))
+    history.findings.append(Finding("diverged", "models", "its loss is large", {"round": 3, "nodes": ("b",)}))
     history.observed["own_weight"] = torch.tensor([0.5, 0.25])
     history.add(1, 0.5, {"test_metric": torch.tensor([float("nan"), float("inf")])})
     about = {"seed": 1, "shapes": [[2, 3]], "method": "m"}

@@ -35,9 +35,13 @@ def test_a_run_whose_errors_are_absurd_says_so():
     """Predictions of 0 have a squared error of about 100²."""
     result, told = heard(lambda: run(fedavg(lr=1.3, steps=1), nodes(), model, rounds=20))
     [finding] = result.history.findings
-    assert (finding.round, finding.kind, finding.nodes) == (20, "diverged", tuple(result.tasks.names))
-    assert told == [finding.text]
-    assert result.summary()["findings"] == [finding.text]
+    assert (finding.numbers["round"], finding.code, finding.numbers["nodes"]) == (
+        20,
+        "diverged",
+        tuple(result.tasks.names),
+    )
+    assert told == [finding.message]
+    assert result.summary()["findings"] == [finding.message]
     zero = float(result.tasks.pools["test"].targets.square().mean())
     assert math.isfinite(result.summary()["mean"])
     assert float(result.history.final("test_loss").min()) > 10 * zero
@@ -46,7 +50,7 @@ def test_a_run_whose_errors_are_absurd_says_so():
         "Use a smaller step size",
         "Training targets are",
     ):
-        assert part in finding.text
+        assert part in finding.message
 
 
 def test_a_run_that_learns_or_has_hardly_begun_says_nothing():
@@ -61,14 +65,14 @@ def test_without_test_samples_it_is_said_of_validation():
         [(torch.randn(40, 3, generator=draw), torch.full((40,), 100.0))] * 3, loss="mse", metric="mae"
     )
     result, _ = heard(lambda: run(local(lr=1.3, steps=1), tasks, model, rounds=20))
-    assert "the val loss of node 0" in result.history.findings[0].text
+    assert "the val loss of node 0" in result.history.findings[0].message
 
 
 def test_a_comparison_says_it_once_and_in_its_table():
     make = {"fedavg": fedavg, "local": local}
     grids = {"*": {"lr": [1.3, 1.4], "steps": [1]}}
     found, told = heard(lambda: compare(make, lambda seed: nodes(), model, (0, 1), grids, rounds=20))
-    assert {finding.kind for trial in found.trials for finding in trial.findings} == {"diverged"}
+    assert {finding.code for trial in found.trials for finding in trial.findings} == {"diverged"}
     [text] = told
     assert text.endswith("(so it is with fedavg, lr=1.3, steps=1 on seed 0, and in 7 more trials)")
     assert found.rows()["local"]["findings"] == {"diverged": 2}

@@ -47,15 +47,15 @@ def test_what_is_taken_back_is_taken_back(log):
     history = History(("a", "b"))
     for round_ in (1, 2, 3):
         evaluate(history, round_)
-        history.findings.append(Finding(round_, "cluster death", ("a",), "it died"))
+        history.findings.append(Finding("cluster death", "nodes", "it died", {"round": round_, "nodes": ("a",)}))
     log.there_and_back(history)
     history.rounds.pop(), history.seconds.pop(), history.values["val_loss"].pop()
-    history.findings[:] = [finding for finding in history.findings if finding.round != 2]
+    history.findings[:] = [finding for finding in history.findings if finding.numbers["round"] != 2]
     assert differences(log.there_and_back(history), history) == []
     evaluate(history, 4)
     again = log.there_and_back(history)
     assert again.rounds == [1, 2, 4]
-    assert [finding.round for finding in again.findings] == [1, 3]
+    assert [finding.numbers["round"] for finding in again.findings] == [1, 3]
     assert again.last("val_loss").tolist() == [4.0, 4.0]
 
 

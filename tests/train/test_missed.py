@@ -12,8 +12,8 @@ from safetensors.torch import save
 from graphcollab import methods
 from graphcollab.control.state import LOOP
 from graphcollab.testing import Scene
-from graphcollab.train import missed
-from graphcollab.train.history import Finding, History
+from graphcollab.train import Finding, missed
+from graphcollab.train.history import History
 from graphcollab.train.missed import LENGTH, hand_over, take_over
 from tests.raising import raises
 
@@ -27,7 +27,7 @@ def history(rounds, own_weight):
         values = {"test_loss": torch.full((6,), float(round_)), "own_weight": torch.full((6,), own_weight + round_)}
         told.add(round_, 0.0, values)
     told.graphs = {1: (torch.tensor([[0], [1]]), torch.tensor([own_weight]))}
-    told.findings = [Finding(1, "own model only", ("a",), f"it gives itself {own_weight}")]
+    told.findings = [Finding("own model only", "weights", f"it gives itself {own_weight}", {"round": 1})]
     return told
 
 
@@ -44,7 +44,7 @@ def test_what_a_site_has_seen_for_itself_stays_with_it():
     assert [one[0].item() for one in back.values["test_loss"]] == [1, 2, 3]
     assert back.table("own_weight")[:, 0].nan_to_num(-1).tolist() == [1.25, -1, -1]
     assert back.graphs[1][1].tolist() == [0.25]
-    assert back.findings[0].text == "it gives itself 0.25"
+    assert back.findings[0].message == "it gives itself 0.25"
     assert back.observed["own_weight"][0] == 0.25
 
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphcollab.gains import Benefit
-from graphcollab.report._gains import CLAIMED, CONSTANT, bounded, by_whom, mark, scale_of, site_of
 from graphcollab.report._text import shown
+from graphcollab.report.benefit_table import CLAIMED, CONSTANT, bounded, by_whom, mark, scale_of, site_of
 from graphcollab.report.figures._style import COLORS, GRAY, figure_names, new_figure
 
 NAMED = 60  # sites that are named at an axis

@@ -17,6 +17,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 WRITTEN = 12  # sites up to which gains are written into the cells of a matrix
 USUAL = 0.95  # share of the gains that colors distinguish: a single large one would leave all others pale
+FIELDS = ("to:N", "by:N", "text:N")  # of a cell of a matrix
 DOTTED = 60  # points of a line, up to which each has a dot
 
 
@@ -107,20 +108,34 @@ def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) ->
     rows = []
     for site, by, gain in table.rows:
         short, text = (cell_text(cell, column) for cell in (replace(gain, interval=None), gain))
-        rows.append({"site": site.value, "by": by.value, "gain": gain.value, "text": text, "short": short})
-    sizes = torch.tensor([row["gain"] for row in rows], dtype=torch.float64).abs()
+        rows.append({"to": site.value, "by": by.value, "value": gain.value, "text": text, "short": short})
+    sizes = torch.tensor([row["value"] for row in rows], dtype=torch.float64).abs()
     most = float(sizes.quantile(USUAL)) or float(sizes.max()) or 1.0
     scale = alt.Scale(scheme="blueorange", reverse=True, domain=[-most, most], clamp=True)
-    titles = {"site:N": "who", "by:N": "by whom", "text:N": column.title}
-    base = alt.Chart(alt.InlineData(rows)).encode(
-        x=alt.X("by:N", sort=list(names), title="by whom", axis=alt.Axis(labelAngle=-45, labelLimit=120)),
-        y=alt.Y("site:N", sort=list(names), title="who gains", axis=alt.Axis(labelLimit=120)),
-        tooltip=[alt.Tooltip(field, title=title) for field, title in titles.items()],
+    base = alt.Chart(alt.InlineData(rows))
+    chart = cells(base, names, ("who gains", "by whom", column.title), scale, f"abs(datum.value) > {0.7 * most}")
+    return finished(chart, name, caption, table)
+
+
+def cells(base: Any, names: Sequence[str], titles: tuple[str, str, str], scale: Any, dark: str) -> Any:
+    """Draw the fields ``to``, ``by`` and ``value`` as a matrix; of a few nodes ``short`` stands in its cells.
+
+    Args:
+        base: A chart of the data.
+        names: Nodes, in rows and in columns.
+        titles: What rows, columns and values are.
+        scale: The scale of colors.
+        dark: Which cells are so dark that words in them are white.
+    """
+    alt = altair()
+    (rows, columns, value), domain = titles, alt.Scale(domain=[*names])
+    base = base.encode(
+        x=alt.X("by:N", scale=domain, title=columns, axis=alt.Axis(labelAngle=-45, labelLimit=120)),
+        y=alt.Y("to:N", scale=domain, title=rows, axis=alt.Axis(labelLimit=120)),
+        tooltip=[alt.Tooltip(field, title=title) for field, title in zip(FIELDS, titles, strict=True)],
     )
-    color = alt.Color("gain:Q", title=column.title, scale=scale, legend=legend(title=column.title))
-    chart = base.mark_rect().encode(color=color)
+    chart = base.mark_rect().encode(color=alt.Color("value:Q", title=value, scale=scale, legend=legend(title=value)))
     if len(names) <= WRITTEN:
-        dark = alt.when(f"abs(datum.gain) > {0.7 * most}").then(alt.value("white")).otherwise(alt.value("black"))
-        chart = alt.layer(chart, base.mark_text().encode(text="short:N", color=dark))
-    height = max(240, min(720, 34 * len(names)))
-    return finished(chart.properties(width="container", height=height), name, caption, table)
+        color = alt.when(dark).then(alt.value("white")).otherwise(alt.value("black"))
+        chart = alt.layer(chart, base.mark_text().encode(text="short:N", color=color))
+    return chart.properties(width="container", height=max(240, min(720, 34 * len(names))))

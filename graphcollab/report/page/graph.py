@@ -1,4 +1,4 @@
-"""The section on who listens to whom: a chart with a slider over rounds and a search by name, and a table."""
+"""The section on who listens to whom: a matrix of weights with a slider over rounds, and a table."""
 
 from __future__ import annotations
 
@@ -6,140 +6,122 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from graphcollab.report._text import number
+import torch
+from torch import Tensor
+
+from graphcollab.metrics.edges import pair_weights
+from graphcollab.report._text import in_cell
 from graphcollab.report.page._libraries import altair
-from graphcollab.report.page.charts import finished, legend
+from graphcollab.report.page.charts import cells, finished
 from graphcollab.report.page.content import Chart, Section
-from graphcollab.report.page.listening import Line, Listening, listening
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
 SAID = (
-    "A line goes from a node that is listened to (sender) to the one that listens (receiver, at the arrow's head); the "
-    "thicker, the larger the weight. Where a run records all rounds, by RecordGraph(), a slider moves through them."
+    "A row is a node that listens (receiver), a column one that is listened to (sender); the darker, the larger the "
+    "weight. Where a run records all rounds, by RecordGraph(), a slider moves through them."
 )
-NAMED = 40  # nodes up to which all names are written
-CROWDED = 3  # lines per node, up to which all are drawn at first
-SIDE = 500  # pixels
-MEANT = "(whole ? lower(datum.{0}) === lower(search) : indexof(lower(datum.{0}), lower(search)) >= 0)"
-SHOWN = f"search == '' ? datum.w >= least : {MEANT.format('from')} || {MEANT.format('to')}"
-ENDS = {  # of lines beside the straight one from (x1, y1) to (x2, y2), so that both directions are seen
-    "d": "max(0.001, sqrt(pow(datum.x2 - datum.x1, 2) + pow(datum.y2 - datum.y1, 2)))",
-    "e": "(datum.x2 - datum.x1) / datum.d",
-    "f": "(datum.y2 - datum.y1) / datum.d",
-    "x": "datum.x1 - 0.015 * datum.f",
-    "y": "datum.y1 + 0.015 * datum.e",
-    "v": "datum.x2 - 0.015 * datum.f - 0.07 * datum.e",
-    "z": "datum.y2 + 0.015 * datum.e - 0.07 * datum.f",
-    "a": "atan2(datum.e, datum.f) * 180 / PI",
-}
+MOST_NODES, MOST_ROUNDS = 60, 50
+MOST_CELLS = 60_000  # of all graphs of a page together
+MOST_SENDERS = 12  # of a receiver, in the table
+
+
+class Weights(NamedTuple):
+    """Weights of nodes, receivers in rows, [R, n, n], of some rounds; whether nodes, rounds or weights are left out."""
+
+    names: Sequence[str]
+    rounds: Sequence[int]
+    values: Tensor
+    fewer: bool
 
 
 def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section with a chart of every method whose nodes listen to others, if there is any."""
-    drawn = {name: listening(result, len(last)) for name, result in last.items()}
-    some = {name: one for name, one in drawn.items() if one is not None}
+    found = {name: weights_of(result, len(last)) for name, result in last.items()}
+    some = {name: one for name, one in found.items() if one is not None}
     charts = [
-        _graph_chart(one, f"graph-{k}", _caption(name, one, len(last[name].tasks.names)), _table(name, one))
-        for k, (name, one) in enumerate(some.items())
+        _graph_chart(f"graph-{k}", name, one, len(last[name].tasks.names)) for k, (name, one) in enumerate(some.items())
     ]
     if charts:
         yield Section("graph", "Who listens to whom", [SAID], charts)
 
 
-def _caption(name: str, one: Listening, count: int) -> str:
-    """Say what is drawn."""
-    fewer = (
-        f" Drawn are {len(one.names)} of {count} nodes, those that give and are given most, {len(one.rounds)} rounds, "
-        "and the largest known weights of each node."
-    )
-    return f"{name}: who listens to whom.{fewer * one.left_out}"
+def weights_of(result: Result, graphs_of_page: int = 1) -> Weights | None:
+    """Return the weights of a run that are shown; None where nobody listens to anybody else."""
+    names, graph = result.tasks.names, result.graph()
+    graphs = dict(result.history.graphs) or {result.data.round: (graph.edge_index, graph.edge_weight)}
+    edges = {r: _between(*graphs[r]) for r in sorted(graphs)}
+    if not any(weight.numel() for _, weight in edges.values()):
+        return None
+    sums = [torch.bincount(end, w.double(), minlength=len(names)) for index, w in edges.values() for end in index]
+    chosen = torch.stack(sums).sum(0).argsort(descending=True, stable=True)[:MOST_NODES].sort().values
+    largest = max(1, *(min(w.numel(), len(chosen) ** 2) for _, w in edges.values()))
+    room = min(MOST_ROUNDS, len(edges), max(1, MOST_CELLS // (graphs_of_page * largest)))
+    places = torch.linspace(len(edges) - 1, 0, room).round().long().flip(0).tolist()  # the last round among them
+    rounds = [[*edges][place] for place in places]
+    values = torch.stack([_matrix(*edges[r], chosen, len(names)) for r in rounds])
+    unknown = any(bool(weight.isnan().any()) for _, weight in graphs.values())
+    fewer = unknown or len(chosen) < len(names) or len(rounds) < len(graphs)
+    return Weights([names[k] for k in chosen.tolist()], rounds, values, fewer)
 
 
-def _table(name: str, one: Listening) -> Table:
-    """Return the weights of the last round, a row for every receiver."""
-    heard: dict[int, list[str]] = {k: [] for k in range(len(one.names))}
-    listeners = dict.fromkeys(heard, 0)
-    for line in one.lines:
-        if line.first == one.rounds[-1]:
-            heard[line.receiver].append(f"{one.names[line.sender]} {number(line.weight, None)}")
-            listeners[line.sender] += 1
-    rows = [[Cell(node), Cell(listeners[k]), Cell(", ".join(heard[k]) or "nobody")] for k, node in enumerate(one.names)]
-    columns = [Column("node"), Column("listeners", "count"), Column("listens to")]
-    return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, of the lines that are drawn")
+def _between(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return edges between different nodes that have a weight."""
+    edges, weights = edges.cpu(), weights.cpu().nan_to_num(0.0).float()
+    some = (edges[0] != edges[1]) & (weights > 0)
+    return edges[:, some], weights[some]
 
 
-def _graph_chart(one: Listening, place: str, caption: str, table: Table) -> Chart:
-    """Draw nodes in their places, and of every round who listens to whom."""
+def _matrix(edges: Tensor, weights: Tensor, chosen: Tensor, count: int) -> Tensor:
+    """Return weights between some nodes, receivers in rows, [n, n]."""
+    place = torch.full((count,), -1).index_put((chosen,), torch.arange(len(chosen)))
+    edges = place[edges]
+    here = (edges >= 0).all(0)
+    return pair_weights(edges[:, here], weights[here], len(chosen), partly=True).nan_to_num(0.0).float()
+
+
+def _graph_chart(place: str, name: str, one: Weights, count: int) -> Chart:
+    """Draw the weights of a round as cells, and a slider where there are several rounds."""
     alt = altair()
-    nodes = [
-        {"i": i, "node": node, "x": round(x, 3), "y": round(y, 3)}
-        for i, (node, (x, y)) in enumerate(zip(one.names, one.places, strict=True))
-    ]
-    first, last = one.rounds[0], one.rounds[-1]
+    names, first, last = [*map(in_cell, one.names)], one.rounds[0], one.rounds[-1]
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined
-    weights = sorted((line.weight for line in one.lines if line.first == last), reverse=True)
-    room, most = CROWDED * len(nodes), max(line.weight for line in one.lines)
-    least = weights[room] if len(weights) > room else 0.0
-    whole = f"indexof({json.dumps([name.lower() for name in one.names])}, lower(search)) >= 0"  # a name, no part of one
-    chart = alt.layer(*_lines(nodes, one.lines, most), *_nodes(nodes)).add_params(
-        alt.param(name="search", value="", bind=alt.binding(input="search", placeholder="a name", name="find ")),
-        alt.param(name="whole", expr=whole),
-        alt.param(name="at", value=last, bind=slider),
-        alt.param(name="least", value=least, bind=alt.binding_range(min=0, max=most, name="from weight ")),
+    base = alt.Chart(_as_csv(one)).transform_filter("datum.r <= at && at < datum.u")
+    for field, index in (("to", "i"), ("by", "j")):
+        base = base.transform_calculate(**{field: f"{json.dumps(names)}[datum.{index}]"})
+    base = base.transform_calculate(text="format(datum.value, '.3~g')", short="format(datum.value, '.2f')")
+    most = float(one.values.max())
+    scale = alt.Scale(scheme="blues", domain=[0, most])
+    chart = cells(base, names, ("receiver", "sender", "weight"), scale, f"datum.value > {0.6 * most}")
+    title = alt.TitleParams(text=alt.expr("'round ' + at"))
+    chart = chart.add_params(alt.param(name="at", value=last, bind=slider)).properties(title=title)
+    fewer = (
+        f" Shown are {len(names)} of {count} nodes, those with the largest weights, {len(one.rounds)} rounds, and the "
+        "weights that are known here."
     )
-    chart = chart.properties(width=SIDE, height=SIDE, title=alt.TitleParams(text=alt.expr("'round ' + at")))
-    return finished(chart, place, caption, table)
+    return finished(chart, place, f"{name}: who listens to whom.{fewer * one.fewer}", _table(name, one))
 
 
-def _lines(nodes: Sequence[dict[str, Any]], lines: Sequence[Line], most: float) -> list[Any]:
-    """Return lines and arrows' heads."""
-    alt = altair()
-    base = alt.Chart(_as_csv(lines)).transform_filter("datum.r <= at && at < datum.u")
-    for end, found in (("s", ["from", "x1", "y1"]), ("t", ["to", "x2", "y2"])):
-        there = alt.LookupData(data=alt.InlineData(list(nodes)), key="i", fields=["node", "x", "y"])
-        base = base.transform_lookup(lookup=end, from_=there, **{"as": found})
-    base = base.transform_filter(SHOWN)
-    for key, expression in ENDS.items():
-        base = base.transform_calculate(**{key: expression})
-    titles = {"to:N": "receiver", "from:N": "sender", "w:Q": "weight"}
-    base = base.encode(tooltip=[alt.Tooltip(field, title=title) for field, title in titles.items()])
-    scale = alt.Scale(domain=[0, most], range=[0.5, 4])
-    thick = alt.StrokeWidth("w:Q", scale=scale, legend=legend(title="weight", symbolType="stroke", tickCount=4))
-    rules = base.mark_rule(color="gray", opacity=0.7).encode(*_at("x", "y"), x2="v:Q", y2="z:Q", strokeWidth=thick)
-    angle = alt.Angle("a:Q", scale=None)
-    heads = base.mark_point(shape="triangle", filled=True, color="gray", opacity=1, size=70)
-    return [rules, heads.encode(*_at("v", "z"), angle=angle)]
-
-
-def _nodes(nodes: Sequence[dict[str, Any]]) -> list[Any]:
-    """Return points and names; of many nodes the names of those that are searched for."""
-    alt = altair()
-    hit = f"search != '' && {MEANT.format('node')}"
-    named = len(nodes) <= NAMED
-    base = alt.Chart(alt.InlineData(list(nodes))).encode(*_at("x", "y"))
-    points = base.mark_circle(opacity=1).encode(
-        size=alt.condition(hit, *map(alt.value, (420, 170) if named else (320, 90))),
-        tooltip=["node:N"],
-    )
-    seen = alt.condition(hit, alt.value(1), alt.value(1.0 if named else 0.0))
-    return [points, base.mark_text(dy=-16, fontSize=12, limit=150).encode(text="node:N", opacity=seen)]
-
-
-def _at(x: str, y: str) -> tuple[Any, Any]:
-    """Encode a place."""
-    alt = altair()
-    scale = alt.Scale(domain=[-1.15, 1.15], nice=False)
-    return alt.X(f"{x}:Q", axis=None, scale=scale), alt.Y(f"{y}:Q", axis=None, scale=scale)
-
-
-def _as_csv(lines: Sequence[Line]) -> Any:
-    """Return lines as text with commas, a fraction of what they take as JSON."""
+def _as_csv(one: Weights) -> object:
+    """Return weights as text with commas, a fraction of what they take as JSON; each holds until the next round."""
     alt = altair()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow("rustw")
-    writer.writerows(lines)
-    return alt.InlineData(text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys("rustw", "number")))
+    fields = ("r", "u", "i", "j", "value")
+    writer.writerow(fields)
+    for r, until, values in zip(one.rounds, [*one.rounds[1:], one.rounds[-1] + 1], one.values, strict=True):
+        pairs = zip(values.nonzero().tolist(), values[values > 0].tolist(), strict=True)
+        writer.writerows((r, until, i, j, f"{weight:.3g}") for (i, j), weight in pairs)
+    return alt.InlineData(text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(fields, "number")))
+
+
+def _table(name: str, one: Weights) -> Table:
+    """Return the weights of the last round, a row for every receiver."""
+    values, rows = one.values[-1], []
+    for k, node in enumerate(one.names):
+        senders = values[k].argsort(descending=True, stable=True)[:MOST_SENDERS].tolist()
+        heard = ", ".join(f"{one.names[j]} {float(values[k, j]):.3g}" for j in senders if values[k, j] > 0)
+        rows.append([Cell(node), Cell(int((values[:, k] > 0).sum())), Cell(heard or "nobody")])
+    columns = [Column("node"), Column("listeners", "count"), Column("listens to")]
+    return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, the largest of each node")

@@ -19,8 +19,7 @@ from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.report._text import cell_text, shown
 from graphcollab.report.page._libraries import altair, libraries
 from graphcollab.report.page.content import Content, Section
-from graphcollab.report.page.of_benefit import content_of_benefit
-from graphcollab.report.page.of_comparison import content_of_comparison
+from graphcollab.report.page.sections import content_of_benefit, content_of_comparison
 from graphcollab.report.results_json import versions
 from graphcollab.report.values import Cell, Table
 from graphcollab.train import Comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from graphcollab.report.page.comparison_answer import answer
+from graphcollab.report.page.sections import answer
 from graphcollab.train import Comparison
 from tests.report.conftest import trial
 

@@ -10,7 +10,7 @@ import torch
 
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
-from graphcollab.report.page.of_benefit import content_of_benefit
+from graphcollab.report.page.sections import content_of_benefit
 
 SPLITS, SITES = 10, ("Bern", "Genf", "Zug")
 NONE = torch.full((SPLITS, 3, 3), torch.nan, dtype=torch.float64)

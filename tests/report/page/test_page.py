@@ -95,15 +95,15 @@ def test_the_graph_is_that_of_the_history(read: Read, comparison: Comparison) ->
     assert {*history.graphs} == {1, 2, 3, 4, 5, 6}
     for round_, (edges, weights) in history.graphs.items():
         told = {(j, i): w for (j, i), w in zip(edges.T.tolist(), weights.tolist(), strict=True) if j != i and w > 5e-4}
-        shown = {(int(s), int(t)): w for first, until, s, t, w in lines if first <= round_ < until}
+        shown = {(int(j), int(i)): w for first, until, i, j, w in lines if first <= round_ < until}
         assert shown == pytest.approx(told, abs=5e-4)
-    nodes = _with_field(json.loads(read.specs)["graph-0"], "x")
-    assert [node["node"] for node in nodes] == names
+    axes = json.loads(read.specs)["graph-0"]["layer"][0]["encoding"]
+    assert axes["x"]["scale"]["domain"] == axes["y"]["scale"]["domain"] == names
 
 
 def _lines(spec: object) -> list[list[float]]:
-    """Lines of a graph: rounds from which and before which they hold, sender, receiver, weight."""
-    text = next(one for one in _texts(spec) if one.startswith("r,u,s,t,w\n"))
+    """Cells of a graph: rounds from which and before which they hold, receiver, sender, weight."""
+    text = next(one for one in _texts(spec) if one.startswith("r,u,i,j,value\n"))
     return [[float(value) for value in line.split(",")] for line in text.splitlines()[1:]]
 
 
@@ -170,9 +170,9 @@ def test_charts_have_words(read: Read) -> None:
 def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
     read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
     assert read.tables[0] == in_text(benefit_values(found_benefit)["mse"])
-    cells = _with_field(json.loads(read.specs)["matrix-0"], "gain")
+    cells = _with_field(json.loads(read.specs)["matrix-0"], "value")
     names = found_benefit.names
-    shown = {(cell["site"], cell["by"]): cell["gain"] for cell in cells}
+    shown = {(cell["to"], cell["by"]): cell["value"] for cell in cells}
     assert len(shown) == 12
     for (site, by), gain in shown.items():
         assert gain == pytest.approx(100 * float(found_benefit.matrix[names.index(site), names.index(by)]), abs=1e-4)
@@ -198,7 +198,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     path = report.page(found, tmp_path / "many.html")
     text = path.read_text(encoding="utf-8")
     assert path.stat().st_size < LIMIT
-    assert "Drawn are 150 of 1000 nodes, those that give and are given most" in text
+    assert "Shown are 60 of 1000 nodes, those with the largest weights" in text
     assert len(Read(text).tables[2]) == 1003  # a header, all nodes, two means
 
 

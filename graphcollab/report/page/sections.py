@@ -1,0 +1,264 @@
+"""What a page says of a comparison or a benefit: the answer, and the sections it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from graphcollab.checks import own_filter
+from graphcollab.findings import Finding
+from graphcollab.gains import Benefit
+from graphcollab.naming import few
+from graphcollab.report._terms import better_at_the_end_only, sure_p_value, unequal_terms
+from graphcollab.report._text import cell_text, column, failures, shown_in
+from graphcollab.report.benefit_answer import benefit_findings
+from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of
+from graphcollab.report.page.calibration import calibration_section
+from graphcollab.report.page.charts import curve_chart, matrix_chart
+from graphcollab.report.page.content import Chart, Content, Section
+from graphcollab.report.page.graph import graph_section
+from graphcollab.report.site_table import SiteScores, site_table
+from graphcollab.report.tables import FEW_SEEDS, paired_values, results_values
+from graphcollab.report.values import Cell, Column, Table, mean_cell
+from graphcollab.train import Comparison, Result, Trial
+
+LEVEL = 0.05
+MOST_POINTS = 200  # of a curve
+STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
+ANSWER = ("evidence", "mean", "group", "metric", "site", "more-sites", "no-star", "advice")
+TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
+MOST_SITES = 60  # of a matrix in a page of at most 5 MB
+
+
+def answer(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> list[Finding]:
+    """Return whether anything is better than the reference, which method has the best mean, and for how many nodes."""
+    ranked = _ranked(comparison)
+    if not ranked:
+        return [Finding("no-mean", "methods", "No method has a mean that is defined on all seeds.")]
+    others = [name for name in ranked if name != reference]
+    if reference is None or reference not in ranked or not others:
+        lacking = f"Nothing is compared with {reference or 'a reference, such as local'}: a mean is lacking."
+        return [_best_mean(comparison, ranked[0]), Finding("no-reference", "reference", lacking)]
+    return [*_beside(comparison, reference, ranked, others, sites)]
+
+
+def _beside(
+    comparison: Comparison, reference: str, ranked: Sequence[str], others: list[str], sites: SiteScores | None
+) -> Iterator[Finding]:
+    """Yield how methods compare with the reference."""
+    better, worse = _sure(comparison, reference, others)
+    against = next(iter(better), others[0])
+    yield _verdict(comparison, reference, better, worse)
+    if not better and len(comparison.chosen[reference]) not in FEW_SEEDS:
+        yield from better_at_the_end_only(comparison, reference, others, LEVEL / (len(comparison.chosen) - 1))
+    yield _best_mean(comparison, ranked[0])
+    yield _difference(comparison, against, reference)
+    if sites is not None and against in sites.differences:
+        yield _of_sites(sites, against)
+
+
+def _ranked(comparison: Comparison) -> list[str]:
+    """Return methods with a mean, the best first."""
+    whole = [name for name in comparison.chosen if not failures(comparison, name)]
+    means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
+    known = [name for name in whole if math.isfinite(means[name])]
+    return sorted(known, key=lambda name: means[name], reverse=comparison.higher_is_better)
+
+
+def _best_mean(comparison: Comparison, name: str) -> Finding:
+    scale, digits, unit = shown_in(comparison.share, 2)
+    mean = cell_text(mean_cell(scale * column(comparison.values(name))), Column("", "number", digits))
+    return Finding("best-mean", name, f"{name} has the best mean over nodes, test {comparison.metric}{unit} {mean}.")
+
+
+def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
+    """Return methods of which there is evidence that they are better than the reference, and that they are worse.
+
+    p-values are corrected by Bonferroni, for as many comparisons as there are methods. Who does worse must do worse at
+    its best evaluation, too (`sure_p_value`).
+    """
+    if len(comparison.chosen[reference]) in FEW_SEEDS:
+        return [], []
+    sign = 1 if comparison.higher_is_better else -1
+    known = [n for n in others if _corrected(comparison, sure_p_value(comparison, n, reference)) <= LEVEL]
+    sure = {name: sign * comparison.paired(name, reference).mean for name in known}
+    return [name for name, gain in sure.items() if gain > 0], [name for name, gain in sure.items() if gain < 0]
+
+
+def _corrected(comparison: Comparison, p_value: float) -> float:
+    return min(1.0, (len(comparison.chosen) - 1) * p_value)
+
+
+def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> Finding:
+    """Say of what there is evidence: code ``"evidence"``, ``"no-evidence"``, or ``"open"`` with too few seeds."""
+    seeds = len(comparison.chosen[reference])
+    if seeds in FEW_SEEDS:
+        said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
+        return Finding("open", reference, said, {"seeds": seeds})
+    code, said = "no-evidence", f"No evidence that any method is better than {reference} in the mean over nodes."
+    if better:
+        code, said = "evidence", f"Evidence of a mean over nodes better than that of {reference}: {few(better)}."
+    lost = f" Evidence of a worse one: {few(worse)}." * bool(worse)
+    return Finding(code, reference, said + lost, {"better": better, "worse": worse})
+
+
+def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
+    """Say by how much a method differs from the reference, as the table of differences does."""
+    table = paired_values(comparison, reference)
+    _, mean, interval, *_ = next(row for row in table.rows if row[0].value == name)
+    many, p = len(comparison.chosen) - 1, _corrected(comparison, comparison.paired(name, reference).p_value)
+    known = interval.interval is not None and len(comparison.chosen[reference]) not in FEW_SEEDS
+    cell = replace(mean, unit="points" * comparison.share, interval=interval.interval)
+    p_value = f"; p = {p:.2g}, corrected for {many} comparison{'s' * (many > 1)}" * known
+    said = f"{name} − {reference}: {cell_text(cell, table.columns[1])}, in brackets a 95 % interval{p_value}."
+    numbers = {"mean": mean.value, "interval": interval.interval, "p": p, "comparisons": many}
+    return Finding("difference", name, said, numbers)
+
+
+def _of_sites(sites: SiteScores, name: str) -> Finding:
+    """Say for how many nodes a method is better than the reference, and worse, by their own intervals."""
+    first = sites.scores[name].metrics[0]
+    _, low, high = sites.differences[name][0].unbind(1)
+    more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
+    better, worse = (more, less) if first.higher_is_better else (less, more)
+    said = (
+        f"By their own 95 % intervals of {first.name} on the last seed: of {known} nodes {better} better with {name} "
+        f"than with {sites.reference}, {worse} worse; one such interval in twenty misses the truth."
+    )
+    return Finding("nodes", name, said, {"better": better, "worse": worse, "nodes": known})
+
+
+def content_of_comparison(comparison: Comparison, reference: str | None, metrics: Any, title: str) -> Content:
+    """Return what a page says of a comparison."""
+    if reference is None and "local" in comparison.chosen:
+        reference = "local"
+    last, sites = _last(comparison), None
+    if last:
+        with own_filter("ignore", code="quality", subject="metric"):  # notes below the table say so
+            sites = site_table(comparison, metrics, reference if reference in last else None)
+    tables = [results_values(comparison)]
+    if reference is not None and len(comparison.chosen) > 1:
+        tables.append(paired_values(comparison, reference))
+    doubts = {str(finding): finding for result in last.values() for finding in result.tasks.findings}
+    sections = [
+        Section("methods", "Methods", tables=tables),
+        *([] if sites is None else [Section("nodes", "Node by node", tables=sites.tables)]),
+        *([Section("doubts", "Doubts about the data", [*doubts.values()])] if doubts else []),
+        *graph_section(last),
+        *curve_section(comparison),
+        *calibration_section(last),
+        Section(
+            "settings",
+            "Settings",
+            folded="\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items()),
+        ),
+    ]
+    found = [*answer(comparison, reference, sites), *unequal_terms(comparison)]
+    return Content(title or "Who learns best, and with whom", _asked(comparison), found, sections)
+
+
+def _asked(comparison: Comparison) -> str:
+    """Say what was compared."""
+    trials = next(iter(comparison.chosen.values()))
+    direction = "more" if comparison.higher_is_better else "less"
+    return (
+        f"Which of {few([*comparison.chosen])} gives nodes the best models of their own? By test {comparison.metric} "
+        f"({direction} is better); nodes: {len(trials[0].per_node) or 'not known'}; seeds: {len(trials)}."
+    )
+
+
+def _last(comparison: Comparison) -> dict[str, Result]:
+    """Return the results of the last seed, as the table of sites has them; none where samples are not all here."""
+    last = next(iter(comparison.chosen.values()))[-1].seed
+    kept = {name: result for name, result in comparison.results.items() if result.env.seed == last}
+    tested = all("test" in one.tasks.splits and int(one.tasks.sizes("test").sum()) for one in kept.values())
+    return kept if tested else {}
+
+
+def curve_section(comparison: Comparison) -> Iterator[Section]:
+    """Yield a section with the metric of every method over rounds or steps, where anything was evaluated."""
+    points, over = _points(comparison)
+    if not points:
+        return
+    scale, digits, unit = shown_in(comparison.share, 2)
+    what = f"mean test {comparison.metric}{unit}"
+    stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
+    caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
+    rows = [
+        [Cell(name), Cell(x), mean_cell(scale * values)]
+        for name, curve in points.items()
+        for x, values in curve.items()
+    ]
+    table = Table([Column("method"), Column(over, "count"), Column(what, "number", digits)], rows, caption=what)
+    yield Section("curves", f"Test {comparison.metric} over time", charts=[curve_chart("accuracy", caption, table)])
+
+
+def _stopped(trial: Trial) -> bool:
+    """Tell whether the models that are kept are other than the last."""
+    ends = [*trial.curve[1][-1:], trial.summary["mean"]]
+    return all(map(math.isfinite, ends)) and not math.isclose(ends[0], ends[-1])
+
+
+def _points(comparison: Comparison) -> tuple[dict[str, dict[int, Tensor]], str]:
+    """Return by method and evaluation the values of all seeds [S], and what the horizontal axis counts."""
+    every = comparison.chosen.items()
+    kept = {name: some for name, trials in every if (some := [t for t in trials if not t.failure and t.curve[0]])}
+    trials = [trial for some in kept.values() for trial in some]
+    steps = len({t.rounds for t in trials}) > 1 and all(t.local_steps == t.local_steps for t in trials)
+    points: dict[str, dict[int, Tensor]] = {}
+    for name, some in kept.items():
+        values = [dict(zip(*trial.curve, strict=True)) for trial in some]
+        rounds = sorted(set.intersection(*map(set, values)))
+        stride = max(1, -(-len(rounds) // MOST_POINTS))
+        each = some[0].local_steps / some[0].rounds if steps else 1
+        for r in sorted({*rounds[::stride], *rounds[-1:]}):
+            found = column([seed[r] for seed in values])
+            if bool(found.isfinite().all()):
+                points.setdefault(name, {})[round(each * r)] = found
+    return points, "local steps per node" if steps else "round"
+
+
+def content_of_benefit(benefit: Benefit, title: str) -> Content:
+    """Return what a page says of a benefit."""
+    found = benefit_findings(benefit)
+    who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
+    every = [benefit, *benefit.also.values()]
+    charts = [chart for k, one in enumerate(every) for chart in _matrix(one, k)]
+    sections = [
+        Section("answer", "How to read it", [one for one in found if one.code not in ANSWER]),
+        Section("sites", "Site by site", tables=[*benefit_values(benefit).values()]),
+        *([Section("pairs", "Who gains by whom", charts=charts)] if charts else []),
+        Section("settings", "Settings", folded=_settings(benefit)),
+    ]
+    asked = f"{who} Judged by {of_metric(benefit)}. {TUNED}"
+    answer = [one for one in found if one.code in ANSWER]
+    return Content(title or "What collaborating brings", asked, answer, sections)
+
+
+def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
+    """Yield a chart of what sites gain by each other, where pairs were tried."""
+    scale, digits, unit = scale_of(benefit)
+    names = benefit.names[:MOST_SITES]
+    gains = [g for g in benefit.pair_gains if {g.site, g.by} <= {*names} and not math.isnan(g.gain)]
+    rows = [
+        [Cell(gain.site), Cell(gain.by), gain_cell(gain, scale)]
+        for gain in sorted(gains, key=lambda gain: -abs(gain.gain))
+    ]
+    what = f"gain{unit if benefit.relative else f', {of_metric(benefit)}'}"
+    caption = (
+        f"What each site gains by each other when the two collaborate alone ({what}), of {len(names)} of "
+        f"{len(benefit.names)} sites. Blue is a gain, orange a loss; pairs that were not tried are empty."
+    )
+    table = Table([Column("who"), Column("by whom"), Column(what, "gain", digits)], rows, caption=what)
+    if rows:
+        yield matrix_chart(f"matrix-{place}", caption, names, table)
+
+
+def _settings(benefit: Benefit) -> str:
+    """Return what was set, and what was chosen."""
+    chosen = [f"chosen for {arm}: {', '.join(some)}" for arm, some in benefit.chosen.items()]
+    return "\n".join([f"work: {benefit.work}", f"level: {benefit.level:g}", *chosen])
