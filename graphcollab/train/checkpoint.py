@@ -71,9 +71,9 @@ def write_checkpoint(
         "about": dict(about),
     }
     files = write_tensors(folder / STATE, tensors)
-    files |= write_file(folder / HISTORY, to_lines(history, {} if known is None else known))
     for one in rows:
         files |= one["files"]
+    files |= write_file(folder / HISTORY, to_lines(history, {} if known is None else known))
     write_manifest(folder, KIND, VERSION, files, content)
 
 
