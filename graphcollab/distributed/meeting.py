@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
@@ -16,6 +17,7 @@ from graphcollab.errors import StateError
 
 T = TypeVar("T")
 
+PATIENCE = 1.0  # seconds in which torchrun finds the process that has ended first, and names it
 VERBS = ("status", "everyone", "fetch", "reduce", "gather", "concat", "tell")
 
 
@@ -101,6 +103,7 @@ class Meeting:
         try:
             return send()
         except RuntimeError as error:
+            time.sleep(PATIENCE)
             about = str(error).splitlines()[0]
             raise ProcessLostError(
                 "processes", f"another process has ended ({about}): its launcher says which"
