@@ -145,7 +145,9 @@ class ByName(dict[str, T]):
     """
 
     def __missing__(self, name: str) -> T:
-        raise UnknownError("name", f"there is no {name!r}; {close(str(name), self)}There are {few([*self]) or 'none'}")
+        hint = close(str(name), self)
+        there = f"{'T' if hint else 't'}here are {few([*self]) or 'none'}"
+        raise UnknownError("name", f"there is no {name!r}; {hint}{there}")
 
 
 def few(names: Sequence[str], between: str = ", ") -> str:

@@ -136,7 +136,7 @@ def points():
         )
         pools = {name: type(pool)(pool.inputs.double(), pool.targets.double()) for name, pool in tasks.pools.items()}
         tasks = Tasks(pools, tasks.splits, tasks.names, tasks.loss, tasks.metric)
-        graph = torch.tensor(edges) if isinstance(edges, list) else edges
+        graph = torch.tensor(edges) if isinstance(edges, list) and len(edges) == 2 else edges
         return Points(Scene(tasks, [Point(len(train[0][0]))], graph, seed=seed))
 
     return make

@@ -33,6 +33,7 @@ class Sparsification(Transform):
         ``edge_weight``: [E] to [E'].
 
     Example:
+        >>> import torch
         >>> class Positive(Sparsification):
         ...     def keep(self, data: Data) -> Tensor:
         ...         return data.edge_weight > 0

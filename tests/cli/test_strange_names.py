@@ -12,7 +12,7 @@ import pytest
 
 from graphcollab import Tasks, build_model, l2c, local, report, run
 from graphcollab.cli import main
-from graphcollab.train import RecordGraph, compare
+from graphcollab.train import LearnedGraph, RecordGraph, compare
 from tests.raising import warns
 
 ESCAPE, BIDI, FORMULA, TAB = "Bern\x1b[2J", "Chur\u202egnp.exe", "=cmd|' /C calc'!A0", "@SUM(1,2)"
@@ -94,7 +94,7 @@ def test_edges_that_were_written_are_read_again(strange, tmp_path):
     path = learned.to_csv(tmp_path / "edges.csv")
     assert f"'{TAB}" in path.read_text()
     with warns("no-effect", "graph"):
-        again = edges_of(str(path))
+        again = edges_of(LearnedGraph.from_csv(path))
     assert {edge[:2] for edge in again.named_edges()} == {edge[:2] for edge in learned.named_edges()}
 
 

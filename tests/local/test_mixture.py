@@ -13,7 +13,7 @@ from graphcollab.method import Method
 from graphcollab.testing import Scene, differences
 from graphcollab.weigh import KeepWeights
 
-ONE_WAY = [[0.0, 0.5], [0.0, 0.0]]  # node 0 hears node 1
+ONE_WAY = [(1, 0, 0.5)]  # from node 1 to node 0
 
 
 def through(eta, steps=1, **settings):
@@ -70,7 +70,7 @@ def test_nodes_at_rest_keep_their_own_model(points):
 def test_what_is_not_mixed_takes_whole_steps():
     scene, alone = Scene.small(shared_head=True), Fit(steps=1, batch_size=4, optimizer=SGD(lr=0.1))
     method = Method("half", replace(alone, through="head"), KeepWeights(), Receive("head"))
-    data, env = scene.replace(edge_index=0.1 - 0.1 * torch.eye(6, dtype=torch.float64)).begin(method)
+    data, env = scene.replace(edge_index=[(j, i, 0.1) for j in range(6) for i in range(6) if j != i]).begin(method)
     assert data.own_share.tolist() == pytest.approx([0.5] * 6)
     new, mixture = method.local(data, env), copy.copy(data)
     heads = data.x.part("head")

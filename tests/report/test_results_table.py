@@ -70,7 +70,7 @@ def test_a_reference_adds_the_loss_and_the_share_of_improved_nodes(with_nodes: C
 
 
 def test_a_reference_needs_trials_that_know_their_nodes(comparison: Comparison, with_nodes: Comparison) -> None:
-    with raises("unknown", "reference", "'ditto'", "'l2c'", "'local'"):
+    with raises("unknown", "name", "'ditto'", "l2c", "local"):
         results_table(with_nodes, reference="ditto")
     with raises("missing", "per_node"):
         results_table(comparison, reference="local")

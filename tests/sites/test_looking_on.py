@@ -62,7 +62,9 @@ def cells(figure: Any, panel: int) -> list[list[str]]:
 def test_a_site_draws_the_weights_that_it_knows():
     def act(here):
         result = here.run(methods.l2c(epochs=1), small, rounds=2, callbacks=[RecordGraph([1, 2])])
-        compared = here.compare({"l2c": methods.l2c}, small, seeds=(0,), rounds=2, callbacks=[RecordGraph([1, 2])])
+        compared = here.compare(
+            {"l2c": lambda: methods.l2c(epochs=1)}, small, seeds=(0,), rounds=2, callbacks=[RecordGraph([1, 2])]
+        )
         return result, compared
 
     for k, (result, compared) in enumerate(meet(act).values()):

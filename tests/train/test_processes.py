@@ -153,11 +153,13 @@ def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     watching.start()
     settings = {"rounds": 1000, "checkpoint": tmp_path / "saved", "callbacks": [Slow(rounds)]}
     play = lambda **other: compare({"local": local}, make_tasks, lambda: nn.Linear(3, 2), [0, 1], **settings | other)  # noqa: E731
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
     try:
         with pytest.raises(KeyboardInterrupt):
             play(jobs=2)
     finally:
         over.set()
+        signal.signal(signal.SIGINT, before)
         watching.join()
     played = rounds.stat().st_size
     assert played < 100
