@@ -56,10 +56,7 @@ def start_round(data: Data, fields: Collection[Field]) -> Data:
 
 
 def end_round(data: Data, fields: Collection[Field], reads: Collection[str], last: Data, rested: Tensor) -> Data:
-    """Return the graph without the round's models, but those that the judge ``reads``.
-
-    Nodes that ``rested`` [K] are judged by what they were judged by after the ``last`` round.
-    """
+    """Drop the round's models but those the judge ``reads``; ``rested`` nodes [K] keep theirs of the ``last`` round."""
     large = [field for field in (*LOOP, *fields) if field.lifetime == "round" and field.kind in ("models", "rows")]
     data = _without(data, [field for field in large if field.name not in reads])
     for name in reads:
