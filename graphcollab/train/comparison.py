@@ -134,7 +134,6 @@ class Comparison:
         return weight_agreement(torch.stack(told)) if len(told) > 1 else math.nan
 
     def __repr__(self) -> str:
-        """Say what was compared, and the means of the methods' chosen trials; `graphcollab.report` has tables."""
         seeds = dict.fromkeys(trial.seed for trials in self.chosen.values() for trial in trials)
         means = {name: mean(self.values(name)) for name in self.chosen}
         told = ", ".join(f"{name}={'failed' if self.failed(name) else f'{one:.4g}'}" for name, one in means.items())

@@ -43,20 +43,9 @@ LONG = 1000  # characters of a value that is shown, and not only its checksum
 def describe(value: object, name: str, tensors: bool = True) -> dict[str, Any]:
     """Return what a value is by plain values, whose names say where they are, such as ``method.local.epochs``.
 
-    That is the type of every object, its settings and other plain attributes, tensors by checksum, functions and
-    classes by their qualified names with what a ``functools.partial`` or an attribute sets. What code does is not part
-    of it, nor what a function closes over. Objects with a ``reset()`` are described as that leaves them, so what a
-    metric counts does not matter; what others count does. Of objects that are neither plain nor have attributes only
-    the type is described.
-
-    Args:
-        value: Any value.
-        name: What the value is called.
-        tensors: Whether parameters, buffers and the mode of modules are part of it.
-
-    Example:
-        >>> describe(nn.Dropout(0.3), "layer", tensors=False)
-        {'layer': 'torch.nn.modules.dropout.Dropout', 'layer.inplace': False, 'layer.p': 0.3}
+    That is types, settings and other plain attributes, tensors by checksum (with ``tensors=False`` none of modules, nor
+    their mode), functions and classes by qualified name with what a partial or an attribute sets; not what code does or
+    closes over. Objects with a ``reset()`` are described as that leaves them; others without attributes by type.
     """
     found: dict[str, Any] = {}
     _Reader(found, tensors).read(value, name, ())

@@ -81,10 +81,7 @@ def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
 
 
 def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype) -> Tensor:
-    """Return the weights that edges begin with, [E]: those that were given where they are kept, else 0.
-
-    A ValueError says that there are none to keep.
-    """
+    """Return the weights that edges begin with, [E]: where they are kept those given (else a ValueError), else 0."""
     first = None if method is None else method.last(0)
     if "edge_weight" in data and first is not None:
         if first.weigh.origin == "kept" and not first.local.crosses:

@@ -25,10 +25,7 @@ def small_fields(history: History) -> dict[str, Any]:
 
 
 def to_lines(history: History, known: Known) -> bytes:
-    """Return the lines of a history; those that are ``known`` are taken from there, and others are added.
-
-    Entries of a history whose lines are known must not be changed in place.
-    """
+    """Return a history's lines, and note them in ``known``; entries must not be changed in place after that."""
     before = dict(known)
     known.clear()
     for kind in (VALUES, *BY_ROUND):

@@ -60,7 +60,6 @@ class Joined:
     engine: Engine = field(repr=False)
 
     def __repr__(self) -> str:
-        """Name the new nodes, their test samples, and how well their models do there against those trained alone."""
         sizes = self.tasks.sizes("test").tolist()
         told = [f"{name} ({n or 'no'} test samples)" for name, n in zip(self.names, sizes, strict=True)]
         if any(sizes):
@@ -142,9 +141,8 @@ def join(
         newcomers: The new nodes' data.
         allowed: Pairs of an old node and a new one that may hear it, by name or position; or both by position, [2, E].
             Default: all pairs. A newcomer never hears another one, nor a node that was isolated, has left, or has not
-            joined. Where parts of the
-            graph that are not connected trained mixers of their own, a newcomer may hear nodes of one part only, and
-            uses its mixer.
+            joined. Where unconnected parts of the graph trained mixers of their own, a newcomer may hear nodes of one
+            part only, and uses its mixer.
         warmup: Rounds of local training before mixing, and further rounds as told above.
         finetune: Rounds after it.
 

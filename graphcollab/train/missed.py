@@ -40,11 +40,8 @@ def take_over(
 ) -> tuple[Data, History]:
     """Return the state in which the others are, with what this site knows itself: its models, and what it has learned.
 
-    What it knows of edges that there are still is kept; of others it knows nothing (NaN). Its ``own`` history goes on
-    with what nobody else has seen, such as the weights that it gave others.
-
-    Raises:
-        ValueError: If the content is damaged, or the run has come to another phase, in which nodes keep something else.
+    What it knows of edges still there is kept, else NaN; its ``own`` history goes on with what nobody else has seen. It
+    is a ValueError if the content is damaged, or of another phase, in which nodes keep something else.
     """
     try:
         (length,) = LENGTH.unpack_from(content)

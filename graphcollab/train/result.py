@@ -53,7 +53,6 @@ class Result(Predicts):
     interrupted: bool = False
 
     def __repr__(self) -> str:
-        """Say what was run and how good it is; `summary` and `graphcollab.report` say more."""
         cut = ", interrupted" * self.interrupted
         return f"Result({self.method.name}{cut}; {repr(self.history).removeprefix('History(')}"
 
@@ -66,8 +65,7 @@ class Result(Predicts):
         """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError).
 
         All models share frozen weights: to change them, change those of a ``copy.deepcopy`` of the model. In a run of
-        several processes a model is where its node is; elsewhere it is a LookupError that says where.
-        Between sites each has its own only.
+        several processes a model is where its node is, elsewhere a LookupError says where; sites have their own only.
         """
         return self._model(find_node(node, self.tasks.names))
 
@@ -95,8 +93,7 @@ class Result(Predicts):
     def graph(self) -> LearnedGraph:
         """Return the learned graph: ``edge_index`` and ``edge_weight`` of the last exchange, ``node_id`` and ``name``.
 
-        It is a PyG ``Data`` that can be written as CSV. Where all nodes have one architecture there is ``x`` [K, P],
-        too.
+        It is a PyG ``Data`` that can be written as CSV, with ``x`` [K, P] where all nodes have one architecture.
         """
         edge_index, edge_weight = last_graph(self.data)
         graph = LearnedGraph(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.data.num_nodes)

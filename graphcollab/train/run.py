@@ -247,7 +247,6 @@ def run(
 
 
 def _refuse_between_parties(**settings: object) -> None:
-    """Check that nothing was given that cannot be given between parties."""
     for name, value in settings.items():
         if value is not None:
             raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
@@ -289,9 +288,8 @@ def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
 def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
     """Return how many threads suit the work: all that the caller's setting allows where they pay, else one.
 
-    They pay for convolutions, and for models of many parameters (`LARGE`) that are computed together. The steps of
-    other models are too short to be shared: several threads gain nothing, recurrent layers lose by them, and where
-    another process takes a core they wait for each other.
+    They pay for convolutions and for large models (`LARGE`) computed together. Steps of others are too short to be
+    shared: recurrent layers lose by it, and where another process takes a core threads wait for each other.
     """
     for module, plan in zip(modules, plans, strict=True):
         convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())

@@ -41,10 +41,8 @@ from graphcollab.train.saver import Saver
 class Session:
     """A run between two rounds: `graphcollab.train.run` prepares one, and `play` plays what is left of it.
 
-    It plays, evaluates and tells when it is over; all else is for callbacks and the saver, without which it computes
-    the same. An evaluation that failed is made up for when the run is resumed. With patience the best state is kept in
-    the ``Data``, so that a resumed run ends at the same evaluation. Its arguments are those of `run`, and what that has
-    made of them.
+    It plays, evaluates and tells when it is over; callbacks and the saver do not change what it computes. A failed
+    evaluation is made up for on resuming; with patience the best state is in the ``Data``, so a resumed run ends alike.
     """
 
     method: Method | Phases
@@ -149,8 +147,7 @@ class Session:
     def _decided(self, asked: bool, over: bool, due: bool) -> tuple[bool, bool, bool]:
         """Return what is decided for all: whether an interrupt was asked for, the run is over, and it is to be saved.
 
-        Between sites each saves, and is interrupted, by itself; and they know alike when a run is over, unless
-        something looks on that may end it.
+        Between sites each decides by itself, on the end of the run unless something looks on that may end it.
         """
         plane = self.env.plane
         if plane.private:
