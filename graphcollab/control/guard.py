@@ -222,7 +222,7 @@ def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Te
 
 
 def initial_bounds(data: Data, env: Env, factor: float, split: str = "train") -> Tensor:
-    """Return the bounds b of losses on a split (`Isolate`), [K], known to owners; inf if both are 0, or none."""
+    """Return nodes' bounds b (`Isolate`) on a split, [K], known to owners; inf without samples or if losses are 0."""
     models = data.x_init
     found = torch.full((models.num_nodes, 2), torch.nan, dtype=torch.float64, device=models.device)
     for chunk in env.engine.predict(Rows.own(models), split):

@@ -55,10 +55,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of S step sizes.
+    """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of n nodes.
 
-    Losses are held against the ``usual`` ones [n], the median of the site's when it trains alone. ``constant``, if
-    known, are validation losses [n] and test metrics [M, H, n] of constants.
+    S are step sizes, T evaluations. Losses are held against the ``usual`` ones [n], the median of the site's when it
+    trains alone. ``constant``, if known, are validation losses [n] and test metrics [M, H, n] of constants.
     """
 
     lrs: Sequence[float]
@@ -71,8 +71,7 @@ class Arm:
         """Return the scores [M, H, n] of the step size and evaluation best on validation samples, and which these are.
 
         The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
-        single sites are worse: the least mean of l / (l + usual), where each has the same say; of l where some are
-        below 0.
+        single sites are worse: the least mean of l / (l + usual), where each has the same say; of l if some are < 0.
         """
         mean = self._regret(self.loss)
         s, t = divmod(int(mean.argmin()), mean.shape[1])

@@ -56,7 +56,7 @@ class Judged(NamedTuple):
 
 
 def judge(alone: Differences, constant: Differences, level: float, unknown: Tensor | None = None) -> Judged:
-    """Judge gains over training alone, and constants, at one level for all; ``unknown`` ones [...] have no p-value."""
+    """Judge gains over training alone that must be such over constants, too; ``unknown`` ones [...] have no p-value."""
     if unknown is not None:
         alone = replace(alone, p_value=alone.p_value.masked_fill(unknown, torch.nan))
     many = max(int((~alone.p_value.isnan()).sum()), 1)

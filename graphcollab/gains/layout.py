@@ -33,8 +33,7 @@ class Layout:
     def of(cls, count: int, limit: int = LIMIT, seed: int = 0) -> Layout:
         """Lay out every site alone, all together, pairs, and all but one.
 
-        Of more sites than ``limit``, so many are left out, and as many pairs drawn as these have, equally many per
-        site.
+        Of more sites than ``limit``, so many are left out, and as many pairs drawn as these have, evenly over sites.
         """
         nodes = torch.arange(count)
         pairs = _pairs(count, limit, seed)

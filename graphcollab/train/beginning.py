@@ -54,9 +54,9 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     """Let all sites begin with the first one's models, where theirs differ only as other processors round.
 
     Sites find out by checksums of coarse sums, so nobody is told of a model which it has not made itself. These go from
-    site to site, and sites commit themselves before they show them (another one is a ValueError), so neither the
-    coordinator nor a site can make up that it has the same. Others stay as they are, for `require_same_run`; of frozen
-    weights `describe_run` compares a checksum.
+    site to site, which commit themselves to them before they show them (a ValueError if others are shown), so neither
+    the coordinator nor a site can make up that it has the same. Others stay as they are, for `require_same_run`; of
+    frozen weights `describe_run` compares a checksum.
     """
     if not plane.private:
         return

@@ -36,7 +36,7 @@ def checksum(value: Tensor | np.ndarray | np.generic) -> str:
 
 
 def weights_checksum(tensors: Mapping[str, Tensor]) -> str:
-    """Return the BLAKE2b of tensors (names, shapes, types, bytes) in any order, 32 digits; each is read once."""
+    """Return the BLAKE2b of tensors (names, shapes, types, bytes) in any order, 32 digits; read once if unchanged."""
     told = [f"{name} {_digest(tensors[name])}\n" for name in sorted(tensors)]
     return hashlib.blake2b("".join(told).encode(), digest_size=_DIGEST).hexdigest()
 

@@ -137,7 +137,7 @@ def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSprea
 
 
 def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
-    """Return how even all weights are, the own among them, [K]; also as given, before others at rest left it theirs."""
+    """Return how even all weights are, with the own, [K]: in use or as given, as nodes at rest change those in use."""
     edge_index, weight = last_graph(data)
     known = ~weight.isnan() if plane.private else torch.ones_like(weight, dtype=torch.bool)
     given = weight_spread(edge_index[:, known], weight[known], data.num_nodes)

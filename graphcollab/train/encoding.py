@@ -20,7 +20,7 @@ _VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:
     """Turn a tensor, plain value, value of the package, or containers of such into JSON; else an InvalidTypeError.
 
-    Tensors go into ``tensors`` on the CPU (``copy``: with memory of their own), of rows that are all the same one.
+    Tensors go into ``tensors`` on the CPU (``copy``: with memory of their own), of equal rows only one.
     """
     if isinstance(value, Tensor):
         repeated = value.shape[0] if value.dim() > 1 and value.stride(0) == 0 and value.shape[0] > 1 else 0

@@ -45,7 +45,8 @@ def describe(value: object, name: str, tensors: bool = True) -> dict[str, Any]:
 
     That is types, settings and other plain attributes, tensors by checksum (with ``tensors=False`` none of modules, nor
     their mode), functions and classes by qualified name with what a partial or an attribute sets; not what code does or
-    closes over. Objects with a ``reset()`` are described as that leaves them; others without attributes by type.
+    closes over. Objects with a ``reset()`` are described as that leaves them, what a metric counts left out;
+    those neither plain nor with attributes by type alone.
     """
     found: dict[str, Any] = {}
     _Reader(found, tensors).read(value, name, ())

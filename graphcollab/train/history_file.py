@@ -25,7 +25,7 @@ def small_fields(history: History) -> dict[str, Any]:
 
 
 def to_lines(history: History, known: Known) -> bytes:
-    """Return a history's lines, and note them in ``known``; entries must not be changed in place after that."""
+    """Return a history's lines, reusing those ``known`` and adding others; entries must not be changed in place."""
     before = dict(known)
     known.clear()
     for kind in (VALUES, *BY_ROUND):

@@ -147,7 +147,7 @@ class Session:
     def _decided(self, asked: bool, over: bool, due: bool) -> tuple[bool, bool, bool]:
         """Return what is decided for all: whether an interrupt was asked for, the run is over, and it is to be saved.
 
-        Between sites each decides by itself, on the end of the run unless something looks on that may end it.
+        Between sites each decides by itself; all know alike when a run is over, unless a callback may end it.
         """
         plane = self.env.plane
         if plane.private:
