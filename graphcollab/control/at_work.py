@@ -95,7 +95,7 @@ def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | 
     """Return the edges' weights in this round, [E], and which nodes keep their model, [K], or None if no node does.
 
     Weights of senders that do not serve go to the receiver's self-loop, else to its other edges in proportion. A node
-    keeps its model if it does not train, or none of its senders serves. Differentiable with respect to ``edge_weight``.
+    keeps its model if it does not train, or no sender serves and it lacks a self-loop. Differentiable in weights.
     """
     weight = data.edge_weight
     if in_use is None:

@@ -98,7 +98,6 @@ def _without(data: Data, fields: Collection[Field], kept: Collection[Field] = ()
 
 
 def _named(fields: Collection[Field]) -> Callable[[str], bool]:
-    """Return what tells whether one of the fields covers a name."""
     names = {field.name for field in fields}
     starts = tuple(name[:-1] for name in names if name.endswith("*"))
     return lambda name: name in names or name.startswith(starts)

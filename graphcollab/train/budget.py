@@ -58,7 +58,6 @@ def spend(
 
 
 def _work(method: Method | Phases, sizes: Tensor, rounds: int) -> float:
-    """Return how many local steps a node takes in so many rounds, mean over nodes."""
     return float(method.local_steps(sizes, rounds).mean())
 
 

@@ -50,7 +50,6 @@ def _digest(tensor: Tensor) -> str:
 
 
 def _content(tensor: Tensor) -> memoryview | bytes:
-    """Return the bytes of a dense tensor, in the order of its numbers."""
     if not tensor.numel():
         return b""
     tensor = tensor.cpu().resolve_conj().resolve_neg()

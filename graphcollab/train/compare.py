@@ -82,18 +82,17 @@ def compare(
             seed, for inputs whose number depends on them.
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
-        rounds: Rounds of the method that takes the most local steps in one. The others play as many rounds as make the
-            same number of local steps per node, counted on the first seed's tasks.
+        rounds: Rounds of the method that takes the most local steps in one. The others play as many as make the same
+            number of local steps per node, counted on the first seed's tasks.
         budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
             number of local steps per node. Tables say what was spent. Training beside the local steps (of personal
             models or references, see ``Trial.models``; to judge a model or to weigh another) is not evened out.
-        evaluate_every: Rounds between evaluations, of the method that takes the most local steps in one; the others are
-            evaluated as often, after the same work. With rounds as budget, those of every method.
+        evaluate_every: Rounds between evaluations, of the method with the most steps; the others are evaluated as
+            often, after the same work. With rounds as budget, those of every method.
         graphs: Allowed edges per method. Default: all pairs.
         jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
-            process, bit for bit where the number of threads is the same (models without convolutions and of ordinary
-            size take one; ``threads`` gives a number to each process). What is given, and what comes of it, is copied
-            from process to process: what callbacks keep of their own stays there.
+            process, bit for bit where the number of threads is the same (``threads`` of each; models without
+            convolutions and of ordinary size take one). What callbacks keep of their own stays in their process.
         on_trial: Called in this process after every trial with it, its result (None if it failed), its number and how
             many there are.
         settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped

@@ -82,7 +82,6 @@ class _Reader:
         return repr(found[""]) if len(found) == 1 else f"{found['']!r} {hashed(json.dumps(found, sort_keys=True))}"
 
     def _held(self, value: Any, around: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-        """Yield what a value holds, and under which name."""
         if isinstance(value, Mapping):
             yield from ((f"[{self._key(key, around)}]", item) for key, item in value.items())
         elif isinstance(value, set | frozenset) and not _is_plain(value):

@@ -64,7 +64,6 @@ def read_graph(graph: Graph, tasks: Tasks) -> Data:
 
 
 def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
-    """Return the edges of pairs, and their weights where all of them have one behind."""
     found, place = _ends("graph", GRAPH, pairs, tasks.names, tasks.names).unique(dim=1, return_inverse=True)
     data = Data(num_nodes=tasks.num_nodes, edge_index=found)
     if len(pairs) and all(len(pair) == 3 for pair in pairs):

@@ -50,7 +50,6 @@ def from_lines(content: bytes, small: Mapping[str, Any]) -> History:
 
 
 def _entries(history: History, kind: str) -> list[tuple[Any, ...]]:
-    """Return what lines of a kind hold: a round's number, and what was measured then."""
     if kind == VALUES:
         return [*zip(history.rounds, history.seconds, *history.values.values(), strict=True)]
     return [(round_, *found) for round_, found in getattr(history, kind).items()]

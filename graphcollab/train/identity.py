@@ -97,7 +97,6 @@ def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
 
 
 def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
-    """Describe what samples every node has, wherever it is: what it has itself, every process knows of its nodes."""
     about = {}
     for name, split in tasks.splits.items():
         about[f"samples per node in split {name!r}"] = checksum(split.ptr)
@@ -171,7 +170,6 @@ def _content(value: Any, name: str) -> list[Any]:
 
 
 def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
-    """Return the name of the first value in which a process differs from the first one; None if there is none."""
     told = plane.everyone({name: fingerprint(value) for name, value in here.items()})
     names = dict.fromkeys(name for one in told for name in one)
     return next((name for name in names if len({one.get(name) for one in told}) > 1), None)

@@ -74,7 +74,6 @@ def take_over(
 
 
 def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Field]) -> None:
-    """Check that fields are those that everybody may know, of the types and shapes that they have here."""
     for name, value in told.items():
         if not _is_public(name, fields):
             raise ContractError(name, f"{name!r} is a site's own, and no other site may set it")

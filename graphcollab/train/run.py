@@ -107,11 +107,10 @@ def run(
             given the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
         graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, a list of pairs (sender,
             receiver), a matrix [K, K] whose rows are receivers, or the path of a CSV file (`Graph`). Nodes are given
-            by name or position. None: all pairs (no edges where the method sends nothing along edges, such as
-            ``local`` and ``fedavg``; all pairs, without listing them, where nodes look for their peers, such as
-            ``dac``). Nobody hears along another edge, whatever route models take: servers average inside connected
-            components, whose nodes must all be allowed to hear each other (``fedavg(incomplete="average")`` takes
-            others too), and a node without neighbours sends nothing.
+            by name or position. None: all pairs (unlisted where nodes look for their peers, such as ``dac``; no edges
+            where the method sends nothing along them, such as ``local`` and ``fedavg``). Nobody hears along another
+            edge, whatever route models take: servers average inside connected components, whose nodes must all be
+            allowed to hear each other (unless ``incomplete="average"``), and a node without neighbours sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K] or by name, where there are several.
@@ -119,9 +118,9 @@ def run(
         callbacks: See `Callback`.
         progress: Show a progress bar, with a label if it is a string.
         checkpoint: Folder for checkpoints. Default: none are written. One run at a time may use it.
-        checkpoint_every: Rounds between checkpoints. Default: as often as saving takes at most a tenth of the time. So
-            a run that is killed loses at most one round and ten times what a checkpoint takes. The last state is always
-            saved, also after Ctrl-C and before a round that fails.
+        checkpoint_every: Rounds between checkpoints. Default: as often as saving takes at most a tenth of the time, so
+            a killed run loses at most one round and ten times what a checkpoint takes. The last state is always saved,
+            also after Ctrl-C and before a round that fails.
         resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
             method, seed, data, models (with their layers' settings and code), edges, and versions. On a CPU the result
             then equals that of an uninterrupted run bit for bit. More rounds may be asked for, but not fewer than were
@@ -141,9 +140,8 @@ def run(
         microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation):
             gradients of the parts of a larger batch add up, and memory is that of a part. Default: by rule, 1,024
             tokens (16,384 on a GPU) where nodes share most of a model, as under adapters, else all of a batch.
-        threads: CPU threads. Default: as many as suit the models; all that ``torch.set_num_threads`` allows for
-            convolutions and large stacked models, else one. The caller's setting is as before afterwards, and runs in
-            several threads do not change each other's.
+        threads: CPU threads. Default: all that ``torch.set_num_threads`` allows for convolutions and large stacked
+            models, else one. The caller's setting is restored, and runs in several threads do not change each other's.
         autocast: Compute forward passes in bfloat16.
         owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
             Default: that which has a node's samples, where each has those of some (`Tasks.share`); else contiguous
@@ -275,7 +273,6 @@ def _plans(before: Mapping[str, Any], backend: str, chunk: int | None, microbatc
 
 
 def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
-    """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule."""
     if stored is not None and wanted not in (None, stored):
         raise ConflictError(
             "threads",

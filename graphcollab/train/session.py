@@ -126,7 +126,6 @@ class Session:
         self._close_round()
 
     def _close_round(self) -> None:
-        """Evaluate, and decide whether this was the last round, and whether it is time to save."""
         # decided once after every round, in one meeting: a callback that looks at the clock would otherwise end a run
         # between two questions, and its last round would not be evaluated
         round_ = self.data.round
@@ -224,7 +223,6 @@ class Session:
                 callback.on_stop(self.shown, self.history)
 
     def _warn_of_undefined(self) -> None:
-        """Say, once per run, which nodes have no value of the metric although they have samples."""
         if not self._told and any(map(self.history.undefined, ("val", "test"))):
             known = told_by_table(self.env.engine.tasks)
             if not self.env.plane.private:  # a party reads its own warnings only
