@@ -105,12 +105,12 @@ def run(
         model: A module, or a function that makes one (initialised from the seed), or one per architecture; a function
             may make several, such as one that calls `graphcollab.models.split_models`. One that takes an argument is
             given the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
-        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, a list of pairs (sender,
-            receiver), a matrix [K, K] whose rows are receivers, or the path of a CSV file (`Graph`). Nodes are given
-            by name or position. None: all pairs (unlisted where nodes look for their peers, such as ``dac``; no edges
-            where the method sends nothing along them, such as ``local`` and ``fedavg``). Nobody hears along another
-            edge, whatever route models take: servers average inside connected components, whose nodes must all be
-            allowed to hear each other (unless ``incomplete="average"``), and a node without neighbours sends nothing.
+        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, or a list of pairs (sender,
+            receiver) by name or position, with or without weights behind (`Graph`). None: all pairs (unlisted where
+            nodes look for their peers, such as ``dac``; no edges where the method sends nothing along them, such as
+            ``local`` and ``fedavg``). Nobody hears along another edge, whatever route models take: servers average
+            inside connected components, whose nodes must all be allowed to hear each other (``fedavg`` with
+            ``incomplete="average"`` takes others too), and a node without neighbours sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K] or by name, where there are several.
@@ -137,9 +137,9 @@ def run(
         device: Where to compute. ``"auto"``: on the GPU, if there is one.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time. Default: by rule.
-        microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation):
-            gradients of the parts of a larger batch add up, and memory is that of a part. Default: by rule, 1,024
-            tokens (16,384 on a GPU) where nodes share most of a model, as under adapters, else all of a batch.
+        microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation),
+            so memory is that of a part of the batch. Default: by rule, 1,024 tokens (16,384 on a GPU) where nodes share
+            most of a model, as under adapters, else all of a batch.
         threads: CPU threads. Default: all that ``torch.set_num_threads`` allows for convolutions and large stacked
             models, else one. The caller's setting is restored, and runs in several threads do not change each other's.
         autocast: Compute forward passes in bfloat16.
