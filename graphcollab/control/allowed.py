@@ -39,8 +39,7 @@ def allowed_only(data: Data) -> Data:
 def components(data: Data, mutual: bool = True) -> Tensor:
     """Number the parts of the graph of allowed edges, [K]; one part where everybody may hear everybody.
 
-    With ``mutual``, nodes are in one part if each can influence the other along allowed edges (strongly connected);
-    otherwise if one can (weakly connected). Without one-way edges these are the same.
+    Nodes are in one part if each can influence the other along allowed edges; without ``mutual``, if one can.
     """
     if "allowed" not in data:
         return torch.zeros_like(data.node_id)
@@ -62,15 +61,10 @@ def parts_apart(data: Data) -> Tensor | None:
 
 
 def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete: str = "refuse") -> Tensor:
-    """Return whose models a server may average: every node's group, numbered from 0, [K]; -1 of a node that is alone.
+    """Return every node's group in which a server may average, [K], from 0; -1 of a node alone, which sends nothing.
 
-    A group is a connected component of the graph of allowed edges, or what it has in common with a group that was asked
-    for. Where edges go one way only, nodes are in one component if there are paths both ways. A node that is alone in
-    its group needs no server, and sends nothing.
-
-    Groups that are asked for are ``within`` [K], such as true clusters. With ``incomplete="refuse"`` it is a ValueError
-    if nodes of a group may not all hear each other; by ``"average"`` they are averaged although some are connected by a
-    path alone. An edge from one component to another is not used.
+    Groups are strongly connected components of allowed edges, divided by ``within`` [K]. With ``incomplete="refuse"``
+    it is a ValueError if nodes of a group may not all hear each other; with ``"average"`` a path suffices.
     """
     group = torch.zeros_like(data.node_id) if within is None else within
     if "allowed" in data:
@@ -113,7 +107,6 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
 
 
 def _require_complete(data: Data, env: Env, group: Tensor) -> None:
-    """Check that all nodes of every group may hear each other."""
     sender, receiver = data.allowed.edge_index
     inside = group[sender] == group[receiver]
     heard = torch.bincount(receiver[inside], minlength=data.num_nodes)

@@ -68,12 +68,10 @@ def crossing_edges(data: Data) -> Tensor:
 
 
 def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Data:
-    """Add the messages that this round's exchange sends to ``data.messages_sent`` [K], by sender.
+    """Add this round's messages to ``data.messages_sent`` [K], by sender; every process counts what its receivers got.
 
-    A message is an edge j -> i between different nodes that is in use and whose weight is not 0, however much travels
-    along it. Through a server every node that sends one up (``at_server`` [K], where models do not travel along edges)
-    is sent one down, and both are counted as its own. What is only measured, and not merged, is no message; bytes count
-    it. Every process counts what its receivers got.
+    A message is an edge j -> i between different nodes, in use, whose weight is not 0; measuring is none. Nodes
+    ``at_server`` [K] (None: models travel along edges) send one up and are sent one down, both counted as theirs.
     """
     if at_server is None:
         sender, receiver = data.edge_index
@@ -96,9 +94,8 @@ def has_neighbors(data: Data) -> Tensor:
 def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Return the edges' weights in this round, [E], and which nodes keep their model, [K], or None if no node does.
 
-    What a receiver would have given senders that do not serve goes to its own model, if it has a self-loop; else its
-    other weights grow in proportion. A node keeps its model if it does not train, or hears from nobody for want of
-    senders that serve. Weights are differentiable with respect to ``edge_weight``.
+    Weights of senders that do not serve go to the receiver's self-loop, else to its other edges in proportion. A node
+    keeps its model if it does not train, or no sender serves and it lacks a self-loop. Differentiable in weights.
     """
     weight = data.edge_weight
     if in_use is None:

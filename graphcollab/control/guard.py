@@ -24,10 +24,7 @@ OR_ISOLATE = ", or go on without such nodes by on_nonfinite='isolate'"
 
 
 def screen(data: Data, local: Local, env: Env) -> Data:
-    """Isolate nodes that diverge in their first local update, before anything is computed of all nodes together.
-
-    The update is a try: of it nothing is kept but who has diverged, and why.
-    """
+    """Isolate nodes that diverge in a try of their first local update, before anything is computed of all nodes."""
     if not env.isolate:
         return data
     tried = copy.copy(local.init(copy.copy(data), env))
@@ -51,8 +48,7 @@ def sift(data: Data, local: Local, env: Env) -> Data:
 def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Data:
     """Stop at a loss that is not finite after the local update, or isolate nodes that have diverged if the run does.
 
-    Who owns such a node raises the error, and all others at their next meeting.
-    ``serves_start`` says whether others hear the models that the round began with.
+    The owner raises the error, others at their next meeting. With ``serves_start`` they hear the models from before.
     """
     if env.isolate:
         data, why = find_diverged(data, env, serves_start, alone=not local.crosses, held=_trained_models(local))
@@ -85,10 +81,7 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
 
 
 def without_refused(data: Data, env: Env) -> Data:
-    """Let rows that can be no models count as if their senders were away in the round, or stop the run and name these.
-
-    They are sent by other parties, `find_diverged` being for a party's own nodes, and none is blamed for what it got.
-    """
+    """Let rows of other parties that can be no models count as if senders were away, or stop the run and name them."""
     refused = env.plane.refused
     if refused and not env.isolate:
         node = min(refused)
@@ -106,8 +99,7 @@ def without_refused(data: Data, env: Env) -> Data:
 def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
     """Let nodes keep their own models where what others have sent takes their loss above the bound, or to infinity.
 
-    Their own update has been examined, so it is not for them to be isolated in the next round. Processes of one party
-    examine every sender.
+    They are not isolated for it: their own update has been examined. Processes of one party examine every sender.
     """
     if not (env.isolate and env.plane.private and "x_local" in data):
         return data
@@ -160,7 +152,6 @@ def isolate(data: Data, why: Mapping[int, str]) -> Data:
 
 
 def _trained_models(local: Local) -> tuple[str, ...]:
-    """Return the fields with models that a local update trains: ``x``, and what it keeps that is a row per node."""
     return ("x", *(field.name for piece in local.walk() for field in piece.keeps if field.kind == "models"))
 
 
@@ -169,12 +160,9 @@ def find_diverged(
 ) -> tuple[Data, dict[int, str]]:
     """Return which of the nodes that train have diverged in their local update (`Isolate`), and why.
 
-    ``data`` is the graph after the local update. ``serves_start``: others hear the models from before; ``alone``:
-    updates are nodes' own, and not steps along what others answered; ``held``: fields that the local update has
-    changed, of which those with a model per node are examined.
-
-    The data returned have ``loss_bound`` [K], ``raised`` [K] (a bit for each of the last rounds), and as ``good`` the
-    last models of every node whose loss was finite and not above it, by field.
+    ``serves_start``: others hear the models from before; ``alone``: updates are no steps along others' answers;
+    ``held``: fields that the update changed, examined if they hold models. The data returned have ``loss_bound`` [K],
+    ``raised`` [K] (a bit a round) and ``good``, every node's last models with a loss not above the bound, by field.
     """
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor
     held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimisers' states
@@ -234,10 +222,7 @@ def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Te
 
 
 def initial_bounds(data: Data, env: Env, factor: float, split: str = "train") -> Tensor:
-    """Return the bound b of every node's loss on its samples of a split (`Isolate`), [K], known to owners.
-
-    It is infinite where both losses are 0, and of nodes without samples.
-    """
+    """Return nodes' bounds b (`Isolate`) on a split, [K], known to owners; inf without samples or if losses are 0."""
     models = data.x_init
     found = torch.full((models.num_nodes, 2), torch.nan, dtype=torch.float64, device=models.device)
     for chunk in env.engine.predict(Rows.own(models), split):
@@ -266,7 +251,6 @@ def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _finite(models: Stacks, nodes: Tensor) -> Tensor:
-    """Tell whether all numbers of nodes' models are finite, [R]."""
     out = torch.zeros(len(nodes), dtype=torch.bool)
     for s, where, places in models.locate(nodes):
         out[where] = torch.isfinite(pick(models.tensors[s], places)).all(1).cpu()

@@ -21,10 +21,7 @@ Values = Mapping[str, Any]
 
 
 def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
-    """Return the data with all of the control plane, also what only a node or a receiver knew, told to everybody.
-
-    Between sites nobody is told what is not public: each goes on with what it knows itself.
-    """
+    """Tell all processes the control plane, also what only a node or a receiver knew; between sites nobody is told."""
     if plane.alone or plane.private:
         return data
     parts: list[Tensor] = []  # of what is told as sums: what a process does not know is 0 there

@@ -56,10 +56,7 @@ def start_round(data: Data, fields: Collection[Field]) -> Data:
 
 
 def end_round(data: Data, fields: Collection[Field], reads: Collection[str], last: Data, rested: Tensor) -> Data:
-    """Return the graph without the round's models, but those that the judge ``reads``.
-
-    Nodes that ``rested`` [K] are judged by what they were judged by after the ``last`` round.
-    """
+    """Drop the round's models but those the judge ``reads``; ``rested`` nodes [K] keep theirs of the ``last`` round."""
     large = [field for field in (*LOOP, *fields) if field.lifetime == "round" and field.kind in ("models", "rows")]
     data = _without(data, [field for field in large if field.name not in reads])
     for name in reads:
@@ -101,7 +98,6 @@ def _without(data: Data, fields: Collection[Field], kept: Collection[Field] = ()
 
 
 def _named(fields: Collection[Field]) -> Callable[[str], bool]:
-    """Return what tells whether one of the fields covers a name."""
     names = {field.name for field in fields}
     starts = tuple(name[:-1] for name in names if name.endswith("*"))
     return lambda name: name in names or name.startswith(starts)

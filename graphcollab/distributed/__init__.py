@@ -1,8 +1,4 @@
-"""Runs in several processes of machines that trust each other: `Processes`, over `torch.distributed`.
-
-Start a script by ``torchrun --nproc-per-node 2 script.py``, and every `graphcollab.run` in it is played by all
-processes together: docs/scaling.md says how. Without such a launcher nothing of this is used.
-"""
+"""Runs in several processes of machines that trust each other, by torchrun (docs/scaling.md): `Processes`."""
 
 from typing import TYPE_CHECKING
 

@@ -20,14 +20,9 @@ class ProcessLostError(LostError):
 
 
 def as_value(error: BaseException, message: str | None = None) -> dict[str, str]:
-    """Return an error as other processes read it: module and name of its class, subject and message.
+    """Return an error as other processes read it: module and name of its class, subject, message (default: its own).
 
-    The class is the nearest base that every process has: of this package, or in `PYTHON`; else RuntimeError. A message
-    names the class where that is another one.
-
-    Args:
-        error: The error.
-        message: Default: that of the error.
+    The class is the nearest base in this package or `PYTHON`, else RuntimeError; the message names it if another.
     """
     kind = next((kind for kind in type(error).__mro__ if _is_shared(kind)), RuntimeError)
     if message is None:

@@ -205,7 +205,6 @@ def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[
 
 
 def _join() -> None:
-    """Let this process find the others, once."""
     if dist.is_initialized():
         return
     atexit.register(_leave)  # threads that still wait for others end a process by an abort
@@ -226,6 +225,5 @@ def _join() -> None:
 
 
 def _leave() -> None:
-    """Let go of the other processes, at the end of this one."""
     if dist.is_initialized():
         dist.destroy_process_group()

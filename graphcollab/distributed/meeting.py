@@ -24,13 +24,8 @@ VERBS = ("status", "everyone", "fetch", "reduce", "gather", "concat", "tell")
 class Meeting:
     """The processes of a launch, which tell each other plain values, and what has failed.
 
-    Everything begins with a word of each process: which verb, how much follows, and whether it has failed. If one has,
-    all raise its error; so nobody waits for somebody who will not come.
-
-    Attributes:
-        process: The number of this one.
-        size: How many there are.
-        bytes_moved: Bytes that have come here so far.
+    Every verb begins with a word of each process: which verb, how much follows, and whether it has failed. If one has,
+    all raise its error, so nobody waits in vain. ``bytes_moved`` are the bytes that have come here so far.
     """
 
     def __init__(self) -> None:

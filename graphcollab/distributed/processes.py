@@ -41,7 +41,6 @@ class Processes(Meeting, SharedTransport):
         return self.process == 0
 
     def _agree(self) -> None:
-        """Check that all processes mean the same owners, and that each owns a node."""
         owner, count = self.owner.tolist(), len(self.names)
         counts, owners = zip(*self.everyone([count, owner]), strict=True)
         if len({*counts}) > 1:
@@ -54,12 +53,10 @@ class Processes(Meeting, SharedTransport):
             )
 
     def who(self, process: int) -> str:
-        """Name a process and its nodes."""
         own = [self.names[k] for k in (self.owner == process).nonzero().flatten().tolist()]
         return f"process {process} with {len(own)} node{'s' * (len(own) > 1)} ({few([*map(repr, own)])})"
 
     def where(self, node: int) -> str:
-        """Say in which process a node is that is not owned here."""
         return f"in process {int(self.owner[node])} of {self.size}"
 
     def _of_all(self, values: Sequence[Tensor], counts: Sequence[Sequence[int]]) -> list[list[Tensor]]:
@@ -100,7 +97,6 @@ class Processes(Meeting, SharedTransport):
         return tuple(found[n] for n in range(len(values)))
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values [K, ...] of all nodes."""
         self._meet("gather", values=values)
         told = self._of_all(values, [[count] * len(values) for count in self.counts])
         out = [one.new_empty(len(self.owner), *one.shape[1:]) for one in values]
@@ -110,7 +106,6 @@ class Processes(Meeting, SharedTransport):
         return tuple(out)
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values of all processes, one process's after the other's."""
         content = _bytes(torch.tensor([*map(len, values)], device=values[0].device), *values)
         told, head = self._share(content, self._meet("concat", len(content), values)), 8 * len(values)
         counts = [one[:head].clone().view(torch.int64).tolist() for one in told]
@@ -129,7 +124,6 @@ class Processes(Meeting, SharedTransport):
         return out
 
     def _swap(self, give: list[Tensor], take: list[Tensor]) -> None:
-        """Send something to every process, and receive something from each, where there is something."""
         sends = [dist.P2POp(dist.isend, one, p) for p, one in enumerate(give) if one.numel()]
         takes = [dist.P2POp(dist.irecv, one, p) for p, one in enumerate(take) if one.numel()]
         if sends or takes:
@@ -138,7 +132,6 @@ class Processes(Meeting, SharedTransport):
 
 
 def _bytes(*values: Tensor) -> Tensor:
-    """Return the bytes of values, one after the other."""
     flat = [value.detach().contiguous().reshape(-1).view(torch.uint8) for value in values if value.numel()]
     return torch.cat([torch.empty(0, dtype=torch.uint8, device=values[0].device), *flat])
 

@@ -32,12 +32,7 @@ Make = Callable[..., Method | Phases]
 
 @dataclass(frozen=True)
 class Measured:
-    """What models are tested by: M metrics on H splits.
-
-    Args:
-        metrics: Metrics, the tasks' own first.
-        splits: Names of splits, ``"test"`` first.
-    """
+    """What models are tested by: M metrics, the tasks' own first, on H splits, ``"test"`` first."""
 
     metrics: tuple[Metric, ...]
     splits: tuple[str, ...]
@@ -60,14 +55,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Arm:
-    """A way to train on one split: validation losses and test metrics at every evaluation, for every step size.
+    """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of n nodes.
 
-    Args:
-        lrs: Step sizes.
-        loss: Validation losses of its nodes, [S, T, n].
-        score: Test metrics of them, [M, H, S, T, n].
-        usual: What losses are held against, [n]: the median that the site has when it trains alone.
-        constant: Validation losses [n] and test metrics [M, H, n] of constants in their place, if known.
+    S are step sizes, T evaluations. Losses are held against the ``usual`` ones [n], the median of the site's when it
+    trains alone. ``constant``, if known, are validation losses [n] and test metrics [M, H, n] of constants.
     """
 
     lrs: Sequence[float]
@@ -77,12 +68,10 @@ class Arm:
     constant: tuple[Tensor, Tensor] | None = None
 
     def choose(self) -> tuple[Tensor, tuple[int, int] | None]:
-        """Return the scores [M, H, n] with the step size, and at the evaluation, that do best on validation samples.
+        """Return the scores [M, H, n] of the step size and evaluation best on validation samples, and which these are.
 
-        Return, too, which they are; None if constants do better than all of them. One choice is made for all nodes,
-        also for sites that train alone: with few validation samples, choices of single sites are worse. Each has the
-        same say, whatever the size of its losses: the mean of l / (l + usual) is least. Losses below 0 are averaged as
-        they are.
+        The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
+        single sites are worse: the least mean of l / (l + usual), where each has the same say; of l if some are < 0.
         """
         mean = self._regret(self.loss)
         s, t = divmod(int(mean.argmin()), mean.shape[1])

@@ -65,18 +65,15 @@ def benefit(
 ) -> Benefit:
     """Find out which sites gain by collaborating, by whom, and by how much.
 
-    On each of several random splits of all sites' samples, every site trains alone; all sites train one model together,
-    by federated averaging; so do all but one, for each, and every two sites, for each pair; and every method runs among
-    all sites. All of that takes the same local steps; alone, together, pairs and all but one are one run, side by side.
-    Step sizes, and after how many rounds to stop, are chosen by validation losses, on every split and for each of these
-    ways by itself, local training as well, in one choice for all sites that gives each the same say; for amounts
-    (``loss="mse"``), where no model does better than the mean of the targets, that is what counts. Test samples play no
-    part in that.
+    On each of several random splits of all sites' samples, by the same local steps, every site trains alone; all train
+    one model together by federated averaging; so do all but one, for each, and every two, for each pair; and every
+    method runs among all. Step sizes and numbers of rounds are chosen by validation losses, never by test samples, on
+    every split and for each of these ways by itself, local training as well, in one choice for all sites that gives
+    each the same say; for ``loss="mse"`` the mean of the targets counts where no model does better.
 
-    What follows is judged by the differences to training alone on the same split, corrected for samples that splits
-    share and for the many comparisons (`Benefit`). Data need not be put together: in a run of several processes each
-    may have the samples of some sites (`graphcollab.sites.tasks_of_site`); models, and what is reported of each site,
-    then reach all of them.
+    Gains are differences to training alone on the same split, corrected for samples that splits share and for the many
+    comparisons (`Benefit`). Data need not be put together: of several processes each may have the samples of some sites
+    (`graphcollab.sites.tasks_of_site`); models, and what is reported of each site, then reach all of them.
 
     Args:
         tasks: Tasks, whose samples are dealt anew for every split (`resplit`), those of one group together; or a
@@ -158,7 +155,6 @@ def benefit(
 
 
 def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
-    """Return the tasks of every seed."""
     if callable(tasks):
         return [tasks_of(tasks, seed) for seed in seeds]
     whole = all(tasks.pools[split.pool].group is not None for split in tasks.splits.values())
@@ -181,7 +177,6 @@ def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
 
 
 def _same_rows(one: Tasks, other: Tasks) -> bool:
-    """Tell whether nodes are trained on the same samples."""
     pools = [tasks.pools[tasks.splits["train"].pool] for tasks in (one, other)]
     given, known = (
         (tasks.splits["train"].index, pool.inputs, pool.targets)
@@ -193,7 +188,6 @@ def _same_rows(one: Tasks, other: Tasks) -> bool:
 def _play(
     experiment: Experiment, given: Sequence[tuple[Tasks, int]], jobs: int, shown: Any, each: int
 ) -> Iterator[Played]:
-    """Play all splits, in this process or in several."""
     if jobs == 1:
         yield from (experiment.play(one, shown.update) for one in given)
         return
@@ -255,7 +249,6 @@ def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:
 
 
 def _mean(counts: Sequence[Tensor | None]) -> Tensor | None:
-    """Return the mean of what was counted on every split, if it was."""
     known = [one for one in counts if one is not None]
     return torch.stack(known).mean(0) if len(known) == len(counts) else None
 

@@ -22,19 +22,11 @@ ADDED = 0.5  # samples of each class beside those there are
 
 
 def constants(tasks: Tasks, measured: Measured, shape: Sequence[int]) -> tuple[Tensor, Tensor] | None:
-    """Return validation losses [K] and test metrics [M, H, K] of what the training targets of a site say by themselves.
+    """Return validation losses [K] and test metrics [M, H, K] of what training targets say by themselves, float64.
 
-    They are the mean of the targets for ``loss="mse"``, and for ``"cross_entropy"`` and ``"bce"`` logits of how often
-    each class occurs, weighted where samples have weights; None for other losses. To each class half a sample is added,
-    so that one without training samples has no infinite loss. Both returned tensors are float64.
-
-    Where targets are noise, models of more sites overfit less, so they have smaller errors and, where classes are not
-    equally frequent, a higher accuracy. That is no gain: constants do better.
-
-    Args:
-        tasks: Tasks.
-        measured: What models are tested by.
-        shape: Shape of a model's output for one sample, which metrics are given.
+    They are the mean for ``"mse"``, logits of (weighted) class frequencies for ``"cross_entropy"`` and ``"bce"``, None
+    for other losses; half a sample added to each class keeps losses finite. Where targets are noise, models of more
+    sites overfit less, which is no gain: constants do better. ``shape`` is that of a model's output for one sample.
     """
     if not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
         return None
@@ -75,7 +67,6 @@ def _mean(values: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _targets(tasks: Tasks, split: str, node: int) -> tuple[Tensor, Tensor | None]:
-    """Return a node's targets of a split, and their weights if there are such, on the CPU."""
     held = tasks.splits[split]
     pool, own = tasks.pools[held.pool], held.of(node)
     return pool.targets.cpu()[own], None if pool.weight is None else pool.weight.cpu()[own]

@@ -48,13 +48,7 @@ class Gain:
 
 
 class Judged(NamedTuple):
-    """What there is evidence of in a family of gains.
-
-    Args:
-        p_value: Adjusted for all gains of the family.
-        bar: The gains that would have been found four times out of five.
-        level: At which p-value a gain is claimed.
-    """
+    """What there is evidence of in a family: adjusted p-values, gains found four times out of five, the level."""
 
     p_value: Tensor
     bar: Tensor
@@ -62,10 +56,7 @@ class Judged(NamedTuple):
 
 
 def judge(alone: Differences, constant: Differences, level: float, unknown: Tensor | None = None) -> Judged:
-    """Judge a family of gains over training alone, which must be such over constants, too, at a level for all of it.
-
-    Those that are ``unknown``, [...], have no p-value, whatever their splits say, and do not count as comparisons.
-    """
+    """Judge gains over training alone that must be such over constants, too; ``unknown`` ones [...] have no p-value."""
     if unknown is not None:
         alone = replace(alone, p_value=alone.p_value.masked_fill(unknown, torch.nan))
     many = max(int((~alone.p_value.isnan()).sum()), 1)
@@ -76,8 +67,8 @@ def judge(alone: Differences, constant: Differences, level: float, unknown: Tens
 def _over_both(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:
     """Return p-values of gains over training alone that are such over constants, too, and what would be found of them.
 
-    It is the larger p-value of the two. That of a loss is the one of training alone; so are all where constants have no
-    value, and where a gain over them was the same on all splits.
+    It is the larger of the two; that of training alone for losses, and where constants have no value or a gain over
+    them was the same on all splits.
     """
     p_value, beyond = alone.p_value, constant.p_value
     known = constant.error > 0

@@ -29,17 +29,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is done on every split, whichever it is; plain settings, so that it can be sent to another process.
-
-    Args:
-        layout: Groups of sites.
-        model: See `benefit`.
-        methods: Methods beside averaging.
-        work: Passes and batch size, for all of them.
-        lrs: Step sizes.
-        measured: What is measured on test samples.
-        settings: Of `run`.
-    """
+    """What is done on every split, in settings that can be sent to another process; ``work``: epochs and batch size."""
 
     layout: Layout
     model: Model
@@ -91,7 +81,6 @@ class Experiment:
 
 @torch.no_grad()
 def _output_shape(module: nn.Module, tasks: Tasks) -> tuple[int, ...]:
-    """Return the shape of a model's output for one sample."""
     split = tasks.splits["train"]
     inputs = tasks.pools[split.pool].inputs[split.here[:1]]
     return tuple(module.eval()(inputs.to(next(module.parameters()).device)).shape[1:])

@@ -45,10 +45,7 @@ def groups_held(tasks: Tasks, split: str = "test") -> Tensor | None:
 
 
 def minority_held(tasks: Tasks) -> Tensor:
-    """Return how many samples of each node have another target than most of them have, [K]; `LEAST` where more do.
-
-    Samples of all splits count, and those of a group as one.
-    """
+    """Return how many samples of all splits (groups as one) have another target than most, [K]; at most `LEAST`."""
     counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
     held = [(split, tasks.pools[split.pool]) for name in ("train", "val", "test") if (split := tasks.splits.get(name))]
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():

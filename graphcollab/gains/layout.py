@@ -16,15 +16,10 @@ _PAIR_STREAM, _LEFT_STREAM = 171, 172
 
 @dataclass(frozen=True)
 class Layout:
-    """Copies of K sites, N nodes in all, in groups that do not hear each other.
+    """Copies of K sites, N nodes in all, in groups that do not hear each other: nodes' ``site`` and ``group``, [N].
 
-    Args:
-        site: Site that every node is a copy of, [N].
-        group: Group that it collaborates in, [N].
-        alone: Node that trains alone, of every site, [K].
-        together: Node in the group of all sites, of every site, [K].
-        pairs: Node of site i in its pair with site j, [K, K]; -1 where the pair is not tried.
-        without: Node of site i in the group of all but site k, [K, K]; -1 where that is not tried.
+    Tables hold the node of site i ``alone`` [K], ``together`` with all [K], in its pair with site j (``pairs`` [K, K]),
+    and in the group of all but site k (``without`` [K, K]); -1 where that is not tried.
     """
 
     site: Tensor
@@ -38,8 +33,7 @@ class Layout:
     def of(cls, count: int, limit: int = LIMIT, seed: int = 0) -> Layout:
         """Lay out every site alone, all together, pairs, and all but one.
 
-        With more sites than ``limit``, ``limit`` of them are left out in turn, and no more pairs are drawn than
-        ``limit`` sites have, every site being in as many of them as any other.
+        Of more sites than ``limit``, so many are left out, and as many pairs drawn as these have, evenly over sites.
         """
         nodes = torch.arange(count)
         pairs = _pairs(count, limit, seed)

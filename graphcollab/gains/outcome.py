@@ -28,10 +28,7 @@ Scores = Mapping[str, Tensor]
 
 
 class Compared(NamedTuple):
-    """What is compared in a family of gains: scores [..., by, k], and training alone and constants, [..., k].
-
-    ``axis`` says where "by" stands in the scores, which is last for pairs.
-    """
+    """A family's scores [..., by, k], "by" at ``axis`` (last for pairs), and training alone and constants, [..., k]."""
 
     score: Tensor
     alone: Tensor
@@ -43,17 +40,17 @@ class Compared(NamedTuple):
 class Benefit:
     """Who gains by whom: metrics of K sites on R random splits of their samples, and what follows from them.
 
-    A gain is the difference to training alone on the same split, turned so that positive is better. Of errors, which
-    are positive and better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, and it is
-    judged by logarithms, since the errors of models of few samples differ so much between splits. Intervals and
-    p-values are those of `corrected_differences`; p-values are adjusted by Holm's method in four families: gains in the
-    mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all together and by
-    methods (0.3), and by single others (0.2). So the chance to claim any where there is none is ``level`` at most.
+    A gain is the difference to training alone on the same split; positive is better. Of errors, which are positive and
+    better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, judged by logarithms, since
+    errors of models of few samples differ much between splits. Intervals and p-values are those of
+    `corrected_differences`, p-values adjusted by Holm's method in four families: gains in the mean over sites (at 0.35
+    of the level), the same without one of them (0.15), gains of sites by all together and by methods (0.3), and by
+    single others (0.2). So the chance to claim any where there is none is ``level`` at most.
 
-    Models that overfit less seem to gain where nothing can be learned. So a gain counts only if it is one over
-    constants, too, by the same test: p-values of gains are the larger of the two, before they are adjusted. A constant
-    says the same of every sample of a site: the mean of its training targets for ``loss="mse"``, how often each class
-    occurs among them for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
+    Models that overfit less seem to gain where nothing can be learned. So a gain must be one over constants, too: its
+    p-value is the larger of the two, before it is adjusted. A constant says the same of every sample of a site: the
+    mean of its training targets for ``loss="mse"``, their class frequencies for ``"cross_entropy"`` and ``"bce"``. Its
+    AUC is 0.5.
 
     Args:
         names: Names of the sites.
@@ -168,10 +165,7 @@ class Benefit:
 
     @cached_property
     def group_gains(self) -> list[Gain]:
-        """Gains of all but one site together, in the mean over them, for every site that was left out of three or more.
-
-        So it is found out whether a site spoils the group of all; `worth` says for whom.
-        """
+        """Gains of all but one site, mean over them, for each of three or more: does it spoil the group (`worth`)?"""
 
         def of(given: Scores) -> Compared:
             without = given["without"]

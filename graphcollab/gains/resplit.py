@@ -23,10 +23,8 @@ Part = Annotated[float, Real(above=0, below=1)]
 def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part | None = None) -> Tasks:
     """Put every site's samples together and deal them out anew, class by class where they have labels.
 
-    Samples of one group stay together (``group`` of `Tasks.from_frame`).
-
-    Inputs stay as they are. If they were standardised by the training samples, do that again for every split: give
-    `benefit` a function from a seed to tasks.
+    Samples of one group stay together (``group`` of `Tasks.from_frame`). Inputs stay as they are: if they were
+    standardised by the training samples, do that again for every split by giving `benefit` a function of the seed.
 
     Args:
         tasks: Tasks, whose splits are forgotten.
@@ -64,10 +62,7 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
 
 
 def halve_tests(tasks: Tasks, seed: int) -> Tasks:
-    """Add two splits with a half of every site's test samples each, class by class where they have labels (`HALVES`).
-
-    What a difference is on the one and on the other says how far it comes from the test samples.
-    """
+    """Add two splits (`HALVES`) with half of every site's test samples each, class by class where they have labels."""
     split = tasks.splits["test"]
     pool, place = tasks.pools[split.pool], split.index.clamp(min=0)  # those elsewhere are only counted
     if pool.group is not None:

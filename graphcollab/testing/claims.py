@@ -26,13 +26,7 @@ class NotApplicable(Exception):
 
 
 def rounds_of(method: AnyMethod) -> int:
-    """Return in how many rounds a method shows what it does: two, or until its last phase has begun, if that is soon.
-
-    Example:
-        >>> from graphcollab.methods import local, pens
-        >>> rounds_of(local()), rounds_of(Phases(local(), 1, pens(explore_rounds=2))), rounds_of(pens())
-        (2, 3, 2)
-    """
+    """Return in how many rounds a method shows what it does: two, or until its last phase has begun if that is soon."""
     last = 0
     while isinstance(method, Phases):
         last, method = method.until, method.next

@@ -1,8 +1,7 @@
-"""The contract of methods, as checks that any method can be put to, also those of extensions.
+"""The contract of methods: each check plays a method on a small scene, and raises ``AssertionError`` if it fails.
 
-Every check takes a method, plays it on a small scene, and raises ``AssertionError`` with a message if it does not hold.
-None asks which method it is: where a rule does not apply to all, the method declares it (``beyond_edges``, ``part``),
-and also what models it needs (``embeds``). A check that says nothing about a method raises `NotApplicable`.
+None asks which method it is: where a rule does not apply to all, the method declares it (``beyond_edges``, ``part``,
+``embeds``). A check that says nothing about a method raises `NotApplicable`.
 """
 
 from __future__ import annotations

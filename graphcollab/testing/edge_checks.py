@@ -71,10 +71,7 @@ def check_reach(method: AnyMethod) -> None:
 
 
 def _path(method: AnyMethod, changed: int | None = None) -> Trajectory:
-    """Return plays on a path: of one-way edges if the method takes them, else of edges in both directions.
-
-    A node that is named has other data, the same ones for every check.
-    """
+    """Return plays on a path, of one-way edges if the method takes them; node ``changed`` has other, fixed data."""
     try:
         play = accepted(method, ONE_WAY, BOTH_WAYS)
     except ValueError as error:
@@ -88,7 +85,6 @@ def _path(method: AnyMethod, changed: int | None = None) -> Trajectory:
 
 @functools.cache
 def _changed(embeds: bool, node: int, one_way: bool) -> Scene:
-    """Return the scene on a path with other data of a node."""
     return with_other_data(scene_for(embeds), [node]).replace(edge_index=ONE_WAY if one_way else BOTH_WAYS)
 
 

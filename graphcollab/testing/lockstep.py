@@ -25,11 +25,7 @@ def poison(values: Tensor) -> Tensor:
 
 
 class Meeting:
-    """Where the processes of a lockstep run meet.
-
-    Args:
-        owners: The nodes of every process, ascending, [k] each; together all nodes.
-    """
+    """Where the processes of a lockstep run meet; ``owners`` are the nodes of each, ascending, [k], together all."""
 
     def __init__(self, owners: Sequence[Tensor]) -> None:
         self.owners = owners
@@ -70,12 +66,7 @@ class Meeting:
 
 
 class Lockstep(SharedTransport):
-    """One of several processes that play the same run in threads of one, verb by verb.
-
-    Args:
-        process: Which one.
-        meeting: Where they meet.
-    """
+    """One of several processes that play the same run in threads of one, verb by verb, and meet at ``meeting``."""
 
     def __init__(self, process: int, meeting: Meeting) -> None:
         owner = torch.empty(sum(map(len, meeting.owners)), dtype=torch.int64)
@@ -85,12 +76,10 @@ class Lockstep(SharedTransport):
         self.meeting = meeting
 
     def status(self, error: Exception | None = None) -> None:
-        """Say that this process goes on, or what has failed in it, unless all know that already."""
         if error is None or error is not self.meeting.told:
             self.meeting.exchange(self.process, "status" if error is None else "failed", error)
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the rows of others that owned receivers hear, [r, P]."""
         if len(rows) != len(nodes) or not bool(self.here(nodes).all()):
             raise MismatchError(
                 f"process {self.process}",
@@ -113,7 +102,6 @@ class Lockstep(SharedTransport):
         return tuple(reduce(torch.add, same) for same in zip(*many, strict=True))
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values [K, ...] of all nodes."""
         many = self.meeting.exchange(self.process, "gather", values)
         out = [one.new_empty(len(self.owner), *one.shape[1:]) for one in values]
         for nodes, told in zip(self.meeting.owners, many, strict=True):
@@ -122,7 +110,6 @@ class Lockstep(SharedTransport):
         return tuple(out)
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values of all processes, one process's after the other's."""
         many = self.meeting.exchange(self.process, "concat", values)
         return tuple(torch.cat(same) for same in zip(*many, strict=True))
 
@@ -138,12 +125,7 @@ class Lockstep(SharedTransport):
 
 
 def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tuple[list[T], Meeting]:
-    """Play a run in several processes and return what each of them returns, and where they met.
-
-    Args:
-        owners: The nodes of every process.
-        play: What a process does, given its transport. What the first that fails raises is raised.
-    """
+    """Play a run in processes that own ``owners``; return what each returns, and where they met, or raise its error."""
     meeting = Meeting([nodes.sort().values for nodes in owners])
 
     def work(process: int) -> T:

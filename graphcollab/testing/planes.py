@@ -38,19 +38,9 @@ def check_planes(
 ) -> None:
     """Processes that have nothing of each other's nodes find the same models, weights, bytes and messages as one.
 
-    Every process holds the models of its own nodes only; samples of others are poisoned, and so is, before the first
-    round and after each, what it may not know of them by the declarations of the loop and the pieces.
-
-    Args:
-        method: The method.
-        scene: Where to play. Default: the small scene.
-        owners: The nodes of every process.
-        rounds: Rounds to play.
-        tolerance: By how much values may differ, relative to the greatest (or to one, if that is less).
-
-    Raises:
-        AssertionError: If something differs by more than rounding, a process has rows of other nodes, or was given
-            other rows than its nodes hear, each once, or a piece asked for rows beyond the round's edges.
+    Samples of others are poisoned, and before the first round and after each all that a process may not know by the
+    declarations. It is an AssertionError if something differs by more than ``tolerance`` (relative to the greatest, or
+    to 1), a process has rows that its nodes do not hear, or a piece asks for rows beyond the round's edges.
     """
     scene = scene or Scene.small(embeds=method.embeds)
     alone, env = scene.play(method, rounds)
@@ -81,11 +71,9 @@ def check_planes(
 
 
 def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
-    """Return the data as a process may know it that owns some nodes, [k], by the declared fields: the rest is poisoned.
+    """Return the data as the owner of some nodes, [k], may know it by the declared fields: the rest is poisoned.
 
-    Raises:
-        AssertionError: If rows of other nodes are here, or edges of relations that only other receivers know, or two
-            declarations of a field differ in who knows it.
+    An AssertionError if rows of other nodes or relations of other receivers are here, or declarations differ.
     """
     own = torch.zeros(data.num_nodes, dtype=torch.bool).index_fill(0, nodes, True)
     near = {"receiver": own[data.edge_index[1]], "ends": own[data.edge_index].any(0)}
@@ -137,12 +125,10 @@ class Watching(Method):
     """A method that tells a `Watched` plane the edges with which it starts, or begins a round."""
 
     def start(self, data: Data, env: Env) -> Data:
-        """Create what the pieces keep; nodes may hear along the edges that are there."""
         cast(Watched, env.plane).edges = data.edge_index
         return super().start(data, env)
 
     def play(self, data: Data, env: Env) -> Data:
-        """Play one round; nodes may hear along its edges."""
         cast(Watched, env.plane).edges = data.edge_index
         return super().play(data, env)
 
@@ -160,17 +146,14 @@ class Watched(Plane):
     edges: Tensor  # the round's, [2, E], as `Watching` says
 
     def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
-        """Return what owned receivers hear, and require that it is that."""
         with self._asked(edge_index):
             return super().halo(rows, edge_index)
 
     def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
-        """Fetch rows for what comes next, and require that they are those of the edges."""
         with self._asked(edge_index):
             super().bring(edge_index, rows)
 
     def at_data(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
-        """Send models to the nodes whose data they meet, and require that no others come."""
         index = rows.index.view(len(rows), -1)
         with self._asked(torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])):
             return super().at_data(rows, *args, **kwargs)

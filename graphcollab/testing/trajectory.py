@@ -26,7 +26,6 @@ class Account(Plane):
     silent: set[str]
 
     def charge(self, *args: Any, **options: Any) -> Data:
-        """Add what was sent to its senders' account."""
         frame = sys._getframe(1)  # bytes go on the account of the innermost piece at work
         while frame.f_back is not None and not isinstance(frame.f_locals.get("self"), Piece):
             frame = frame.f_back
@@ -37,10 +36,7 @@ class Account(Plane):
 
 
 class Trajectory:
-    """The states of a run: before the first round, and after every one that was asked for so far.
-
-    Where nodes may be absent, no round may change its input in place.
-    """
+    """States of a run after the rounds asked for; where nodes may be absent, none may change its input in place."""
 
     def __init__(self, method: AnyMethod, scene: Scene) -> None:
         self.method, self.scene = method, scene

@@ -35,13 +35,9 @@ LOSSES: dict[Kind, tuple[object, ...]] = {  # of which it is known what outputs 
 
 @dataclass(frozen=True)
 class Answers:
-    """How outputs are read.
+    """How outputs are read: as logits of ``"classes"`` [n, C, ...] or ``"binary"`` [n, ...] or [n, 1], or ``"values"``.
 
-    Args:
-        kind: ``"classes"``, logits of the classes [n, C, ...]; ``"binary"``, logits of class 1, [n, ...] or [n, 1]; or
-            ``"values"``, the predictions themselves.
-        logits: Whether the loss says that outputs are logits, so that probabilities can be told.
-        classes: The classes' names. Without any, they are numbers.
+    ``logits``: by the loss outputs are logits, so probabilities can be told; without ``classes`` they are numbers.
     """
 
     kind: Kind
@@ -87,21 +83,12 @@ class Answers:
 
 
 def _flat(outputs: Tensor) -> Tensor:
-    """Return outputs [n, 1] as [n], and others as they are."""
     return outputs[:, 0] if outputs.dim() == 2 and outputs.shape[1] == 1 else outputs
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How samples of sites are read, and outputs for them.
-
-    Args:
-        names: The sites.
-        preparation: What turns rows of a table into inputs, if the tasks had one.
-        shape: Shape of one sample's inputs.
-        dtype: Their number type.
-        answers: Function from outputs to how they are read.
-    """
+    """How samples of sites are read, each of inputs of ``shape`` and ``dtype``, and (``answers``) their outputs."""
 
     names: tuple[str, ...]
     preparation: Preparation | None

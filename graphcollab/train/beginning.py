@@ -53,14 +53,10 @@ def warn_of_unlike(method: Method | Phases, modules: Sequence[nn.Module]) -> Non
 def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     """Let all sites begin with the first one's models, where theirs differ only as other processors round.
 
-    Whether they do, sites find out by checksums of coarse sums, so nobody is told anything of a model which it has not
-    made itself. All of it goes from site to site, and sites commit themselves to their checksums before they show them,
-    so neither the coordinator nor a site can make up that it has the same model. Others stay as they are, and
-    `require_same_run` says so. Frozen weights are not among what is told: of them sites compare a checksum
-    (`describe_run`).
-
-    Raises:
-        ValueError: If a site shows other checksums than it has committed itself to.
+    Sites find out by checksums of coarse sums, so nobody is told of a model which it has not made itself. These go from
+    site to site, which commit themselves to them before they show them (a ValueError if others are shown), so neither
+    the coordinator nor a site can make up that it has the same. Others stay as they are, for `require_same_run`; of
+    frozen weights `describe_run` compares a checksum.
     """
     if not plane.private:
         return

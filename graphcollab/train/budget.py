@@ -35,11 +35,7 @@ class Spending:
 def spend(
     made: Sequence[tuple[str, Method | Phases]], tasks: Tasks, budget: Budget, rounds: int, evaluate_every: int
 ) -> list[Spending]:
-    """Return what every method is to spend, given by name and in the order of what was made; see `compare`.
-
-    A ValueError says so where a budget and a number of rounds contradict each other, a method does not tell how many
-    steps it takes in a round or takes none, or a round of it costs more than twice the budget.
-    """
+    """Return what every method is to spend, in the order of ``made``; a ValueError if the budget cannot be kept."""
     if not isinstance(budget, str) and rounds != ROUNDS:
         raise ConflictError(
             "budget",
@@ -62,7 +58,6 @@ def spend(
 
 
 def _work(method: Method | Phases, sizes: Tensor, rounds: int) -> float:
-    """Return how many local steps a node takes in so many rounds, mean over nodes."""
     return float(method.local_steps(sizes, rounds).mean())
 
 

@@ -105,9 +105,8 @@ def load_checkpoint(path: str | Path) -> Loaded:
 def latest_checkpoint(folder: str | Path) -> Path | None:
     """Return the newest undamaged checkpoint of a run, or None where there is no checkpoint.
 
-    Checkpoints are renamed into place only when they are whole, so a damaged one is the work of a disk or of somebody;
-    it is passed over with a warning. All of it is read to tell. If all are damaged that is a DamagedError, and one of
-    another version of the format is a VersionError.
+    Checkpoints are renamed into place when whole, so a damaged one is the work of a disk or of somebody; it is read to
+    tell, and passed over with a warning. It is a DamagedError if all are, a VersionError if one is of another version.
     """
     found = newest(folder)
     return None if found is None else found[0]

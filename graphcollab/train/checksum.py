@@ -36,17 +36,7 @@ def checksum(value: Tensor | np.ndarray | np.generic) -> str:
 
 
 def weights_checksum(tensors: Mapping[str, Tensor]) -> str:
-    """Return the BLAKE2b of tensors: of names, shapes, number types and bytes, whatever their order, 32 digits.
-
-    It takes about a second for a gigabyte, and is found once for a tensor that stays as it is.
-
-    Example:
-        >>> one, other = torch.ones(2), torch.zeros(3)
-        >>> weights_checksum({"a": one, "b": other}) == weights_checksum({"b": other, "a": one})
-        True
-        >>> weights_checksum({"a": one}) == weights_checksum({"b": one})
-        False
-    """
+    """Return the BLAKE2b of tensors (names, shapes, types, bytes) in any order, 32 digits; read once if unchanged."""
     told = [f"{name} {_digest(tensors[name])}\n" for name in sorted(tensors)]
     return hashlib.blake2b("".join(told).encode(), digest_size=_DIGEST).hexdigest()
 
@@ -60,7 +50,6 @@ def _digest(tensor: Tensor) -> str:
 
 
 def _content(tensor: Tensor) -> memoryview | bytes:
-    """Return the bytes of a dense tensor, in the order of its numbers."""
     if not tensor.numel():
         return b""
     tensor = tensor.cpu().resolve_conj().resolve_neg()
@@ -69,11 +58,10 @@ def _content(tensor: Tensor) -> memoryview | bytes:
 
 
 def digests(split: Split, values: Tensor) -> Tensor:
-    """Return a checksum of what every node has of a pool's values [N, ...], in its order, [K] int64.
+    """Return a checksum of every node's share of values [N, ...], in its order, [K] int64; 0 of nodes elsewhere.
 
-    It is the same wherever in a pool the samples are; of nodes whose samples are elsewhere it is 0. Words of 8 bytes
-    are multiplied by keyed odd numbers and summed modulo 2^64, which two different samples survive alike with a
-    probability of about 2^-63; then samples are, keyed by their place.
+    Places in the pool do not count. Words of 8 bytes are multiplied by keyed odd numbers and summed modulo 2^64, which
+    two samples survive alike with a probability of about 2^-63; then samples are, keyed by their place.
     """
     here = (split.index != ELSEWHERE).nonzero().flatten()
     rows = split.index[here]

@@ -40,8 +40,8 @@ ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they
 def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Warn, once, at a run's end, if its weights are all one model's, or do not tell models apart.
 
-    So they are in the last exchange, or they did not when neighbors were dropped by them. It is kept as a finding, as
-    is, without a warning, that weights are as equal as they were at the start after too few rounds to expect more.
+    So they are in the last exchange, or when neighbors were dropped by them. It is kept as a finding, as are, without a
+    warning, weights as equal as at the start after too few rounds to expect more.
     """
     dropped = [one for one in history.findings if one.code == UNIFORM and one.numbers["round"] <= data.round]
     found, played = None, _played(method, data)
@@ -128,10 +128,7 @@ def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: 
 
 
 def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSpread) -> tuple[WeightSpread, Tensor]:
-    """Return how even weights of neighbors are, and how even all are, [K].
-
-    Weights that are computed may be as equal as shares of samples are, and what the own model has may be a setting.
-    """
+    """Return how even weights of neighbors, and of all, are, [K]; computed ones also relative to sample shares."""
     if learned(method, method.last(data.round)):
         return spread, _of_all(data, spread, env.plane)
     by_counts = _spread(method, data, env, 1, per_sample=True)
@@ -140,10 +137,7 @@ def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSprea
 
 
 def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
-    """Return how even all weights are, the own model's among them, in use or as they were given, [K].
-
-    What others that are at rest leave to the own model says nothing about what was learned.
-    """
+    """Return how even all weights are, with the own, [K]: in use or as given, as nodes at rest change those in use."""
     edge_index, weight = last_graph(data)
     known = ~weight.isnan() if plane.private else torch.ones_like(weight, dtype=torch.bool)
     given = weight_spread(edge_index[:, known], weight[known], data.num_nodes)
@@ -159,10 +153,7 @@ def _uniform(
     least: float = EVEN,
     kind: str = UNIFORM,
 ) -> Finding | None:
-    """Return what is found if almost all nodes with several in-neighbors weigh them with that evenness at least.
-
-    Those that have fewer than they may have learned whom to drop, whatever the others weigh.
-    """
+    """Return what is found if almost all nodes with several in-neighbors, none dropped, weigh them so evenly."""
     whole = _senders(data, last_graph(data)[0]) >= _may_receive(data)
     judged, even = spread.neighbors > 1, (spread.evenness >= least) & (evenness >= least) & whole
     return _finding(kind, method, data, history, even, judged, own=float(spread.own[judged].mean()))
@@ -198,8 +189,7 @@ def _may_receive(data: Data) -> Tensor:
 def spread_in_round(exchange: Exchanger, data: Data, plane: Plane) -> WeightSpread | None:
     """Return how the weights of a round are spread over edges in use, or None where models do not travel along edges.
 
-    The data's edges, weights and masks must be that round's. Nodes that do not train have no in-neighbors. Of weights
-    that are not known here, as between sites, nothing is said.
+    The data must be that round's. Nodes that do not train have no in-neighbors; weights not known here do not count.
     """
     if not exchange.along_edges:
         return None

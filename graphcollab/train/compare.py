@@ -64,18 +64,16 @@ def compare(
 ) -> Comparison:
     """Run every method with every setting of its grid on every seed, and choose settings on validation data alike.
 
-    All do the same work: a round of one method is a single local step, of another it is five passes over the data, so
-    rounds are counted such that nodes take equally many local steps (``budget``). Test data play no part in the choice;
-    of equally good settings the first in the grid is taken. On every seed all methods see the same tasks and initial
-    models, so differences are paired. The setting of a method is that with the best mean validation metric over seeds.
+    All do the same work: rounds are counted such that nodes take equally many local steps (``budget``). On every seed
+    all methods see the same tasks and initial models, so differences are paired. The setting of a method is that with
+    the best mean validation metric over seeds, of equals the first in the grid; test data play no part in the choice.
 
-    A trial that fails (a node's loss or prediction is not finite, or anything else goes wrong) counts as the worst: a
-    setting is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many
-    failures and fewer isolated nodes. It is shown as failed in tables, and the first of a kind of error is warned of at
-    once, with method, setting and seed; all other trials go on. What runs find (`Finding`) is warned of at the end,
-    once for a method, and once for all of them where models have diverged. An error before anything is finished is
-    raised, unless it is that a model diverged; and so is one of the machine at any time, such as a full disk, used-up
-    memory, or a process or site that is gone, since it says nothing of a setting.
+    A trial that fails (a loss or prediction is not finite, or anything else goes wrong) counts as the worst: a setting
+    is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many failures
+    and fewer isolated nodes. It is shown as failed in tables, and the first of a kind of error is warned of at once;
+    others go on. What runs find (`Finding`) is warned of at the end, once for a method, and once for all of them
+    where models have diverged. Raised are an error before anything is finished, unless a model diverged, and at any
+    time one of the machine (a full disk, used-up memory, a lost process or site), which says nothing of a setting.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
@@ -84,19 +82,17 @@ def compare(
             seed, for inputs whose number depends on them.
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
-        rounds: Rounds of the method that takes the most local steps in one. The others play as many rounds as make the
-            same number of local steps per node, counted on the first seed's tasks.
+        rounds: Rounds of the method that takes the most local steps in one. The others play as many as make the same
+            number of local steps per node, counted on the first seed's tasks.
         budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
-            number of local steps per node. Tables say what was spent. Training
-            beside the local steps (of personal models or references, see ``Trial.models``; to judge a model or to weigh
-            another) is not evened out.
-        evaluate_every: Rounds between evaluations, of the method that takes the most local steps in one; the others are
-            evaluated as often, after the same work. With rounds as budget, those of every method.
+            number of local steps per node. Tables say what was spent. Training beside the local steps (of personal
+            models or references, see ``Trial.models``; to judge a model or to weigh another) is not evened out.
+        evaluate_every: Rounds between evaluations, of the method with the most steps; the others are evaluated as
+            often, after the same work. With rounds as budget, those of every method.
         graphs: Allowed edges per method. Default: all pairs.
         jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
-            process, bit for bit where the number of threads is the same (models without convolutions and of ordinary
-            size take one; ``threads`` gives a number to each process). What is given, and what comes of it, is copied
-            from process to process: what callbacks keep of their own stays there.
+            process, bit for bit where the number of threads is the same (``threads`` of each; models without
+            convolutions and of ordinary size take one). What callbacks keep of their own stays in their process.
         on_trial: Called in this process after every trial with it, its result (None if it failed), its number and how
             many there are.
         settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped

@@ -91,13 +91,12 @@ class Comparison:
     ) -> PairedDifference:
         """Return the paired difference of two methods over seeds, with its confidence interval.
 
-        Seeds that deal out the same samples are not independent witnesses of what the methods do to others: an ordinary
-        t-test finds differences that are not there. So variances are corrected by the test samples per training sample
-        (see `graphcollab.metrics.corrected_differences`) where every node has the same samples on all seeds, as with
-        resplits; and where seeds divide the same samples among nodes anew, by that times the share of the samples that
-        a seed uses, since so many are in common (ours: the paper is about resplits).
-
-        A method that failed on a seed is refused: the others would be those on which it happened to work.
+        Seeds that deal out the same samples are not independent: an ordinary t-test finds differences that are not
+        there. So variances are corrected by the test samples per training sample
+        (`graphcollab.metrics.corrected_differences`) where every node has the same samples on all seeds, as with
+        resplits; where seeds divide them among nodes anew, by that times the share of the samples that a seed uses
+        (ours: the paper is about resplits). A method that failed on a seed is refused: the others would be those on
+        which it happened to work.
 
         Args:
             method: Name of the first method.
@@ -134,7 +133,6 @@ class Comparison:
         return weight_agreement(torch.stack(told)) if len(told) > 1 else math.nan
 
     def __repr__(self) -> str:
-        """Say what was compared, and the means of the methods' chosen trials; `graphcollab.report` has tables."""
         seeds = dict.fromkeys(trial.seed for trials in self.chosen.values() for trial in trials)
         means = {name: mean(self.values(name)) for name in self.chosen}
         told = ", ".join(f"{name}={'failed' if self.failed(name) else f'{one:.4g}'}" for name, one in means.items())
@@ -208,7 +206,6 @@ class Comparison:
 
 
 def _require_same_tasks(chosen: Mapping[str, Sequence[Trial]]) -> None:
-    """Check that all methods were run on the same seeds in one order, and met the same tasks where these are known."""
     seeds = {name: [trial.seed for trial in trials] for name, trials in chosen.items()}
     first, *others = seeds
     for name, own in seeds.items():

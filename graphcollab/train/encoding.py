@@ -18,10 +18,9 @@ _VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, 
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:
-    """Turn a tensor, a plain value, one of the package's values, or containers of such into JSON.
+    """Turn a tensor, plain value, value of the package, or containers of such into JSON; else an InvalidTypeError.
 
-    Tensors are added to ``tensors`` under their names, on the CPU, each with memory of its own or not; of rows that are
-    all the same only one is kept. Anything else is an InvalidTypeError.
+    Tensors go into ``tensors`` on the CPU (``copy``: with memory of their own), of equal rows only one.
     """
     if isinstance(value, Tensor):
         repeated = value.shape[0] if value.dim() > 1 and value.stride(0) == 0 and value.shape[0] > 1 else 0

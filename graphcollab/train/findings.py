@@ -30,8 +30,8 @@ FACTOR = 10.0
 def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Warn, once, at a run's end, if losses are finite, but far above those of models that know nothing.
 
-    Such are, on a node's own samples of the split that it is judged on, the initial model and outputs of zero. It is
-    kept as a finding. Nodes that were isolated have been named before. Between sites each warns of its own nodes.
+    Such are, on a node's own samples of the judged split, the initial model and outputs of zero. It is kept as a
+    finding. Isolated nodes have been named before; between sites each warns of its own.
     """
     split = next((split for split in ("test", "val") if f"{split}_loss" in history.values), None)
     if split is None or not len(history):

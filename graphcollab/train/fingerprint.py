@@ -43,20 +43,10 @@ LONG = 1000  # characters of a value that is shown, and not only its checksum
 def describe(value: object, name: str, tensors: bool = True) -> dict[str, Any]:
     """Return what a value is by plain values, whose names say where they are, such as ``method.local.epochs``.
 
-    That is the type of every object, its settings and other plain attributes, tensors by checksum, functions and
-    classes by their qualified names with what a ``functools.partial`` or an attribute sets. What code does is not part
-    of it, nor what a function closes over. Objects with a ``reset()`` are described as that leaves them, so what a
-    metric counts does not matter; what others count does. Of objects that are neither plain nor have attributes only
-    the type is described.
-
-    Args:
-        value: Any value.
-        name: What the value is called.
-        tensors: Whether parameters, buffers and the mode of modules are part of it.
-
-    Example:
-        >>> describe(nn.Dropout(0.3), "layer", tensors=False)
-        {'layer': 'torch.nn.modules.dropout.Dropout', 'layer.inplace': False, 'layer.p': 0.3}
+    That is types, settings and other plain attributes, tensors by checksum (with ``tensors=False`` none of modules, nor
+    their mode), functions and classes by qualified name with what a partial or an attribute sets; not what code does or
+    closes over. Objects with a ``reset()`` are described as that leaves them, what a metric counts left out;
+    those neither plain nor with attributes by type alone.
     """
     found: dict[str, Any] = {}
     _Reader(found, tensors).read(value, name, ())
@@ -92,7 +82,6 @@ class _Reader:
         return repr(found[""]) if len(found) == 1 else f"{found['']!r} {hashed(json.dumps(found, sort_keys=True))}"
 
     def _held(self, value: Any, around: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
-        """Yield what a value holds, and under which name."""
         if isinstance(value, Mapping):
             yield from ((f"[{self._key(key, around)}]", item) for key, item in value.items())
         elif isinstance(value, set | frozenset) and not _is_plain(value):

@@ -68,15 +68,10 @@ def write_manifest(folder: Path, kind: str, version: int, files: Files, content:
 def write_folder(
     folder: str | Path, kind: str, version: int, content: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> Path:
-    """Write into a folder that is missing, empty, or of the same kind, whose content is replaced.
+    """Write into a folder that is missing, empty, or of the same kind, whose content is replaced; else an ExistsError.
 
-    A concurrent reader finds the old content or the new one: the manifest is replaced when the file of tensors is on
-    disk. Concurrent writers, in any process, wait for each other.
-
-    Raises:
-        ExistsError: If the folder holds anything else; nothing is changed.
-        InUseError: If another writer holds it for more than a minute.
-        InvalidValueError: If it cannot be written to.
+    Concurrent readers find the old content or the new: the manifest is replaced when the tensors are on disk.
+    Concurrent writers, in any process, wait for each other (InUseError after a minute).
     """
     folder = Path(folder)
     _require_kind(folder, kind)
@@ -94,12 +89,7 @@ def write_folder(
 
 
 def read_folder(folder: str | Path, kind: str, version: int) -> tuple[Content, dict[str, Tensor]]:
-    """Return the content and the tensors of a folder, on the CPU.
-
-    Raises:
-        MissingFileError: If there is no such folder, or no manifest in it.
-        DamagedError, FormatError, VersionError: As `verify` does.
-    """
+    """Return the content and the tensors of a folder, on the CPU; a MissingFileError, or the errors of `verify`."""
     folder = Path(folder)
     for again in reversed(range(READS)):
         if not (folder / MANIFEST).is_file():
@@ -116,13 +106,7 @@ def read_folder(folder: str | Path, kind: str, version: int) -> tuple[Content, d
 
 
 def verify(folder: Path, kind: str, version: int) -> tuple[Content, Files]:
-    """Return a manifest's content and its entries of files, all of whose checksums fit.
-
-    Raises:
-        DamagedError: If the manifest or a file is missing or was changed.
-        FormatError: If the folder is of another kind.
-        VersionError: If it is of another version of its format.
-    """
+    """Return a manifest's content and files, if checksums fit; else a DamagedError, FormatError or VersionError."""
     require_version(folder, kind, version)
     manifest = _read_manifest(folder)
     with damage_of(folder):

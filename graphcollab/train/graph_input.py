@@ -64,7 +64,6 @@ def read_graph(graph: Graph, tasks: Tasks) -> Data:
 
 
 def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
-    """Return the edges of pairs, and their weights where all of them have one behind."""
     found, place = _ends("graph", GRAPH, pairs, tasks.names, tasks.names).unique(dim=1, return_inverse=True)
     data = Data(num_nodes=tasks.num_nodes, edge_index=found)
     if len(pairs) and all(len(pair) == 3 for pair in pairs):
@@ -81,10 +80,7 @@ def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
 
 
 def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype) -> Tensor:
-    """Return the weights that edges begin with, [E]: those that were given where they are kept, else 0.
-
-    A ValueError says that there are none to keep.
-    """
+    """Return the weights that edges begin with, [E]: where they are kept those given (else a ValueError), else 0."""
     first = None if method is None else method.last(0)
     if "edge_weight" in data and first is not None:
         if first.weigh.origin == "kept" and not first.local.crosses:

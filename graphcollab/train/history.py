@@ -80,7 +80,6 @@ class History:
         return len(self.rounds)
 
     def __repr__(self) -> str:
-        """Say after which round it ends, and the mean of what the returned models reach."""
         what = next((name for name in MISSING if name in self.values), "")
         named = what.replace("metric", self.metric).replace("_", " ")
         reached = "nothing evaluated"

@@ -25,10 +25,7 @@ def small_fields(history: History) -> dict[str, Any]:
 
 
 def to_lines(history: History, known: Known) -> bytes:
-    """Return the lines of a history; those that are ``known`` are taken from there, and others are added.
-
-    Entries of a history whose lines are known must not be changed in place.
-    """
+    """Return a history's lines, reusing those ``known`` and adding others; entries must not be changed in place."""
     before = dict(known)
     known.clear()
     for kind in (VALUES, *BY_ROUND):
@@ -53,7 +50,6 @@ def from_lines(content: bytes, small: Mapping[str, Any]) -> History:
 
 
 def _entries(history: History, kind: str) -> list[tuple[Any, ...]]:
-    """Return what lines of a kind hold: a round's number, and what was measured then."""
     if kind == VALUES:
         return [*zip(history.rounds, history.seconds, *history.values.values(), strict=True)]
     return [(round_, *found) for round_, found in getattr(history, kind).items()]

@@ -89,10 +89,7 @@ def identify_tasks(tasks: Tasks, plane: Plane | None = None) -> str:
 
 
 def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
-    """Return a fingerprint of the architectures and of who has which, whatever the values of trainable parameters are.
-
-    Frozen weights belong to an architecture: by their checksum.
-    """
+    """Return a fingerprint of architectures, frozen weights included, and of who has which, not of trainable values."""
     shapes = [[spec.names, [list(shape) for shape in spec.shapes]] for spec in stacks.specs]
     bases = [weights_checksum(shared) for module in modules if (shared := shared_tensors(module))]
     members = [some.tolist() for some in stacks.members]
@@ -100,7 +97,6 @@ def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
 
 
 def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
-    """Describe what samples every node has, wherever it is: what it has itself, every process knows of its nodes."""
     about = {}
     for name, split in tasks.splits.items():
         about[f"samples per node in split {name!r}"] = checksum(split.ptr)
@@ -116,10 +112,7 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
 
 
 def require_same_run(about: Mapping[str, Any], plane: Plane) -> None:
-    """Check that all processes play the same run, from the same initial models, with the same instructions of the CPU.
-
-    Else a MismatchError says in what they differ: sums in another order are other sums, and so may be what they decide.
-    """
+    """Check that all processes play the same run from the same models, on CPUs that round alike (MismatchError)."""
     if plane.private:  # one of them decides, so they may have other processors
         require_alike({name: value for name, value in about.items() if not name.startswith(OWN)}, plane)
     elif not plane.alone:
@@ -177,17 +170,13 @@ def _content(value: Any, name: str) -> list[Any]:
 
 
 def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
-    """Return the name of the first value in which a process differs from the first one; None if there is none."""
     told = plane.everyone({name: fingerprint(value) for name, value in here.items()})
     names = dict.fromkeys(name for one in told for name in one)
     return next((name for name in names if len({one.get(name) for one in told}) > 1), None)
 
 
 def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Check that a checkpoint is of the run at hand; return its identity from now on.
-
-    That is the saved one, but nodes may begin to be isolated. Else an `OtherRunError` says in what they differ.
-    """
+    """Return a checkpoint's identity, in which isolation may begin; an OtherRunError if it is of another run."""
     differing = differences(saved, wanted)
     if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
         del differing[FACTOR]  # one may begin to isolate nodes, or cease
@@ -209,10 +198,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
 
 
 def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return in what a run differs from the one that is wanted, with both values, by name.
-
-    Of objects of different types only the type is named.
-    """
+    """Return in what a run differs from the one wanted, both values by name; of different types only the types."""
     found: dict[str, tuple[Any, Any]] = {}
     for key, value in wanted.items():
         before = saved.get(key)
@@ -226,7 +212,6 @@ def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a message shows it, the end of a long one being left out."""
     text = str(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 

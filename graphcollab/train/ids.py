@@ -21,18 +21,10 @@ CURE = "give the embedding more rows, or what has no id one of its own (a missin
 
 
 def check_ids(tasks: Tasks, modules: Sequence[nn.Module], members: Sequence[Tensor]) -> None:
-    """Check that samples of all splits lead to ids that embeddings have, in bags and one-hot codes too.
+    """Check that samples of all splits lead to ids that embeddings have, in bags and one-hot codes too (ValueError).
 
-    Ids depend on samples and not on parameters, so one model of an architecture sees the samples of all its nodes. A
-    pass ends at the last look-up.
-
-    Args:
-        tasks: Tasks; those of the nodes that are here are looked at.
-        modules: One module per architecture.
-        members: The nodes of every architecture.
-
-    Raises:
-        ValueError: If they do not, with node, split, id and what ids there are.
+    Ids depend on samples and not on parameters, so one model of an architecture sees the samples of all its nodes
+    (``members``) that are here. A pass ends at the last look-up.
     """
     for module, nodes in zip(modules, members, strict=True):
         judged, most = copy_module(module).eval(), None

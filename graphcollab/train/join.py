@@ -60,7 +60,6 @@ class Joined:
     engine: Engine = field(repr=False)
 
     def __repr__(self) -> str:
-        """Name the new nodes, their test samples, and how well their models do there against those trained alone."""
         sizes = self.tasks.sizes("test").tolist()
         told = [f"{name} ({n or 'no'} test samples)" for name, n in zip(self.names, sizes, strict=True)]
         if any(sizes):
@@ -133,18 +132,16 @@ def join(
       them in every round.
     - One in which models travel along edges, and a node finds the weights of those it hears (D-PSGD, DAC, PENS,
       FedFomo, FedAMP, pFedGraph, pFedSim, MAPL, the directed collaboration graph): newcomers play ``warmup + finetune``
-      rounds of the method, from its first; the old nodes are at rest and serve the models they are judged by. Each of
-      several phases but the last takes ``warmup`` rounds, at least one; one in which a server averages takes none,
-      newcomers begin with its average.
+      rounds of the method, from its first; old nodes are at rest and serve the models they are judged by. All phases
+      but the last take ``warmup`` rounds, at least one; where a server averages none, newcomers begin with its average.
 
     Args:
         result: A run of one architecture.
         newcomers: The new nodes' data.
         allowed: Pairs of an old node and a new one that may hear it, by name or position; or both by position, [2, E].
             Default: all pairs. A newcomer never hears another one, nor a node that was isolated, has left, or has not
-            joined. Where parts of the
-            graph that are not connected trained mixers of their own, a newcomer may hear nodes of one part only, and
-            uses its mixer.
+            joined. Where unconnected parts of the graph trained mixers of their own, a newcomer may hear nodes of one
+            part only, and uses its mixer.
         warmup: Rounds of local training before mixing, and further rounds as told above.
         finetune: Rounds after it.
 
@@ -261,7 +258,6 @@ class _Arrival:
 
 
 def _warn_of_known(newcomers: Tasks, old: Tasks) -> None:
-    """Warn of sites of a newcomers' table that are called as old ones are."""
     same = [name for name in newcomers.names if name in old.names]
     if same and old.preparation is not None and newcomers.preparation is not None:
         issue(
@@ -274,7 +270,6 @@ def _warn_of_known(newcomers: Tasks, old: Tasks) -> None:
 
 
 def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
-    """Refuse newcomers whose rows became other numbers or labels than those of the run, where both were tables."""
     known = old.preparation
     if known is None or new.preparation is None:
         return

@@ -24,12 +24,8 @@ PAUSE = 0.02  # seconds between two tries
 def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0) -> Iterator[None]:
     """Keep other runs, of any process or thread, from a folder; the system releases it when the process dies.
 
-    Children that the process forks do not hold it. Missing folders are made, and removed again if nothing was written
-    to them. Errors call the folder by the ``name`` of an argument.
-
-    Raises:
-        InUseError: If another run still holds it after ``wait`` seconds.
-        ValueError: If it is no folder, or cannot be written to.
+    Forked children do not hold it. Missing folders are made, and removed again if nothing was written. It is an
+    InUseError if another run holds it after ``wait`` seconds, a ValueError (of argument ``name``) if it is unusable.
     """
     if not str(folder):
         raise SettingError(name, "the name of a folder", folder)

@@ -40,11 +40,8 @@ def take_over(
 ) -> tuple[Data, History]:
     """Return the state in which the others are, with what this site knows itself: its models, and what it has learned.
 
-    What it knows of edges that there are still is kept; of others it knows nothing (NaN). Its ``own`` history goes on
-    with what nobody else has seen, such as the weights that it gave others.
-
-    Raises:
-        ValueError: If the content is damaged, or the run has come to another phase, in which nodes keep something else.
+    What it knows of edges still there is kept, else NaN; its ``own`` history goes on with what nobody else has seen. It
+    is a ValueError if the content is damaged, or of another phase, in which nodes keep something else.
     """
     try:
         (length,) = LENGTH.unpack_from(content)
@@ -77,7 +74,6 @@ def take_over(
 
 
 def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Field]) -> None:
-    """Check that fields are those that everybody may know, of the types and shapes that they have here."""
     for name, value in told.items():
         if not _is_public(name, fields):
             raise ContractError(name, f"{name!r} is a site's own, and no other site may set it")

@@ -43,10 +43,7 @@ def served(method: Method) -> bool:
 
 
 def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, new: Data, env: Env) -> Tensor:
-    """Return what old nodes' models weigh in the averages that a server gives newcomers, [E].
-
-    Edges are as in `Weigher.for_newcomers`. A newcomer that hears nobody keeps its model.
-    """
+    """Return weights in a server's averages, [E] as in `Weigher.for_newcomers`; who hears nobody keeps its model."""
     old, known, route = result.data, result.data.num_nodes, cast(Exchange, method.exchange).route
     (sender, receiver), weigher = edges, cast(Formula, method.weigh)
     if isinstance(route, ThroughServer | ThroughCenters):
@@ -98,20 +95,10 @@ def names_among(new: Sequence[str], old: Sequence[str]) -> list[str]:
 def play_newcomers(
     result: Result, newcomers: Tasks, start: Stacks, heard: Tensor, warmup: int, finetune: int
 ) -> tuple[Stacks, Tensor, Tensor]:
-    """Play a method from its first round with newcomers that hear old nodes, who rest with the models they have.
+    """Play a method from its first round with newcomers that hear old nodes (``heard`` [2, E]), who are at rest.
 
-    Args:
-        result: The run.
-        newcomers: The new nodes' data, on the run's device.
-        start: The models that newcomers begin with.
-        heard: Edges from an old node to a new one, [2, E].
-        warmup: Rounds of every phase but the last one that the run has reached, at least 1; none of phases in which a
-            server averages.
-        finetune: How many rounds more are played.
-
-    Returns:
-        The models that newcomers are judged by, the edges of the last exchange, of senders among the old nodes (then
-        the new ones) and receivers among the new ones, [2, E], and their weights, [E].
+    Of ``warmup + finetune`` rounds every phase but the last takes ``warmup``, at least 1; none where a server averages.
+    Return newcomers' judged models, and the last exchange's edges [2, E], old (then new) to new nodes, and weights [E].
     """
     old, known = result.data, result.data.num_nodes
     *earlier, last = (one for one in played(result.method, old.round) if not served(one))
@@ -142,13 +129,11 @@ class _OnlyNewcomers(Attendance):
     known: Natural = 0
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Return who trains and whose models are heard."""
         new = torch.arange(data.num_nodes) >= self.known
         return new, ~new
 
 
 def _engine(result: Result, tasks: Tasks) -> Engine:
-    """Return the run's engine for other tasks."""
     engine, specs = result.env.engine, result.data.x.specs
     return Engine(tasks, result.modules, specs, plans=engine.plans)
 

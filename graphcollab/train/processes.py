@@ -28,11 +28,7 @@ QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceW
 
 
 def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[Played]:
-    """Yield what comes of all contestants, seed by seed in the order given; each seed is played in one process.
-
-    What a trial computes follows from its seed and the number of threads (`map_in_processes`). Ctrl-C ends all
-    processes.
-    """
+    """Yield what comes of all contestants, seed by seed in order, each in one process; Ctrl-C ends all of them."""
     settings = dict(trials.settings)
     shown = settings.pop("progress", False)
     played = map_in_processes(partial(_play, replace(trials, settings=settings)), seeds, jobs)
@@ -76,7 +72,6 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
 def _work(
     function: Callable[[T], R], item: T, threads: int, number_type: torch.dtype
 ) -> tuple[R, list[tuple[str, type[Warning], str, str]]]:
-    """Apply a function in this process; return what it makes and what was warned of."""
     torch.set_num_threads(threads)
     torch.set_default_dtype(number_type)
     with warnings.catch_warnings(record=True) as heard:
@@ -89,7 +84,6 @@ def _work(
 
 
 def _play(trials: Trials, seed: int) -> list[Played]:
-    """Play a seed in this process."""
     return [(one, result, error and _sendable(error)) for one, result, error in trials.play(seed)]
 
 

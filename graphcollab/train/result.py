@@ -53,7 +53,6 @@ class Result(Predicts):
     interrupted: bool = False
 
     def __repr__(self) -> str:
-        """Say what was run and how good it is; `summary` and `graphcollab.report` say more."""
         cut = ", interrupted" * self.interrupted
         return f"Result({self.method.name}{cut}; {repr(self.history).removeprefix('History(')}"
 
@@ -66,8 +65,7 @@ class Result(Predicts):
         """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError).
 
         All models share frozen weights: to change them, change those of a ``copy.deepcopy`` of the model. In a run of
-        several processes a model is where its node is; elsewhere it is a LookupError that says where.
-        Between sites each has its own only.
+        several processes a model is where its node is, elsewhere a LookupError says where; sites have their own only.
         """
         return self._model(find_node(node, self.tasks.names))
 
@@ -95,8 +93,7 @@ class Result(Predicts):
     def graph(self) -> LearnedGraph:
         """Return the learned graph: ``edge_index`` and ``edge_weight`` of the last exchange, ``node_id`` and ``name``.
 
-        It is a PyG ``Data`` that can be written as CSV. Where all nodes have one architecture there is ``x`` [K, P],
-        too.
+        It is a PyG ``Data`` that can be written as CSV, with ``x`` [K, P] where all nodes have one architecture.
         """
         edge_index, edge_weight = last_graph(self.data)
         graph = LearnedGraph(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.data.num_nodes)
@@ -109,12 +106,9 @@ class Result(Predicts):
         """Write every node's model (the one it is judged by) and all that predicting takes; `load` reads it elsewhere.
 
         The folder gets a manifest in JSON and a safetensors file: models, the graph with names, how the models came
-        about, and where the tasks had one the preparation of tables; no samples. It may hold saved models already,
-        which are replaced whole or not at all. In a run of several processes all of them call it, and the first writes;
-        between sites each writes its own model, which nobody else is told.
-
-        Of models of `graphcollab.build_model` the settings are saved, too, by which `load` makes them again. Of others
-        the class is named, and whoever loads them gives a function that makes them.
+        about, and where the tasks had one the preparation of tables; no samples. Saved models in it are replaced whole
+        or not at all. All processes call it, and the first writes; sites each write their own model, and tell nobody.
+        `load` makes models of `graphcollab.build_model` again by saved settings; others by a function that it is given.
 
         Raises:
             FileExistsError: If the folder holds something else.
@@ -138,13 +132,12 @@ class Result(Predicts):
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
 
-        The worst 10 % are there from 20 nodes on and the worst 20 % from 10 on, where each are two nodes with a value
-        at least; of fewer they would be the worst one alone (`History.summary` has them all the same). ``nodes`` says
-        over how many nodes the mean is, ``ignored`` how many have no value, ``metric`` what the metric is, and ``of``
-        what the values are: ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``. Then
-        ``missing`` says what would be needed. ``units`` says so where errors are in standard deviations. Where nodes
-        were isolated, ``isolated`` counts them; where something was found wrong (`Finding`), such as weights that have
-        come to tell nodes nothing, ``findings`` are its texts. Something must have been evaluated.
+        The worst 10 % are there from 20 nodes with a value on, the worst 20 % from 10 on: of fewer they would be the
+        worst one alone (`History.summary` has them all the same). ``nodes`` says over how many nodes the mean is,
+        ``ignored`` how many have no value, ``metric`` what the metric is, and ``of`` what the values are:
+        ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``, and ``missing`` what would
+        be needed. ``units`` says so where errors are in standard deviations, ``isolated`` counts isolated nodes, and
+        ``findings`` are the texts of what was found wrong (`Finding`). Something must have been evaluated.
         """
         if not len(self.history):
             raise EmptyError(
@@ -168,9 +161,9 @@ class Result(Predicts):
     def scores(self, metrics: AnyMetrics = None, split: str = "test") -> Scores:
         """Return one metric or several of every node's model on its samples of a split, from one pass of predictions.
 
-        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, unless that of the run
-        has, and means are over the others. Nodes that have left are judged by the models they had then, and are in no
-        mean; those that have not joined have no scores. In a run of several processes all of them call it.
+        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, unless the run's has,
+        and means are over the others. Nodes that have left are judged by their last models, and are in no mean; those
+        that have not joined have no scores. All processes of a run call it.
 
         Args:
             metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.

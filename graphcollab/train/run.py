@@ -105,13 +105,12 @@ def run(
         model: A module, or a function that makes one (initialised from the seed), or one per architecture; a function
             may make several, such as one that calls `graphcollab.models.split_models`. One that takes an argument is
             given the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
-        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, a list of pairs (sender,
-            receiver), a matrix [K, K] whose rows are receivers, or the path of a CSV file (`Graph`). Nodes are given
-            by name or position. None: all pairs (no edges where the method sends nothing along edges, such as
-            ``local`` and ``fedavg``; all pairs, without listing them, where nodes look for their peers, such as
-            ``dac``). Nobody hears along another edge, whatever route models take: servers average inside connected
-            components, whose nodes must all be allowed to hear each other (``fedavg(incomplete="average")`` takes
-            others too), and a node without neighbours sends nothing.
+        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, or a list of pairs (sender,
+            receiver) by name or position, with or without weights behind (`Graph`). None: all pairs (unlisted where
+            nodes look for their peers, such as ``dac``; no edges where the method sends nothing along them, such as
+            ``local`` and ``fedavg``). Nobody hears along another edge, whatever route models take: servers average
+            inside connected components, whose nodes must all be allowed to hear each other (``fedavg`` with
+            ``incomplete="average"`` takes others too), and a node without neighbours sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K] or by name, where there are several.
@@ -119,9 +118,9 @@ def run(
         callbacks: See `Callback`.
         progress: Show a progress bar, with a label if it is a string.
         checkpoint: Folder for checkpoints. Default: none are written. One run at a time may use it.
-        checkpoint_every: Rounds between checkpoints. Default: as often as saving takes at most a tenth of the time. So
-            a run that is killed loses at most one round and ten times what a checkpoint takes. The last state is always
-            saved, also after Ctrl-C and before a round that fails.
+        checkpoint_every: Rounds between checkpoints. Default: as often as saving takes at most a tenth of the time, so
+            a killed run loses at most one round and ten times what a checkpoint takes. The last state is always saved,
+            also after Ctrl-C and before a round that fails.
         resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
             method, seed, data, models (with their layers' settings and code), edges, and versions. On a CPU the result
             then equals that of an uninterrupted run bit for bit. More rounds may be asked for, but not fewer than were
@@ -130,20 +129,18 @@ def run(
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
             node keeps its last good model, rests, and loses its edges. Nodes are judged before others hear of their
-            models; `graphcollab.train.Isolate` says by which bounds, and ``Isolate(factor)`` asks for others. Judging
-            takes a gradient and a loss on all training samples a round. A resumed run may begin or cease to isolate,
-            but not by another factor.
+            models, by the bounds of `graphcollab.train.Isolate` (``Isolate(factor)`` for others): a gradient and a loss
+            on all training samples a round. A resumed run may begin or cease to isolate, but not by another factor.
         attend: Who takes part in which round, with any method: `graphcollab.control.Attendance` drops and delays nodes,
             and lets them join and leave. Default: everyone always does.
         device: Where to compute. ``"auto"``: on the GPU, if there is one.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time. Default: by rule.
-        microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation):
-            gradients of the parts of a larger batch add up, and memory is that of a part. Default: by rule, 1,024
-            tokens (16,384 on a GPU) where nodes share most of a model, as under adapters, else all of a batch.
-        threads: CPU threads. Default: as many as suit the models; all that ``torch.set_num_threads`` allows for
-            convolutions and large stacked models, else one. The caller's setting is as before afterwards, and runs in
-            several threads do not change each other's.
+        microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation),
+            so memory is that of a part of the batch. Default: by rule, 1,024 tokens (16,384 on a GPU) where nodes share
+            most of a model, as under adapters, else all of a batch.
+        threads: CPU threads. Default: all that ``torch.set_num_threads`` allows for convolutions and large stacked
+            models, else one. The caller's setting is restored, and runs in several threads do not change each other's.
         autocast: Compute forward passes in bfloat16.
         owner: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
             Default: that which has a node's samples, where each has those of some (`Tasks.share`); else contiguous
@@ -247,7 +244,6 @@ def run(
 
 
 def _refuse_between_parties(**settings: object) -> None:
-    """Check that nothing was given that cannot be given between parties."""
     for name, value in settings.items():
         if value is not None:
             raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
@@ -276,7 +272,6 @@ def _plans(before: Mapping[str, Any], backend: str, chunk: int | None, microbatc
 
 
 def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
-    """Return how many threads to compute with: those of the run that is resumed, those asked for, or by the rule."""
     if stored is not None and wanted not in (None, stored):
         raise ConflictError(
             "threads",
@@ -289,9 +284,8 @@ def _threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
 def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
     """Return how many threads suit the work: all that the caller's setting allows where they pay, else one.
 
-    They pay for convolutions, and for models of many parameters (`LARGE`) that are computed together. The steps of
-    other models are too short to be shared: several threads gain nothing, recurrent layers lose by them, and where
-    another process takes a core they wait for each other.
+    They pay for convolutions and for large models (`LARGE`) computed together. Steps of others are too short to be
+    shared: recurrent layers lose by it, and where another process takes a core threads wait for each other.
     """
     for module, plan in zip(modules, plans, strict=True):
         convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())

@@ -90,13 +90,7 @@ def _comes_back(module: nn.Module, settings: Mapping[str, Any], inputs: Tensor, 
 
 
 def briefly(value: Any) -> str:
-    """Write a method, or a piece of one, with those settings that are not the defaults of its class.
-
-    Example:
-        >>> from graphcollab.local import Fit
-        >>> briefly(Fit(epochs=3)), briefly(Fit())
-        ('Fit(epochs=3)', 'Fit()')
-    """
+    """Write a method, or a piece of one, with those settings that are not the defaults of its class."""
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     told = []

@@ -182,7 +182,6 @@ def rebuilt(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Modu
 
 
 def _built(folder: Path, saved: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
-    """Return a model that is made by its settings."""
     if saved["model"] is None:
         raise MissingError(
             "model",
@@ -195,7 +194,6 @@ def _built(folder: Path, saved: Mapping[str, Any], state: Mapping[str, Tensor]) 
 
 
 def _made(model: Factory, name: str) -> nn.Module:
-    """Return what a function makes for a node."""
     with own_randomness(0):
         module: object = model(name)
     if not isinstance(module, nn.Module):
@@ -204,7 +202,6 @@ def _made(model: Factory, name: str) -> nn.Module:
 
 
 def _require_shapes(module: nn.Module, stored: Mapping[str, Sequence[int]]) -> None:
-    """Check that a module has the parameters and buffers that were saved."""
     given = {name: [*tensor.shape] for name, tensor in tensors_of(module).items()}
     for name in [*stored, *given]:
         if given.get(name) != stored.get(name):
@@ -217,7 +214,6 @@ def _require_shapes(module: nn.Module, stored: Mapping[str, Sequence[int]]) -> N
 
 
 def _require_tree(module: nn.Module, saved: str, folder: Path) -> None:
-    """Check that a module consists of the layers that were saved."""
     lines = zip_longest(saved.splitlines(), tree_of(module).splitlines(), fillvalue="nothing")
     for there, here in lines:
         if there != here:

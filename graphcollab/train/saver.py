@@ -37,19 +37,11 @@ SHARE = 0.1  # of a run's time that saving may take where its user does not say 
 
 
 class Saver:
-    """Writes the checkpoints of a run, and keeps the last two.
+    """Writes the checkpoints of a run, and keeps the last two, for whoever holds the folder.
 
-    The two share no bytes, so a file that is damaged takes one of them along and not both. Whoever uses it holds the
-    folder.
-
-    Where a run has several processes, each writes the rows of its own nodes, and the first one all else. They need a
-    disk that all of them share. Between sites each has a folder of its own, and writes what it knows.
-
-    Args:
-        folder: The folder of the run's checkpoints.
-        every: Rounds between them. Default: as often as saving takes at most a tenth of the time.
-        plane: How the run's processes meet. Default: there is one.
-        fields: What the run declares to keep.
+    The two share no bytes, so damage takes one of them along and not both. Processes need a disk that all share: each
+    writes its own nodes' rows, the first all else. Between sites each has a folder. Without ``every`` saving takes at
+    most a tenth of the time.
     """
 
     def __init__(
@@ -77,10 +69,7 @@ class Saver:
         return data, history, about
 
     def begin(self, about: Mapping[str, Any], data: Data, afresh: bool) -> None:
-        """Take the identity of the run, and remove files that a killed run was writing; if afresh, all checkpoints.
-
-        Data that cannot be stored are an InvalidTypeError.
-        """
+        """Take the run's identity, refuse data that cannot be stored, and remove unfinished files, or all if afresh."""
         encode(data.to_dict(), "data", {}, copy=False)
         self.about = about
         if not self.plane.speaks:
@@ -141,7 +130,6 @@ class Saver:
             self.save(data, history)
 
     def _clean(self, keep: list[Path]) -> None:
-        """Remove all checkpoints but some, and what was being written when a run was killed."""
         for path in [*filter(is_stale, self.folder.iterdir()), *list_checkpoints(self.folder)]:
             if path not in keep:
                 remove_checkpoint(path)

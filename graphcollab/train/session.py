@@ -41,10 +41,8 @@ from graphcollab.train.saver import Saver
 class Session:
     """A run between two rounds: `graphcollab.train.run` prepares one, and `play` plays what is left of it.
 
-    It plays, evaluates and tells when it is over; all else is for callbacks and the saver, without which it computes
-    the same. An evaluation that failed is made up for when the run is resumed. With patience the best state is kept in
-    the ``Data``, so that a resumed run ends at the same evaluation. Its arguments are those of `run`, and what that has
-    made of them.
+    It plays, evaluates and tells when it is over; callbacks and the saver do not change what it computes. A failed
+    evaluation is made up for on resuming; with patience the best state is in the ``Data``, so a resumed run ends alike.
     """
 
     method: Method | Phases
@@ -128,7 +126,6 @@ class Session:
         self._close_round()
 
     def _close_round(self) -> None:
-        """Evaluate, and decide whether this was the last round, and whether it is time to save."""
         # decided once after every round, in one meeting: a callback that looks at the clock would otherwise end a run
         # between two questions, and its last round would not be evaluated
         round_ = self.data.round
@@ -149,8 +146,7 @@ class Session:
     def _decided(self, asked: bool, over: bool, due: bool) -> tuple[bool, bool, bool]:
         """Return what is decided for all: whether an interrupt was asked for, the run is over, and it is to be saved.
 
-        Between sites each saves, and is interrupted, by itself; and they know alike when a run is over, unless
-        something looks on that may end it.
+        Between sites each decides by itself; all know alike when a run is over, unless a callback may end it.
         """
         plane = self.env.plane
         if plane.private:
@@ -227,7 +223,6 @@ class Session:
                 callback.on_stop(self.shown, self.history)
 
     def _warn_of_undefined(self) -> None:
-        """Say, once per run, which nodes have no value of the metric although they have samples."""
         if not self._told and any(map(self.history.undefined, ("val", "test"))):
             known = told_by_table(self.env.engine.tasks)
             if not self.env.plane.private:  # a party reads its own warnings only

@@ -42,12 +42,11 @@ class Samples:
 
 
 def identify_samples(tasks: Tasks) -> Samples:
-    """Return which samples tasks are made of.
+    """Return which samples tasks are made of; processes that have the samples of some nodes each call it together.
 
-    Samples are told apart by their places and their targets; inputs are left out, since those of a table are
-    standardised by the training rows, which differ from seed to seed. Where processes have the samples of some nodes
-    each, each looks at its own, and all call this together. Sites tell how many they have, and go by their own: from a
-    fingerprint of few samples others could find out how many are of which class.
+    Samples are told apart by places and targets, not inputs: those of a table are standardised by training rows, which
+    differ from seed to seed. Sites tell how many they have, and go by their own: from a fingerprint of few samples
+    others could find out how many are of which class.
     """
     plane = plane_of(tasks)
     own = _of_own(tasks if plane.alone else tasks.select(plane.own))
@@ -83,12 +82,7 @@ def _of_own(tasks: Tasks) -> tuple[int, int, int, int, str, str]:
 
 
 def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple[float, str]:
-    """Return by what ratio intervals over seeds are corrected, and what is to be said of it.
-
-    Args:
-        seeds: Fingerprint of the tasks of every seed, and their samples; None where they are not known.
-        over: See `Comparison.paired`.
-    """
+    """Return the ratio that corrects intervals over seeds (tasks' fingerprint, samples), and what to say of it."""
     known = [samples for _, samples in seeds if samples is not None]
     if len(seeds) < 2:
         return 0.0, ""
