@@ -44,19 +44,13 @@ class _MaxPool2(torch.autograd.Function):
 class MaxPool2(nn.Module):
     """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``.
 
-    On a CPU, PyTorch's kernel for any window visits pixels one by one and takes as long as the convolution before it;
-    maxima of strided slices are vectorised, several times faster. Where channels lie side by side (channels_last)
-    PyTorch has another kernel, which is vectorised. A last odd row or column is left out, as there.
-    (Where a window has NaN, PyTorch's gradient goes to it, and that of the slices is 0.) Models pool before ReLU: the
-    same values and gradients as after it, on a quarter of the numbers.
-
-    Shapes:
-        inputs: [..., H, W], H and W at least 2.
-        output: [..., H // 2, W // 2].
+    On a CPU maxima of strided slices are vectorized, several times faster than PyTorch's kernel (but not of
+    channels_last). [..., H, W] becomes [..., H // 2, W // 2], without a last odd row or column. (Where a window has
+    NaN, PyTorch's gradient goes to it, and that of the slices is 0.) Models pool before ReLU: the same numbers as after
+    it, at a quarter.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the maxima."""
         if min(inputs.shape[-2:]) < 2:
             raise ShapeError(
                 "inputs", f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}"
@@ -77,7 +71,6 @@ class Residual(nn.Sequential):
     """x + f(x), where f is what it holds."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the sum."""
         return inputs + super().forward(inputs)
 
 

@@ -51,16 +51,8 @@ def weighted_sums(
 ) -> Tensor:
     """Return y_i = b_i + Σ_j w_ij (x_j − a_i), [D, P], of x [S, P], as b_i − (Σ_j w_ij) a_i + Σ_j w_ij x_j.
 
-    Half precision is summed in single precision, with weights in single precision. A ValueError says which rows the
-    kernels do not know, or do not fit together.
-
-    Args:
-        structure: The edges.
-        weight: w in the structure's order, [E].
-        x: What senders send.
-        base: b, [D, P]. Default: 0.
-        against: a, [D, P]. Default: 0.
-        instructions: One of `INSTRUCTIONS`. Default: the last.
+    Weights [E] are in the structure's order; b (``base``) and a (``against``) [D, P] are 0 by default. Half precision
+    is summed in single precision. A ValueError says which rows the kernels do not know, or do not fit together.
     """
     require_together(structure, x=x, base=base, against=against)
     if len(weight) != structure.num_edges:
@@ -140,7 +132,6 @@ def _at(rows: Tensor | None, first: int = 0) -> tuple[int, int]:
 
 
 def _totals(structure: Structure, weight: Tensor) -> Tensor:
-    """Return the sums of receivers' weights, [D, 1]."""
     return weight.new_zeros(structure.num_receivers, 1).index_add_(0, structure.receiver, weight[:, None])
 
 

@@ -153,7 +153,6 @@ def _from_differences(
 
 
 def _numbers(rows: Tensor) -> int:
-    """Return how many numbers a block has where some rows are."""
     return BLOCK_NUMBERS[rows.device.type == "cpu"]
 
 
