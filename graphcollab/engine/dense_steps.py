@@ -1,7 +1,7 @@
-"""Local steps of chains of linear layers on the CPU, by a compiled kernel.
+"""Local steps of chains of linear layers on the CPU, by a compiled kernel, if the package was built with one.
 
-The kernel takes all steps of a row one after the other, so that its weights stay in the cache, and moves weights while
-it computes their gradient. It is part of the package where that was built with a C compiler, as its wheels are.
+It takes all steps of a row one after the other, so that its weights stay in the cache, and moves weights while it
+computes their gradient.
 """
 
 from __future__ import annotations
@@ -81,9 +81,8 @@ def take_dense_steps(
 ) -> Tensor | None:
     """Take all local steps of rows [r, columns] in place; return the loss at every step [S, r], NaN for no step.
 
-    Nothing happens and it returns None where the kernel does not know what is asked for, or is slower: that depends on
-    the longest batch of all rows, and for large steps on whether there are several threads. Numbers depend on neither
-    else.
+    None, with nothing done, where the kernel does not know what is asked for or is slower, which depends on the longest
+    batch of all rows and on several threads. Apart from that, a row's numbers depend on neither.
     """
     if not _fits(layers, new, feed, optimizer, objective):
         return None

@@ -22,10 +22,9 @@ Where: TypeAlias = Literal["nowhere", "layers", "anywhere"]
 class Draws:
     """Where computations draw random numbers: seen when each is made first, so that all else in it pays nothing.
 
-    A computation is made under `own_randomness` at first, later only where something drew: nowhere, or in dropout
-    layers. Should a global generator move meanwhile, it is made once more under it, and from then on everywhere if
-    something drew elsewhere or, in doubt, if another thread did. The module's dropout layers are made to say when they
-    are at work.
+    The first is made under `own_randomness`, later ones only where something drew: nowhere, or in dropout layers, which
+    are changed to say when they are at work. Should a global generator move meanwhile, a computation is made once more
+    under it, and from then on always if something drew elsewhere or, in doubt, if another thread did.
     """
 
     def __init__(self, module: nn.Module | None = None) -> None:

@@ -24,8 +24,7 @@ PER_OUTPUT = 4  # outputs are kept, and losses and metrics make copies of them
 class Footprint(NamedTuple):
     """Bytes of one sample of one row; ``together``: rows pass through the model together.
 
-    ``passing`` is of the operation with most, or, for gradients, of all in a forward pass; ``outputs`` includes the
-    copies that are made of them.
+    ``passing`` is of the largest operation, or, for gradients, of all; ``outputs`` includes the copies made of them.
     """
 
     passing: int
@@ -48,10 +47,7 @@ class Footprint(NamedTuple):
 
 
 class Counted(TorchDispatchMode):
-    """Counts the bytes of tensors whose size is a multiple of the number of samples.
-
-    ``most``: those that the operation with most of them reads and makes; ``total``: those that all operations make.
-    """
+    """Counts bytes of tensors sized by the number of samples: in the largest operation (``most``), made in all."""
 
     def __init__(self, samples: int) -> None:
         super().__init__()
@@ -79,8 +75,8 @@ class Footprints:
     def of(self, tasks: Tasks, s: int, rows: Rows, row: Tensor, split: str, embed: bool, gradients: bool) -> Footprint:
         """Return what a sample of a split takes with an architecture's models, tried with a ``row`` that has samples.
 
-        All its samples are tried where samples beside a sample change its output. ``gradients``: a backward pass needs
-        all that the forward pass makes.
+        All its samples are tried where samples change others' outputs; for ``gradients`` all that a forward pass makes
+        counts.
         """
         backend, owned = self._backends[s], tasks.splits[split]
         places = owned.of(int(rows.node[row]))

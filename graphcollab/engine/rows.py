@@ -159,10 +159,7 @@ class Fitted:
 
     @property
     def bad_step(self) -> Tensor:
-        """First step whose loss was not finite, [R], there too; -1 where all were.
-
-        It is the number of steps where all losses were finite but the last step left a model that is not.
-        """
+        """First step whose loss was not finite, [R]; -1: all were; number of steps: only the model left is not."""
         return self._outcome[1]
 
     @cached_property
@@ -181,8 +178,7 @@ class Outputs:
     """Outputs and targets of some rows [r] on a split, [r, n, ...], padded; the first ``sizes`` [r] samples are real.
 
     ``weight`` [r, n], float64: what samples count in means over a row, 0 in the padding; None: all count alike.
-    ``params`` are the rows', [r, ...] each; ``latent`` [r, n, d_z] and ``projection`` [r, n, d_p] are there if asked
-    for.
+    ``params`` are [r, ...] each; ``latent`` [r, n, d_z] and ``projection`` [r, n, d_p] are there if asked for.
     """
 
     rows: Tensor
@@ -227,8 +223,7 @@ def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
 def outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean loss of every row and its first step whose loss was not finite, [R] each, on the device.
 
-    The step is -1 where all losses are finite, and the model too. ``seen`` is as in `Fitted`; ``like`` [R] is of the
-    losses' type and device.
+    The step is as `Fitted.bad_step`; ``seen`` is as in `Fitted`; ``like`` [R] is of the losses' type and device.
     """
     loss, bad = torch.empty_like(like), torch.full_like(like, -1, dtype=torch.int64)
     for rows, taken, values in seen:

@@ -156,8 +156,7 @@ def weights_of(
 def in_mean(weight: Tensor | None, padded: Tensor | None) -> Tensor | None:
     """Return what every sample counts in the mean of a batch, [..., B]; None where all count alike.
 
-    That is its ``weight`` [..., B], which is 1 on average, in B; or in the number of real samples where some are there
-    for their place only: ``padded`` [..., B] is what they count without weights.
+    ``weight`` is 1 on average; ``padded`` is what samples count without it where some are there for their place only.
     """
     if weight is None:
         return padded
@@ -169,9 +168,8 @@ def take_samples(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield inputs [r, m, ...], targets [r, m, ...] and shares [r, m] of nodes' samples, a few at a time.
 
-    Shares, in float64, are what samples count in the mean over the node's split, 0 for padding. ``whole``: all at once,
-    else ``most`` of a node. Inputs are copies; if ``shared`` perhaps views of the pool, for those known not to write to
-    them.
+    Shares (float64) are what samples count in the mean over a node's split, 0 for padding. ``whole``: all at once, else
+    ``most`` of a node. Inputs are copies; with ``shared`` perhaps views of the pool, which must not be written to.
     """
     owned = tasks.splits[split]
     pool, counts = tasks.pools[owned.pool], owned.sizes[nodes]

@@ -1,8 +1,7 @@
 """Forms of modules for many nodes at once that are better than vmap's own: of linear layers, and of chains of layers.
 
 Inside vmap, PyTorch decomposes a linear layer with its own weights per row into a product and a sum whose gradients are
-laid out against the grain. The form here is one ``baddbmm``. It is put in place of the original only while
-`stacked_ops` is active.
+laid out against the grain. Here it is one ``baddbmm``, in place of the original only while `stacked_ops` is active.
 """
 
 from __future__ import annotations
@@ -137,10 +136,10 @@ class stacked_ops(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of layers for many rows: takes parameters by name, [r, ...] each, and values [r, m, ...].
+    """A chain of layers for many rows: takes parameters by name, [r, ...] each (shared: no r), and values [r, m, ...].
 
-    Parameters that are the same for all rows have no r. ``steps`` are `linear`, `flatten` or `elementwise` with their
-    first arguments, which can be pickled; ``writes``: they would write to their input.
+    ``steps`` are `linear`, `flatten` or `elementwise` with their first arguments, which can be pickled; ``writes``:
+    they would write to their input.
     """
 
     steps: tuple[partial[Tensor], ...]

@@ -221,7 +221,6 @@ class StackedBackend(Backend):
 
 
 def _is_ours(objective: Objective) -> bool:
-    """Tell whether an objective is made of the package's pieces and functions alone."""
     pieces = list(objective.walk())
     functions = [function for piece in pieces if (function := getattr(piece, "function", None)) is not None]
     return all(getattr(one, "__module__", "").startswith("graphcollab.") for one in (*map(type, pieces), *functions))

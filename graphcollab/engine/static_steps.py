@@ -27,7 +27,7 @@ WARM_UP = 3  # steps before a graph is recorded, in which libraries choose their
 
 
 class Kind(NamedTuple):
-    """What sets a step's operations apart: batch length B, whether samples have weights or padding, whether rows rest."""
+    """What sets a step's operations apart: batch length B, if samples have weights or padding, and if rows rest."""
 
     width: int
     weighted: bool
@@ -161,7 +161,6 @@ class StaticSteps:
         return values.index_select(0, self._place)[0]
 
     def _changed(self) -> list[Tensor]:
-        """Return what steps change: models, with their buffers, and the optimizer's state."""
         return [*self.leaves, *(moment for many in self.moments.values() for moment in many)]
 
     def _replayed(self, kind: Kind) -> bool:

@@ -93,8 +93,7 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
     """Return what a backend computes otherwise than plain PyTorch, such as ``"its gradient ('weight')"``, or None.
 
     Compared are outputs, losses and gradients in both modes, and models with their buffers after a step, on two nodes'
-    batches of unequal length; what is random in training only where the backend draws node by node, as plain PyTorch
-    does.
+    batches of unequal length; what is random in training only where the backend draws node by node.
     """
     found = _numbers(backend, reference)
     judged = JUDGED if reference.noisy else ()  # a loss that draws is keyed in training only
@@ -111,9 +110,8 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
 def padding_of(reference: Reference, expected: Numbers) -> Padding:
     """Return where batches may be padded, or raise a ValueError if two passes that are alike differ.
 
-    Never where a sample's output or gradient changes with those beside it, or its output in a batch of 64 or 300 (as
-    far as that is no great work); in training neither a type that normalizes batches, nor what draws: others for a
-    longer batch.
+    Nowhere if a sample's output changes with those beside it, also among 64 or 300 (unless that is great work). In
+    training neither if gradients do, layers normalize batches, or something draws: it draws others for a longer batch.
     """
     by_type = padding_by_type(reference.module, reference.spec)
     if by_type == "never":

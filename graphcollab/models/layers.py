@@ -42,12 +42,11 @@ class _MaxPool2(torch.autograd.Function):
 
 
 class MaxPool2(nn.Module):
-    """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``.
+    """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``, but for NaN.
 
-    On a CPU maxima of strided slices are vectorized, several times faster than PyTorch's kernel (but not of
-    channels_last). [..., H, W] becomes [..., H // 2, W // 2], without a last odd row or column. (Where a window has
-    NaN, PyTorch's gradient goes to it, and that of the slices is 0.) Models pool before ReLU: the same numbers as after
-    it, at a quarter.
+    On a CPU maxima of strided slices are vectorized, several times faster than PyTorch's kernel except for
+    channels_last. [..., H, W] becomes [..., H // 2, W // 2], without a last odd row or column. Models pool before ReLU:
+    the same values and gradients as after it, on a quarter of the numbers.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from graphcollab.errors import ConflictError
 
 
 def groups_of_newcomers(known_group: Tensor, edge_index: Tensor, names: Sequence[str]) -> Tensor:
-    """Return all nodes' groups: of every newcomer, that of those it hears; a ValueError if there is no single one.
+    """Return all nodes' groups: of every newcomer, that of those it hears; a ValueError if these differ or are alone.
 
     ``known_group`` is [K]; edges [2, E] lead from these nodes, then the newcomers, to newcomers, numbered from 0.
     """

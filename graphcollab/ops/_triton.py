@@ -318,7 +318,6 @@ def _in_units(width: int, *rows: Tensor | None) -> list[int]:
 
 
 def _dense(structure: Structure, x: Tensor) -> bool:
-    """Tell whether to multiply with a matrix: where nodes are few, or most pairs of them are edges."""
     few = max(structure.num_receivers, structure.num_senders) <= TILE
     pairs = structure.num_receivers * structure.num_senders
     return x.dtype != torch.float64 and (few or pairs <= min(WASTE * structure.num_edges, MOST_PAIRS))

@@ -1,7 +1,6 @@
 """The compiled kernels for models on the CPU: weighted sums of rows, of their differences, and inner products.
 
-They are part of the package where it was built with a C compiler, as its wheels are. Without them PyTorch's own
-products do the same, slower.
+Wheels have them, and builds with a C compiler; without them PyTorch's own products do the same, slower.
 """
 
 from __future__ import annotations
@@ -81,8 +80,7 @@ def weighted_sums(
 def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str | None = None) -> Tensor:
     """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, in the structure's order, float64 [E].
 
-    Numbers are multiplied in single precision at least. Columns are cut into the same blocks, and these into the same
-    parts, whatever the number of threads.
+    Numbers are multiplied in single precision at least, in the same blocks and parts whatever the number of threads.
     """
     require_together(structure, b=b, a=a)
     a, b = _side_by_side(a), _side_by_side(b)
