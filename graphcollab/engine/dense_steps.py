@@ -110,7 +110,6 @@ def take_dense_steps(
 
 
 def _fits(layers: Sequence[Dense], new: Tensor, feed: Feed, optimizer: RowOptimizer, objective: Objective) -> bool:
-    """Tell whether the kernel knows these numbers, batches, loss and step, and is the faster way."""
     inputs, targets, whole = feed.pool.inputs, feed.pool.targets, (feed.index, feed.schedule.size, feed.pool.targets)
     judged = type(objective) is Loss and objective.function is cross_entropy and objective.per_sample
     plain = judged and type(optimizer) is SGD and not optimizer.momentum

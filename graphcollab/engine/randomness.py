@@ -38,8 +38,6 @@ LIKE: dict[str, Callable[..., Tensor]] = {
 
 
 class _Thread(threading.local):
-    """What a thread draws from."""
-
     active: own_randomness | None = None
 
 

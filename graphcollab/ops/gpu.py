@@ -66,7 +66,6 @@ def _known(rows: Tensor) -> bool:
 
 
 def _side_by_side(rows: Tensor) -> Tensor:
-    """Return rows whose numbers follow each other in memory; a ValueError says which the kernels do not know."""
     if not _known(rows):
         known = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
         raise UnsupportedError("rows", f"kernels in Triton are for {known} on a GPU, got {rows.dtype} on {rows.device}")
