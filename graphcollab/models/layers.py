@@ -99,9 +99,8 @@ def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Coun
     and He, 2018) takes them over groups of channels of one sample and has no running statistics.
 
     The number of groups is the largest divisor of the number of channels that is at most ``groups`` and leaves at least
-    ``min_channels`` channels to a group, or 1 if there is none. The defaults are the two settings which that article
-    recommends, 32 groups and 16 channels a group, whichever gives fewer groups: small layers would otherwise be
-    normalised over one or two numbers. So 32 channels get 2 groups, 64 get 4, and 512 or more get 32.
+    ``min_channels`` channels to a group, or 1 if there is none. The defaults are that article's two settings: 32 groups
+    alone would normalize small layers over one or two numbers. So 32 channels get 2 groups, 64 get 4, 512 or more 32.
 
     Weight and bias stay the same parameters, and ``eps`` and training mode are kept; running statistics are dropped.
 
