@@ -114,7 +114,6 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
 
 
 def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
-    """Return one array of a file; an error says why it cannot be read."""
     kind: type[GraphcollabError]
     try:
         values: np.ndarray = stored[key]
@@ -179,13 +178,10 @@ def scale_images(images: Tensor) -> Tensor:
 
 
 def standardise(train: Tensor, test: Tensor) -> None:
-    """Shift and scale every channel, **in place**, by the mean and standard deviation of the training images.
+    """Shift and scale every channel of images, **in place**, by the mean and standard deviation of the training images.
 
     In place because a copy of MiniImageNet would take 4 GB. A channel that is constant over all training images is only
-    shifted. Test images never enter the statistics.
-
-    Shapes:
-        train, test: [N, C, H, W] float32.
+    shifted. Images are [N, C, H, W] float32.
     """
     # [C] each; over the whole set, hence without Bessel's correction
     std, mean = torch.std_mean(train, dim=(0, 2, 3), correction=0)

@@ -25,8 +25,7 @@ from graphcollab.tasks.samples import not_finite
 class LabelledArrays:
     """A dataset for classification: training and test samples with their labels, as tensors.
 
-    Every loader of :mod:`graphcollab.datasets` returns this value, and everything that divides a dataset among nodes
-    starts from it. It checks itself when it is built, so later stages need not.
+    Every loader of :mod:`graphcollab.datasets` returns this value, which checks itself when it is built.
 
     Args:
         name: What the dataset is called in messages and tables.

@@ -81,7 +81,6 @@ def mini_imagenet(
 
 
 def _find_files(root: Path) -> dict[str, list[Path]]:
-    """Return the images of every class, from whichever layout is there."""
     for folder in (*(root / name for name in _FOLDERS), root):
         for ending, read in ((".csv", _from_tables), ("/", _from_folders)):
             missing = [f"{split}{ending}" for split in _SPLITS if not (folder / f"{split}{ending}").exists()]

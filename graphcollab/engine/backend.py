@@ -35,15 +35,7 @@ Key: TypeAlias = tuple[int, Tensor, int]
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Local steps of rows.
-
-    Args:
-        feed: Their batches.
-        optimizer: The update.
-        objective: What is minimized.
-        state: The optimizer's state by slot, [r, P] each, which stays as it is.
-        step: Steps taken before, [r].
-    """
+    """Local steps of rows; ``state`` by slot, [r, P] each, stays as it is; ``step`` [r] counts the steps before."""
 
     feed: Feed
     optimizer: RowOptimizer
@@ -60,14 +52,8 @@ class Work:
 class Backend(ABC):
     """Computes with the models of one architecture. All backends give the same numbers up to rounding.
 
-    Args:
-        module: One module of the architecture; a copy of it, which shares frozen weights, serves as working memory.
-        spec: Its columns.
-        plan: How they are computed.
-
-    Attributes:
-        by_node: Whether randomness inside layers is keyed per node.
-        together: Whether samples of all rows that it is given pass through the module at once.
+    Its working memory is a copy of ``module`` that shares frozen weights. ``by_node``: randomness inside layers is
+    keyed per node; ``together``: samples of all rows that it is given pass through the module at once.
     """
 
     name: str
@@ -165,8 +151,7 @@ class Backend(ABC):
     def fit(self, flat: Tensor, work: Work, out: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps from models [r, columns], which stay as they are; ``out`` gets the new ones.
 
-        Returns:
-            New models [r, columns], new optimiser state, and the loss at every step [S, r] (NaN where a row had none).
+        Returns new models, new optimizer state, and the loss at every step [S, r] (NaN where a row had none).
         """
 
         def fitted() -> tuple[Tensor, dict[str, Tensor], Tensor]:
@@ -184,7 +169,6 @@ class Backend(ABC):
         """Take the steps of models, in place; return the new state and the losses. Randomness is to be `keyed`."""
 
     def _computed(self, kind: Hashable, device: torch.device, compute: Callable[[], R]) -> R:
-        """Return what a function of this kind computes, if it has not written to what all nodes share."""
         found = self.draws.settle(kind, device, compute)
         self.frozen.require_unchanged()
         return found
@@ -233,7 +217,6 @@ class Backend(ABC):
     def _loss(
         self, judge: Callable[[Tensor, Tensor, Context], Tensor], params: Sequence[Tensor], outputs: Any, batch: Batch
     ) -> Tensor:
-        """Judge outputs, and latents where there are any, by an objective or its form for many rows."""
         names = self.spec.names[: len(params)]
         near = None if batch.anchor is None else dict(zip(names, self._split(batch.anchor), strict=True))
         logits, latent, projection = outputs if isinstance(outputs, Embedded) else (outputs, None, None)
@@ -251,11 +234,9 @@ class Backend(ABC):
 
 
 def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:
-    """Group the rows at work by batch length [r], 0 for a row at rest, or pad them to one length where that is allowed.
+    """Group the rows at work by batch length [r] (0: at rest), or pad them to one length if ``together``.
 
-    Returns:
-        For every group its rows, its batch length, and the weight of every sample [r, length], None where all are
-        equal.
+    A group has its rows, its batch length, and the weight of every sample [r, length], None where all are equal.
     """
     active = int((size > 0).sum())
     lengths = size[:active].unique().tolist()
@@ -269,7 +250,6 @@ def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice
 
 
 def _sums(some: Sequence[Tensor | None], more: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Add gradients, None where there is none."""
     pairs = zip(some, more, strict=True)
     return [one if two is None else two if one is None else one + two for one, two in pairs]
 
@@ -282,10 +262,7 @@ def take_step(
     step: Tensor | int,
     shares: Sequence[Tensor] | None = None,
 ) -> None:
-    """Change what the loss depends on, in place, by an optimiser's step, and its state with it.
-
-    The others rest, as in ``torch.optim``, which skips parameters without a gradient: they do not even decay.
-    """
+    """Step in place, state too; parameters without a gradient rest and do not even decay, as in ``torch.optim``."""
     some = [n for n, grad in enumerate(grads) if grad is not None]
     if not some:
         return

@@ -63,16 +63,6 @@ def refuse_broadcast(
 
     Then it makes no difference which sample has which target, and it does where both are given one shape. Losses that
     compare samples on purpose, as rankings do, mind in either case, and those that compare distributions in neither.
-
-    Args:
-        judge: Function of outputs and targets, [B, ...] each, to a number, or one per sample.
-        name: What it is called.
-        outputs: Outputs of the model, of which the shape is looked at.
-        targets: Targets [N, ...].
-        model: What the model is called.
-
-    Raises:
-        ValueError: If they are.
     """
     own, given = outputs.shape[1:], targets.shape[1:]
     if own.numel() != given.numel() or (own == given and own.numel() > 1):

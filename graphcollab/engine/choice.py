@@ -61,25 +61,8 @@ def make_plan(
 ) -> Plan:
     """Choose how to compute the models of an architecture, and try it against plain PyTorch (``difference``).
 
-    The rule for ``auto``, first match: shared, if nodes share most of a module, which trains linear layers alone, but
-    for convolutions on a CPU; loop, if it has recurrent layers, hooks on gradients, or embeddings that do more than
-    look up (no stacked form), if module or loss draws in training (keyed per node there), if it has convolutions on a
-    CPU (stacked they run up to twice as slow), or if it computes otherwise under vmap; else vmap.
-
-    The loop lays images out with their channels last where oneDNN convolves them on a CPU, unless the module cannot be
-    computed so. A chunk holds 8 MiB of parameters on a CPU (what its caches keep close) and 256 MiB on a GPU.
-
-    Args:
-        module: The architecture.
-        spec: Its columns.
-        sample: Inputs [n, ...] and targets [n, ...] of the kind it will see: up to two of one node, then three of
-            another. Where there are fewer, they come again.
-        objective: What is minimized.
-        backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``; what is asked for is tried, too.
-        chunk: Rows at a time. Default: by the rule.
-        autocast: Whether forward passes are to be in bfloat16.
-        microbatch: Samples of a row at a time in training. Default: `count_at_once` of a module of which nodes share
-            most, if samples do not change what it makes of others; else all.
+    ``sample`` [n, ...] is up to two samples of one node, then three of another. What is asked for is tried, too. A
+    chunk holds 8 MiB of parameters on a CPU (what its caches keep close) and 256 MiB on a GPU.
     """
     look_up("backend", backend, dict.fromkeys(("auto", *BACKENDS)))
     check_setting("chunk", Count | None, chunk)
@@ -185,7 +168,6 @@ def has_images(module: nn.Module, like: Tensor) -> bool:
 def _plain(
     module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
 ) -> tuple[Reference, Numbers, Padding]:
-    """Return what plain PyTorch makes of the samples, and where they may be padded."""
     kind = type(module).__name__
     try:
         reference = Reference(module, spec, sample, objective)
@@ -225,8 +207,7 @@ def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> i
 def _wrong(plan: Plan, reference: Reference, expected: Numbers, fast: bool = False) -> str | None:
     """Return what a plan's backend, in full precision, computes otherwise than plain PyTorch, or None.
 
-    To be ``fast``, that is also said of operators that vmap takes row by row. Random batches are tried whole: parts
-    draw in another order, which plain PyTorch does not.
+    ``fast``: also which operators vmap takes row by row. Random batches are tried whole: parts draw in another order.
     """
     whole = None if reference.random else plan.microbatch
     tried = replace(plan, precision="full", microbatch=whole, graphs=False)
@@ -245,7 +226,6 @@ def _wrong(plan: Plan, reference: Reference, expected: Numbers, fast: bool = Fal
 
 
 def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:
-    """Raise if a plan's backend does not compute what plain PyTorch does."""
     found = _wrong(plan, reference, expected)
     if found is not None:
         how = "" if plan.memory_format == "contiguous" else f" and memory format {plan.memory_format!r}"

@@ -91,7 +91,6 @@ class PrototypeContrast(Objective):
     reads: ClassVar[Reads] = Reads(latents=True, whole=True)  # the prototypes are parameters
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the mean over the views of the batch."""
         _check_labels(targets)
         unit = F.normalize(_latents(context, "projection"), dim=1)
         prototypes = _prototypes(context, self.name)
@@ -129,7 +128,6 @@ class PrototypeUniformity(Objective):
     name: str = "prototypes"
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the loss of the prototypes; samples play no part."""
         prototypes = _prototypes(context, self.name)
         itself = torch.eye(len(prototypes), dtype=torch.bool, device=prototypes.device)
         if self.form == "cosine":

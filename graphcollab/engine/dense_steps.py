@@ -1,10 +1,7 @@
-"""Local steps of chains of linear layers on the CPU, by a compiled kernel.
+"""Local steps of chains of linear layers on the CPU, by a compiled kernel, if the package was built with one.
 
-PyTorch computes every product of a step for all rows, then the next one, and writes gradients before it takes the step:
-weights and gradients of many rows come from memory again and again. The kernel takes all steps of a row one after the
-other, so that its weights stay in the cache, and moves weights while it computes their gradient. It is for what most
-small models are trained by: linear layers with ReLU between them, cross-entropy, and plain gradient descent. It is part
-of the package where that was built with a C compiler, as its wheels are.
+It takes all steps of a row one after the other, so that its weights stay in the cache, and moves weights while it
+computes their gradient.
 """
 
 from __future__ import annotations
@@ -54,10 +51,7 @@ class Dense(NamedTuple):
 
 
 def dense_layers(chain: Chain | None, spec: ParamSpec) -> tuple[Dense, ...] | None:
-    """Return the layers of a chain of linear layers with ReLU between them, all of which are trained.
-
-    The chain may flatten its inputs first. It is None where it is anything else.
-    """
+    """Return the layers of a chain of trained linear layers with ReLU between, which may flatten first, else None."""
     layers: list[Dense] = []
     starts = dict(zip(spec.names, itertools.accumulate(spec.sizes, initial=0), strict=False))
     shapes = dict(zip(spec.names, spec.shapes, strict=True))
@@ -85,14 +79,10 @@ def take_dense_steps(
     objective: Objective,
     instructions: str | None = None,
 ) -> Tensor | None:
-    """Take all local steps of rows [r, columns] in place and return the loss at every step [S, r], NaN for no step.
+    """Take all local steps of rows [r, columns] in place; return the loss at every step [S, r], NaN for no step.
 
-    Where the kernel does not know what is asked for, or is not the faster way, nothing happens and it returns None.
-    A row's numbers depend neither on other rows nor on the number of threads, but for this: whether the kernel is the
-    faster way depends on the longest batch of all rows, and for large steps on whether there are several threads.
-
-    Raises:
-        IndexError: If a label is no class, or a sample is not in the pool.
+    None, with nothing done, where the kernel does not know what is asked for or is slower, which depends on the longest
+    batch of all rows and on several threads. Apart from that, a row's numbers depend on neither.
     """
     if not _fits(layers, new, feed, optimizer, objective):
         return None
@@ -120,7 +110,6 @@ def take_dense_steps(
 
 
 def _fits(layers: Sequence[Dense], new: Tensor, feed: Feed, optimizer: RowOptimizer, objective: Objective) -> bool:
-    """Tell whether the kernel knows these numbers, batches, loss and step, and is the faster way."""
     inputs, targets, whole = feed.pool.inputs, feed.pool.targets, (feed.index, feed.schedule.size, feed.pool.targets)
     judged = type(objective) is Loss and objective.function is cross_entropy and objective.per_sample
     plain = judged and type(optimizer) is SGD and not optimizer.momentum

@@ -22,14 +22,9 @@ Where: TypeAlias = Literal["nowhere", "layers", "anywhere"]
 class Draws:
     """Where computations draw random numbers: seen when each is made first, so that all else in it pays nothing.
 
-    A computation is first made under `own_randomness`. From then on that is active only where something drew: nowhere,
-    or in the dropout layers of a module. Meanwhile it is watched: should a global generator move, it is made once more
-    under `own_randomness`, which from then on stays active everywhere if something drew elsewhere, or, in doubt, if it
-    was another thread. If a computation that drew nothing still does not, it is no longer watched.
-
-    Args:
-        module: What the computations are of. Its dropout layers are made to say when they are at work, but for those
-            with a ``forward`` of their own. Default: none that has such layers.
+    The first is made under `own_randomness`, later ones only where something drew: nowhere, or in dropout layers, which
+    are changed to say when they are at work. Should a global generator move meanwhile, a computation is made once more
+    under it, and from then on always if something drew elsewhere or, in doubt, if another thread did.
     """
 
     def __init__(self, module: nn.Module | None = None) -> None:

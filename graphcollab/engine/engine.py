@@ -32,9 +32,8 @@ class Engine:
     Losses, and what they are the gradients of, are weighted means where samples have weights. In a batch every sample
     counts its weight, scaled to 1 on average over the node's training samples, by the number of samples in the batch.
 
-    Parameters of rows are made one chunk at a time under a memory budget, and gradients are reduced inside the chunk,
-    so neither [R, P] parameters nor [R, P] gradients need to exist when R is the number of edges. What samples take on
-    their way through the models has a budget, too (``graphcollab.engine.footprint``).
+    Parameters of rows are made, and gradients reduced, one chunk at a time under a memory budget, so neither need exist
+    as [R, P] when R is the number of edges. Samples on their way through the models have a budget, too (``footprint``).
 
     Args:
         tasks: The nodes' data.

@@ -22,13 +22,9 @@ PER_OUTPUT = 4  # outputs are kept, and losses and metrics make copies of them
 
 
 class Footprint(NamedTuple):
-    """Bytes of one sample of one row.
+    """Bytes of one sample of one row; ``together``: rows pass through the model together.
 
-    Args:
-        passing: In the operation with most of them, or, for gradients, in all operations of a forward pass.
-        inputs: Of its inputs.
-        outputs: Of what is kept of it, with the copies that are made of that.
-        together: Whether rows pass through the model together.
+    ``passing`` is of the largest operation, or, for gradients, of all; ``outputs`` includes the copies made of them.
     """
 
     passing: int
@@ -51,12 +47,7 @@ class Footprint(NamedTuple):
 
 
 class Counted(TorchDispatchMode):
-    """Counts the bytes of tensors whose size is a multiple of the number of samples.
-
-    Attributes:
-        most: Those that the operation with most of them reads and makes.
-        total: Those that all operations make.
-    """
+    """Counts bytes of tensors sized by the number of samples: in the largest operation (``most``), made in all."""
 
     def __init__(self, samples: int) -> None:
         super().__init__()
@@ -82,16 +73,10 @@ class Footprints:
         self._known: dict[Hashable, Footprint] = {}
 
     def of(self, tasks: Tasks, s: int, rows: Rows, row: Tensor, split: str, embed: bool, gradients: bool) -> Footprint:
-        """Return what a sample of a split takes with an architecture's models.
+        """Return what a sample of a split takes with an architecture's models, tried with a ``row`` that has samples.
 
-        Args:
-            tasks: The nodes' data.
-            s: The architecture.
-            rows: Models and whose data they meet.
-            row: The row to try, which has samples; all of them, where samples beside a sample change its output.
-            split: Name of the split.
-            embed: Whether latents are wanted, too.
-            gradients: Whether gradients will be: a backward pass needs all that the forward pass makes.
+        All its samples are tried where samples change others' outputs; for ``gradients`` all that a forward pass makes
+        counts.
         """
         backend, owned = self._backends[s], tasks.splits[split]
         places = owned.of(int(rows.node[row]))

@@ -27,11 +27,7 @@ class FrozenWeightsError(ContractError):
 
 
 class Frozen:
-    """What all nodes share of a module, and how often it had been written to.
-
-    Args:
-        module: The module; the tensors that it has now are watched.
-    """
+    """What all nodes share of a module, of the tensors that it has now, and how often it had been written to."""
 
     def __init__(self, module: nn.Module) -> None:
         self.kind, self.tensors = type(module).__name__, shared_tensors(module)
@@ -59,7 +55,6 @@ class _Unwritten(TorchDispatchMode):
         self._places = {name: _place(tensor) for name, tensor in tensors.items()}
 
     def __torch_dispatch__(self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Look at what an operation writes to, and pass it on."""
         if func._schema.is_mutable:
             for start, stop in map(_place, _written(func, args, kwargs or {})):
                 for name, (first, last) in self._places.items():
@@ -74,19 +69,12 @@ class _Unwritten(TorchDispatchMode):
 
 
 def unwritten(module: nn.Module) -> AbstractContextManager[object]:
-    """Return a context in which nothing can write to what all nodes share of a module.
-
-    It makes every operation slower, so it is for the first passes, in which a module is tried.
-
-    Raises:
-        FrozenWeightsError: If something would; nothing has been written then.
-    """
+    """Return a context in which nothing can write to what nodes share; for trials, since it slows every operation."""
     tensors = shared_tensors(module)
     return _Unwritten(type(module).__name__, tensors) if tensors else nullcontext()
 
 
 def _written(func: OpOverload, args: Any, kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
-    """Yield the tensors that an operation writes to."""
     for place, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value = args[place] if place < len(args) else kwargs.get(argument.name)
@@ -149,17 +137,9 @@ class EnoughError(Exception):
 
 
 class LookUps(TorchFunctionMode):
-    """While active, notes look-ups, and checks their ids before they are made.
+    """While active, notes look-ups and checks their ids before they are made; the ``most``-th raises `EnoughError`.
 
-    Args:
-        most: How many look-ups there are to see; the last of them raises an `EnoughError`. Default: all.
-
-    Attributes:
-        count: How many there were.
-        options: What embeddings that are trained do besides, by the name of the argument.
-
-    Raises:
-        OutsideError: If an id is outside of its table.
+    ``options`` are what embeddings that are trained do besides, by the name of the argument.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -167,7 +147,6 @@ class LookUps(TorchFunctionMode):
         self.most, self.count, self.options = most, 0, set[str]()
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Look at embeddings, bags of them and one-hot codes; pass everything else on."""
         kwargs = kwargs or {}
         if func is F.embedding or func is F.embedding_bag:
             given = inspect.signature(func).bind(*args, **kwargs).arguments

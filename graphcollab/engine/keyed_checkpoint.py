@@ -48,7 +48,6 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 def _first_and_second() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return what the two passes run under, given the generators that are at work now."""
     active = randomness_at_work()
     return (nullcontext(), nullcontext()) if active is None else (_First(active), _Second(active.copy()))
 

@@ -17,10 +17,7 @@ from graphcollab.engine.samples import Batch
 
 
 class LoopBackend(Backend):
-    """Row by row, all its local steps before the next row's: the one module's parameters point into the row at hand.
-
-    It is for layers without a stacked form, and for convolutions on a CPU, where stacking gains nothing.
-    """
+    """Row by row, all its local steps before the next row's: the one module's parameters point into the row at hand."""
 
     name = "loop"
 
@@ -56,7 +53,6 @@ class LoopBackend(Backend):
         return torch.stack(losses), grads, torch.stack(rest)
 
     def _runner(self, objective: Objective) -> Callable[[Tensor], Any]:
-        """Return what makes outputs of inputs, and latents where an objective reads them."""
         return partial(self._run, embed=objective.reads.latents)
 
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
@@ -114,7 +110,6 @@ class LoopBackend(Backend):
 
 
 def _copy_back(views: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Copy values into the views of a row that they are not themselves."""
     for view, value in zip(views, values, strict=True):
         if view.data_ptr() != value.data_ptr():
             view.copy_(value)

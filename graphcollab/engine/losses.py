@@ -39,7 +39,6 @@ class Loss(Objective):
 
     @property
     def reads(self) -> Reads:
-        """Nothing but the samples."""
         return PER_SAMPLE if self.per_sample else PER_BATCH
 
     @property
@@ -57,7 +56,6 @@ class Loss(Objective):
         return f"Loss({name}{', per_sample=True' if self.per_sample else ''})"
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Call the function, and average over the samples where it does not."""
         loss = self.function(outputs, targets)
         if not isinstance(loss, Tensor) or loss.dim() != int(self.per_sample):
             got = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
@@ -236,7 +234,6 @@ class Proximal(Objective):
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the penalty; outputs and targets play no part."""
         if context.anchor is None:
             raise MissingError("anchor", "Proximal needs an anchor: use it in a local update that provides one")
         if context.spec is None and self.part != "all":

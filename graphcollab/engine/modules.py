@@ -26,18 +26,9 @@ Padding: TypeAlias = Literal["never", "evaluation", "always"]
 def copy_module(module: nn.Module) -> nn.Module:
     """Return a copy that shares nothing with a module but what belongs to the architecture (`shared_tensors`).
 
-    Of frozen parameters and non-persistent buffers the copy has the values, in the same memory, under parameters and
-    flags of its own. So a base is there once, however many copies there are, and nobody may write to it (`unwritten`).
-
-    Tensors that a module computed and keeps as attributes (the weight that the old ``weight_norm``, or pruning, makes
-    anew before every forward pass) are copied by value, where ``copy.deepcopy`` refuses. Hooks on gradients of
-    parameters, which it drops, are carried over.
-
-    Example:
-        >>> from torch.nn.utils import prune
-        >>> pruned = prune.l1_unstructured(nn.Linear(2, 2), "weight", 1)
-        >>> sorted(name for name, _ in copy_module(pruned).named_parameters())
-        ['bias', 'weight_orig']
+    Of frozen parameters and non-persistent buffers it has the same memory: nobody may write to it (`unwritten`).
+    Computed tensors that are attributes (old ``weight_norm``, pruning), which ``copy.deepcopy`` refuses, are copied by
+    value, and hooks on gradients of parameters, which it drops, are carried over.
     """
     known: dict[int, object] = {id(one): _shared(one) for one in shared_tensors(module).values()}
     for layer in module.modules():
@@ -67,10 +58,7 @@ def embed_arguments(embeds: bool) -> dict[str, bool]:
 
 
 def no_latents(module: nn.Module, inputs: Tensor) -> str | None:
-    """Return why a module has no latents, judged by a forward pass of a copy in evaluation mode; None where it has.
-
-    Then it returns an `Embedded` of three tensors if asked to.
-    """
+    """Return why a module has no latents, judged by a forward pass of a copy in evaluation mode; None where it has."""
     parameters = inspect.signature(module.forward).parameters.values()
     if not any(p.name == "embed" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return "its forward pass takes no argument embed"

@@ -84,7 +84,6 @@ class Reads:
     penalty: bool = False
 
     def __or__(self, other: Reads) -> Reads:
-        """Return what either reads."""
         anchor, latents = self.anchor or other.anchor, self.latents or other.latents
         whole, alike = self.whole or other.whole, self.alike or other.alike
         fields = tuple(dict.fromkeys(self.fields + other.fields))
@@ -142,12 +141,10 @@ class Objective(Piece, ABC):
         """
 
     def __add__(self, other: Objective) -> Objective:
-        """Return the sum of two objectives."""
         one, two = (of if isinstance(of, Sum) else Sum((of,), (1.0,)) for of in (self, other))
         return Sum(one.terms + two.terms, one.scales + two.scales)
 
     def __rmul__(self, scale: float) -> Objective:
-        """Return the objective times a number."""
         check_setting("scale", Finite, scale)
         return Sum((self,), (scale,))
 
@@ -161,36 +158,29 @@ class Sum(Objective):
 
     @cached_property
     def reads(self) -> Reads:
-        """What any term reads."""
         return functools.reduce(operator.or_, (term.reads for term in self.terms))
 
     @property
     def additive(self) -> bool:
-        """Whether all terms are."""
         return all(term.additive for term in self.terms)
 
     def of_samples(self) -> Objective | None:
-        """Return the sum of those terms that are of samples."""
         kept = [(term, scale) for term, scale in zip(self.terms, self.scales, strict=True) if not term.reads.penalty]
         return Sum(*zip(*kept, strict=True)) if kept else None
 
     def walk(self) -> Iterator[Piece]:
-        """Yield the sum, its terms and all that they hold."""
         yield self
         for term in self.terms:
             yield from term.walk()
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check by every term."""
         for term in self.terms:
             term.check(outputs, targets, model, split)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Add the terms."""
         return self._add([term(outputs, targets, context) for term in self.terms])
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Add the terms of many nodes at once."""
         return self._add([term.rows(outputs, targets, context) for term in self.terms])
 
     def _add(self, losses: Sequence[Tensor]) -> Tensor:
@@ -210,19 +200,15 @@ class FirstView(Objective):
 
     @property
     def reads(self) -> Reads:
-        """As the term."""
         return self.term.reads
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check by the term."""
         self.term.check(outputs, targets, model, split)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the objective of the views that come first."""
         return self.term(*_first(outputs, targets, context, dim=0))
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the objectives of many nodes at once."""
         return self.term.rows(*_first(outputs, targets, context, dim=1))
 
 
@@ -242,11 +228,7 @@ def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tupl
 def require_weighted(
     objective: Objective, outputs: Tensor | None = None, targets: Tensor | None = None, context: Context | None = None
 ) -> None:
-    """Check that an objective heeds the weights of samples, by what it says and, given a batch of two, by a trial.
-
-    Raises:
-        ValueError: If it averages over a batch by itself, or a sample of weight 0 changes it.
-    """
+    """Check that an objective heeds the weights of samples: by what it says and, given a batch of two, by a trial."""
     if objective.reads.alike:
         raise ContractError(
             "loss",

@@ -1,8 +1,7 @@
-"""The updates of local steps: optimisers whose state is per row, so a node that idles keeps its moments and its count.
+"""The updates of local steps: optimizers whose state is per row, so a node that idles keeps its moments and its count.
 
-One ``torch.optim`` optimiser over stacked parameters equals K separate ones only while every row steps, since it counts
-steps once for all. These keep a count per row and are elementwise, so stacking changes nothing. They follow the update
-rules of the ``torch.optim`` classes of the same name.
+One ``torch.optim`` optimizer over stacked parameters equals K separate ones only while every row steps, since it counts
+steps once for all; these count per row. Their update rules are those of the ``torch.optim`` classes of the same name.
 """
 
 from __future__ import annotations
@@ -109,7 +108,6 @@ class SGD(RowOptimizer):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The velocity, where there is momentum."""
         return ("momentum",) if self.momentum else ()
 
     def _step(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:

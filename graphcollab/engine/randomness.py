@@ -38,8 +38,6 @@ LIKE: dict[str, Callable[..., Tensor]] = {
 
 
 class _Thread(threading.local):
-    """What a thread draws from."""
-
     active: own_randomness | None = None
 
 
@@ -49,29 +47,11 @@ _thread = _Thread()
 class own_randomness(TorchDispatchMode):
     """While active, what this thread draws comes from generators with this seed, one per device.
 
-    A stream is that of the global generator after ``torch.manual_seed(seed)``, so results are those of seeding it: to
-    the last bit on a CPU, on a GPU except for dropout, which is computed in another way there. Drawing with a generator
-    that the caller gave is left alone, and so is the randomness of NumPy and Python. Every operation costs about
-    8 µs more while it is active.
-
-    Args:
-        seed: Of all generators.
-
-    Attributes:
-        draws: How many times something was drawn.
-        elsewhere: How many times of those outside of `in_layer`.
-        layers_only: Key what is drawn inside of `in_layer` alone, so that all else costs nothing more; set before it is
-            entered. Default: False.
-
-    Raises:
-        NotImplementedError: When something draws that takes no generator, or under activation checkpointing, which
-            repeats draws by means of the global generator; `keyed_checkpoint` repeats them as they were.
-
-    Example:
-        >>> with own_randomness(5):
-        ...     first = torch.rand(3)
-        >>> bool((first == torch.rand(3, generator=torch.Generator().manual_seed(5))).all())
-        True
+    A stream is that after ``torch.manual_seed(seed)``: to the last bit on a CPU, on a GPU except for dropout.
+    Generators of the caller, NumPy and Python are left alone. Every operation costs about 8 µs more. ``layers_only``,
+    set before it is entered, keys what is drawn in `in_layer` alone, and all else costs nothing more; ``draws`` counts
+    all draws, ``elsewhere`` those outside of it. Refused is what takes no generator, and activation checkpointing,
+    which repeats draws of the global one (see `keyed_checkpoint`).
     """
 
     def __init__(self, seed: int) -> None:
@@ -117,7 +97,6 @@ class own_randomness(TorchDispatchMode):
                 super().__exit__(None, None, None)
 
     def __torch_dispatch__(self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Give operations that draw a generator, pass everything else on."""
         kwargs = kwargs or {}
         if not _may_draw(func):
             return func(*args, **kwargs)
@@ -161,15 +140,9 @@ class own_randomness(TorchDispatchMode):
 
 
 class randomness_by_row(own_randomness):
-    """While active, the samples of every row of a batch draw from the row's own generators, as they would alone.
+    """While active, the samples of every row of a batch draw from the row's own streams, as they would alone.
 
-    That is known of dropout: of masks whose first dimension counts the samples of all rows, as many of each.
-
-    Args:
-        streams: What the rows draw from, on from where they are.
-
-    Raises:
-        NotImplementedError: When something else draws.
+    It is known of dropout alone: of masks whose first dimension counts the samples of all rows, as many of each.
     """
 
     def __init__(self, streams: Sequence[own_randomness]) -> None:
@@ -177,7 +150,6 @@ class randomness_by_row(own_randomness):
         self.streams = streams
 
     def copy(self) -> randomness_by_row:
-        """Return one that draws what this one would draw next, while this one stays where it is."""
         twin = randomness_by_row([stream.copy() for stream in self.streams])
         twin.layers_only = self.layers_only
         return twin
@@ -195,7 +167,6 @@ class randomness_by_row(own_randomness):
 
 
 def _filled(func: OpOverload, given: dict[str, Any], generator: torch.Generator) -> Tensor:
-    """Return a new tensor like another, filled as one of `LIKE` does."""
     name, form = func.overloadpacket.__name__, ("dtype", "layout", "device", "pin_memory", "memory_format")
     made = torch.empty_like(given["self"], **{one: given[one] for one in form if given.get(one) is not None})
     bounds = (given.get("low", 0), given["high"]) if "high" in given else ()
@@ -204,7 +175,6 @@ def _filled(func: OpOverload, given: dict[str, Any], generator: torch.Generator)
 
 @functools.cache
 def _may_draw(func: OpOverload) -> bool:
-    """Tell whether an operation, in one of its forms, takes a generator or is marked as random."""
     seeded = torch.Tag.nondeterministic_seeded
     return any(seeded in form.tags or "generator" in _names(form) for form in _forms(func))
 
@@ -220,7 +190,6 @@ def _names(func: OpOverload) -> tuple[str, ...]:
 
 @functools.cache
 def _with_generator(func: OpOverload) -> OpOverload | None:
-    """Return the form of an operation that takes a generator beside the same arguments, if there is one."""
     names = _names(func)
     if "generator" in names:
         return func
@@ -240,7 +209,6 @@ def _draws(given: dict[str, Any]) -> bool:
 
 
 def _device(given: dict[str, Any]) -> torch.device:
-    """Return where an operation computes: as it says, else where its first tensor is."""
     tensors = (value.device for value in given.values() if isinstance(value, Tensor))
     device = torch.device(given.get("device") or next(tensors, "cpu"))
     return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device

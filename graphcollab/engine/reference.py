@@ -49,14 +49,7 @@ class _AskForLatents(Objective):
 
 
 class Reference:
-    """A copy of a module, two models of it, and samples of two nodes for them.
-
-    Args:
-        module: The architecture.
-        spec: Its columns.
-        sample: Inputs [n, ...] and targets [n, ...]: up to two samples of one node, then up to three of another.
-        objective: What is minimised.
-    """
+    """A copy of a module, two models of it, and samples [n, ...]: up to two of one node, then three of another."""
 
     def __init__(self, module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective) -> None:
         self.origin, self.module, self.spec = module, copy_module(module), spec  # the first is only read
@@ -176,10 +169,7 @@ class Reference:
         return _joined(self.module(inputs, **embed_arguments(self.embeds)))
 
     def in_double(self) -> Numbers | None:
-        """Compute everything in double precision; None where the module cannot be, is in it, or has a large base.
-
-        Frozen weights would have to be copied.
-        """
+        """Compute all in double precision; None where the module cannot be, is in it, or has a large base to copy."""
         frozen = sum(tensor.numel() for tensor in shared_tensors(self.module).values())
         if self.flat.dtype == torch.float64 or frozen > MOST_DOUBLED:
             return None

@@ -128,7 +128,6 @@ def _combine(models: Tensor, index: Tensor, coefficient: Tensor) -> Tensor:
 
 
 def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
-    """Return where nodes stand in one architecture's stack."""
     if len(source.specs) == 1:
         return source.place(nodes)
     members = source.members[stack]
@@ -142,14 +141,10 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `Engine.fit` returns for R rows; position r of models and of the optimiser's state is row r.
+    """What `Engine.fit` returns for R rows; position r of models and of ``slots`` (zero in buffers' columns) is row r.
 
-    Args:
-        models: New models.
-        seen: Of every chunk its rows [r], their numbers of steps [r], and the losses of their steps above the models'
-            sums, [S + 1, r], on the device of the models.
-        slots: The optimiser's state by slot, zero in the columns of buffers.
-        step: Optimiser steps taken, [R].
+    ``seen`` has of every chunk its rows [r], their numbers of steps [r], and the losses of their steps above the
+    models' sums, [S + 1, r], on the models' device; ``step`` [R] counts the optimizer steps taken.
     """
 
     models: Stacks
@@ -164,10 +159,7 @@ class Fitted:
 
     @property
     def bad_step(self) -> Tensor:
-        """First step whose loss was not finite, [R], there too; -1 where all were.
-
-        It is the number of steps where all losses were finite but the last step left a model that is not.
-        """
+        """First step whose loss was not finite, [R]; -1: all were; number of steps: only the model left is not."""
         return self._outcome[1]
 
     @cached_property
@@ -183,19 +175,10 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of some rows on a split, padded to the longest of them.
+    """Outputs and targets of some rows [r] on a split, [r, n, ...], padded; the first ``sizes`` [r] samples are real.
 
-    Args:
-        rows: Which rows, [r].
-        outputs: [r, n, ...].
-        targets: [r, n, ...].
-        sizes: How many of them are real samples, the first ones, [r].
-        params: The rows' parameters by name, [r, ...] each.
-        spec: The rows' architecture.
-        weight: What every sample counts in means over a row's samples, [r, n] float64, 0 in the padding; None where all
-            count alike.
-        latent: [r, n, d_z], if asked for.
-        projection: [r, n, d_p], if asked for.
+    ``weight`` [r, n], float64: what samples count in means over a row, 0 in the padding; None: all count alike.
+    ``params`` are [r, ...] each; ``latent`` [r, n, d_z] and ``projection`` [r, n, d_p] are there if asked for.
     """
 
     rows: Tensor
@@ -238,11 +221,9 @@ def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
 
 
 def outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean loss of every row and the first step whose loss was not finite, [R] each, on the device.
+    """Return the mean loss of every row and its first step whose loss was not finite, [R] each, on the device.
 
-    The step is -1 where all losses are finite, and the model too. Of every chunk are given its rows [r], their numbers
-    of steps [r], and the losses of their steps above the models' sums, [S + 1, r]; ``like`` [R] is of the losses' type
-    and device.
+    The step is as `Fitted.bad_step`; ``seen`` is as in `Fitted`; ``like`` [R] is of the losses' type and device.
     """
     loss, bad = torch.empty_like(like), torch.full_like(like, -1, dtype=torch.int64)
     for rows, taken, values in seen:

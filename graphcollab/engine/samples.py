@@ -25,15 +25,9 @@ CUDA_BATCH_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples that meet a model at once, or those of several models, with a leading dimension R.
+    """Samples [B, ...] that meet a model at once, or those of several models, with a leading dimension R.
 
-    Args:
-        inputs: [B, ...].
-        targets: [B, ...].
-        weight: What every sample counts, [B], as in `Context`.
-        anchor: Parameters to stay close to, [P].
-        given: What the objective is given beside the samples, by name.
-        views: V, where the samples are V views of B / V samples.
+    ``weight`` [B] is as in `Context`, ``anchor`` [P]; with ``views`` V the samples are V views of B / V samples.
     """
 
     inputs: Tensor
@@ -50,10 +44,7 @@ class Batch:
         return Batch(self.inputs[rows], self.targets[rows], weight, anchor, given, self.views)
 
     def parts(self, most: int | None, dim: int, dtype: torch.dtype) -> list[Batch]:
-        """Return it in parts of nearly equal length, of ``most`` samples at most, which are counted in a dimension.
-
-        What is a mean over samples is then the sum of what it is over parts; weights are of a number type.
-        """
+        """Return nearly equal parts, of ``most`` samples along ``dim`` at most, whose means add up to the batch's."""
         length = self.inputs.shape[dim]
         if most is None or length <= most or self.views > 1:
             return [self]
@@ -66,23 +57,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Feed:
-    """The batches of R rows over S steps, drawn from one shared pool on its device.
+    """The batches of R rows over S steps: places ``index`` [R, S, B] in one pool, on its device.
 
-    Rows are sorted by decreasing number of steps, so those still at work at a step are always the first ones.
-
-    Args:
-        pool: The samples.
-        index: Pool position of every sample, [R, S, B], where the samples are.
-        schedule: Lengths of the batches.
-        node_id: Identity of every row's node, [R]: the key of randomness inside layers and of views.
-        seed: Seed of the run.
-        round_: Round.
-        views: Augmented views of the samples. Default: the samples themselves.
-        given: What the objective is given beside the samples, by name, [R, ...] each.
-        anchor: Parameters to stay close to, [R, P].
-        scale: By part, the share of a row's own model in what the loss is of, [R]; see `RowOptimizer.update`.
-        weight: Weight of every sample, [R, S, B], whose mean over a node's training samples is 1. Default: all count
-            alike.
+    Rows are sorted by decreasing number of steps, so those still at work are always the first ones. ``node_id`` [R]
+    keys randomness inside layers and views; ``weight`` [R, S, B] has mean 1 over a node's training samples, None: all
+    count alike; ``given`` [R, ...], ``anchor`` [R, P]; ``scale`` by part [R] is the share of `RowOptimizer.update`.
     """
 
     pool: Pool
@@ -166,10 +145,7 @@ class Feed:
 def weights_of(
     tasks: Tasks, split: str, nodes: Tensor, index: Tensor, dtype: torch.dtype = torch.float64
 ) -> Tensor | None:
-    """Return the weights [r, ...] of samples of nodes [r] at pool positions ``index``; None where all count alike.
-
-    Their mean over all samples that a node has in the split is 1.
-    """
+    """Return weights [r, ...] of samples at positions ``index``, of mean 1 in a node's split; None: all count alike."""
     weight = tasks.pools[tasks.splits[split].pool].weight
     if weight is None:
         return None
@@ -180,8 +156,7 @@ def weights_of(
 def in_mean(weight: Tensor | None, padded: Tensor | None) -> Tensor | None:
     """Return what every sample counts in the mean of a batch, [..., B]; None where all count alike.
 
-    That is its ``weight`` [..., B], which is 1 on average, in B; or in the number of real samples where some are there
-    for their place only: ``padded`` [..., B] is what they count without weights.
+    ``weight`` is 1 on average; ``padded`` is what samples count without it where some are there for their place only.
     """
     if weight is None:
         return padded
@@ -193,10 +168,8 @@ def take_samples(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield inputs [r, m, ...], targets [r, m, ...] and shares [r, m] of nodes' samples, a few at a time.
 
-    Shares, in float64, are what samples count in the mean over all that the node has in the split, 0 for those that are
-    there for their place only. With ``whole`` all samples are there at once, else ``most`` of a node, at most. They are
-    copies, which may be written to; with ``shared`` inputs may be views of the pool, for those who are known not to
-    write to them.
+    Shares (float64) are what samples count in the mean over a node's split, 0 for padding. ``whole``: all at once, else
+    ``most`` of a node. Inputs are copies; with ``shared`` perhaps views of the pool, which must not be written to.
     """
     owned = tasks.splits[split]
     pool, counts = tasks.pools[owned.pool], owned.sizes[nodes]

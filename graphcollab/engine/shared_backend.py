@@ -26,13 +26,10 @@ CUDA_POSITIONS = 2**14
 
 
 class SharedBackend(StackedBackend):
-    """Models of a chunk as one batch: their samples go through the module one behind the other.
+    """Models of a chunk as one batch: their samples go through the module one behind the other, a few rows at a time.
 
-    What is frozen sees a larger batch. The linear layers that are trained, such as those of low-rank adapters, take
-    every model's samples times its own weights. It is for modules in which nothing else is trained and samples do not
-    influence each other. Randomness inside layers is keyed per node, and drawn as the loop draws it.
-
-    A few rows are taken at a time, for all their steps: as many as keep the processor busy.
+    It is for modules in which nothing but linear layers is trained, such as those of low-rank adapters, and samples do
+    not influence each other. Randomness inside layers is keyed per node, and drawn as the loop draws it.
     """
 
     name = "shared"
@@ -87,7 +84,6 @@ class SharedBackend(StackedBackend):
         return in_parts(found, embed, 0)
 
     def _rows_at_once(self, like: Tensor, length: int, samples: Tensor) -> int:
-        """Return how many rows with batches of a length, of samples such as [n, ...], keep the device busy."""
         parts = -(-length // (self.microbatch or length))
         return count_at_once(like, -(-length // parts) * positions_of(samples))
 
@@ -99,10 +95,7 @@ class SharedBackend(StackedBackend):
 
 
 def layers_of(module: nn.Module, spec: ParamSpec) -> list[tuple[nn.Linear, str, str | None]] | str:
-    """Return the linear layers that hold all trained parameters, with the names of weight and bias.
-
-    Where something else is trained, or kept by every node, it is returned what, in words.
-    """
+    """Return the linear layers (weight, bias) that hold all that nodes do not share; or, in words, what else does."""
     if len(spec.names) > spec.num_named_parameters:
         return f"every node has its own {spec.names[spec.num_named_parameters]!r}, a buffer"
     names = {id(parameter): name for name, parameter in module.named_parameters()}

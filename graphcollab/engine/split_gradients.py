@@ -14,12 +14,7 @@ from graphcollab.tasks import Tasks
 
 
 class SplitGradients:
-    """Computes losses and gradients of models on whole splits, in evaluation mode.
-
-    Args:
-        objective: What is minimised.
-        standing: Samples that stay on a card.
-    """
+    """Computes losses and gradients on whole splits, in evaluation mode; ``standing`` samples stay on a card."""
 
     def __init__(self, objective: Objective, standing: StandingBatches) -> None:
         self._objective, self._standing = objective, standing
@@ -27,10 +22,7 @@ class SplitGradients:
     def of(
         self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None
     ) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P] of models [r, columns] on their nodes' data.
-
-        They are summed over micro-batches where there is room for ``most`` samples of a node at once.
-        """
+        """Return losses [r] and gradients [r, P] of models [r, columns], from ``most`` samples of a node at a time."""
         objective = self._objective
         if not backend.samplewise or objective.reads.alike:
             return self._by_length(tasks, backend, flat, nodes, split)

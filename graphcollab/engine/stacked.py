@@ -1,8 +1,7 @@
 """Forms of modules for many nodes at once that are better than vmap's own: of linear layers, and of chains of layers.
 
 Inside vmap, PyTorch decomposes a linear layer with its own weights per row into a product and a sum whose gradients are
-laid out against the grain. The form here is one ``baddbmm``. It is put in place of the original only while
-`stacked_ops` is active.
+laid out against the grain. Here it is one ``baddbmm``, in place of the original only while `stacked_ops` is active.
 """
 
 from __future__ import annotations
@@ -106,11 +105,7 @@ class _Linear(torch.autograd.Function):
 
 
 def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Apply a linear layer with its own weights, or frozen ones that are the same for all, to every row.
-
-    Shapes:
-        x: [R, ..., in]; weight: [R, out, in] or [out, in]; bias: [R, out] or [out]; output: [R, ..., out].
-    """
+    """Apply every row's layer, or one frozen for all, to x [R, ..., in]: weight [(R,) out, in], bias [(R,) out]."""
     if weight.dim() == 2:  # one product for all rows
         if bias is None or bias.dim() == 1:
             return F.linear(x, weight, bias)
@@ -131,7 +126,6 @@ class stacked_ops(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Redirect linear layers, guard look-ups, pass everything else on."""
         kwargs = kwargs or {}
         if func is F.linear and not kwargs and len(args) == 3:
             return _Linear.apply(*args)
@@ -142,21 +136,16 @@ class stacked_ops(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of layers for many rows: takes parameters by name, [r, ...] each, and values [r, m, ...].
+    """A chain of layers for many rows: takes parameters by name, [r, ...] each (shared: no r), and values [r, m, ...].
 
-    Parameters that are the same for all rows have no dimension for them.
-
-    Args:
-        steps: What is done to the values, one after the other: `linear`, `flatten` or `elementwise` with their first
-            arguments, which can be pickled.
-        writes: Whether they would write to their input.
+    ``steps`` are `linear`, `flatten` or `elementwise` with their first arguments, which can be pickled; ``writes``:
+    they would write to their input.
     """
 
     steps: tuple[partial[Tensor], ...]
     writes: bool
 
     def __call__(self, params: Mapping[str, Tensor], values: Tensor) -> Tensor:
-        """Return what the last layer returns, [r, m, ...]."""
         values = values.clone() if self.writes else values
         for step in self.steps:
             values = step(params, values)
@@ -184,13 +173,7 @@ def make_chain(module: nn.Module) -> Chain | None:
 
     vmap's own work per step exceeds a small layer's. A chain is an ``nn.Sequential`` (nested ones too, and subclasses
     that keep its ``forward``) of ``nn.Linear``, ``nn.Flatten`` and elementwise activations, without hooks on layers or
-    gradients, and with the ``forward`` of their types. Anything else may do what only its own code tells.
-
-    Example:
-        >>> make_chain(nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.ReLU())) is None
-        False
-        >>> make_chain(nn.Sequential(nn.Conv2d(1, 2, 3))) is None
-        True
+    gradients, and with the ``forward`` of their types.
     """
     steps = _steps(module, "", {name for name, _ in module.named_parameters()})
     if steps is None:

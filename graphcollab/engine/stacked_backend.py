@@ -30,11 +30,7 @@ Leaves: TypeAlias = list[Tensor]
 
 
 class StackedBackend(Backend):
-    """Models of a chunk as stacked tensors, all of which take a step together.
-
-    The forward pass is a subclass's. The backward pass is ordinary autograd over stacked tensors, and the optimiser
-    takes the steps of all rows in one call per operation.
-    """
+    """Models of a chunk as stacked tensors, all of which take a step together; the forward pass is a subclass's."""
 
     def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
         super().__init__(module, spec, plan)
@@ -208,7 +204,6 @@ class StackedBackend(Backend):
         return static
 
     def _run(self, params: Sequence[Tensor], rest: Leaves, objective: Objective, inputs: Tensor) -> Any:
-        """Return outputs in a step, and latents where an objective reads them."""
         return self._forward([*params, *rest], inputs, objective.reads.latents)
 
     def _moving(
@@ -226,7 +221,6 @@ class StackedBackend(Backend):
 
 
 def _is_ours(objective: Objective) -> bool:
-    """Tell whether an objective is made of the package's pieces and functions alone."""
     pieces = list(objective.walk())
     functions = [function for piece in pieces if (function := getattr(piece, "function", None)) is not None]
     return all(getattr(one, "__module__", "").startswith("graphcollab.") for one in (*map(type, pieces), *functions))
@@ -242,5 +236,4 @@ def _join(pieces: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
 
 
 def _common(step: Tensor) -> int | None:
-    """Return the step count all rows share, if they do."""
     return int(step[0]) if bool((step == step[0]).all()) else None

@@ -21,13 +21,7 @@ LARGEST = 2**26  # bytes that are given: a GPU works on more of them for longer 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """The samples of a split that nodes [r] have, padded to one batch.
-
-    Args:
-        pool: Where the samples are.
-        index: Their places there, [r, m], on its device.
-        weight: What they count in the mean over a node's samples, [r, m], there too.
-    """
+    """The samples of a split that nodes [r] have, padded: places in the pool and shares in the node's mean, [r, m]."""
 
     pool: Pool
     index: Tensor
@@ -40,20 +34,14 @@ class Standing:
 
 
 class StandingBatches:
-    """The last such batches of some tasks that were asked for, as objects that stay the same as long as they are kept.
-
-    The weights of samples are read once.
-    """
+    """The last such batches that were asked for: the same objects as long as they are kept; weights are read once."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._kept: dict[tuple[str, bytes, torch.dtype], Standing] = {}
 
     def of(self, tasks: Tasks, split: str, nodes: Tensor, dtype: torch.dtype, most: int | None) -> Standing | None:
-        """Return the samples of nodes [r].
-
-        None where there is not room for all of them, ``most`` of each, at once, and of other tasks.
-        """
+        """Return the samples of nodes [r]; None of other tasks, and where ``most`` of a node at once are not all."""
         if tasks is not self._tasks:
             return None
         key = split, nodes.numpy().tobytes(), dtype
@@ -90,9 +78,7 @@ def replayable(*given: Tensor) -> bool:
 class Replayed:
     """Tensors computed of tensors, which on a GPU is recorded the second time and replayed from then on.
 
-    Args:
-        name: What it is, for a warning where it cannot be recorded.
-        compute: Computes it. All else that it reads stays where it is, it draws nothing and never waits for the card.
+    All else that ``compute`` reads stays where it is, it draws nothing and never waits for the card.
     """
 
     def __init__(self, name: str, compute: Callable[..., Sequence[Tensor]]) -> None:

@@ -27,13 +27,7 @@ WARM_UP = 3  # steps before a graph is recorded, in which libraries choose their
 
 
 class Kind(NamedTuple):
-    """What sets the operations of a step apart from those of another.
-
-    Args:
-        width: Length of the batches, B.
-        weighted: Whether samples have weights, as those of padded batches do.
-        masked: Whether some rows rest.
-    """
+    """What sets a step's operations apart: batch length B, if samples have weights or padding, and if rows rest."""
 
     width: int
     weighted: bool
@@ -43,23 +37,10 @@ class Kind(NamedTuple):
 class StaticSteps:
     """The local steps of R rows on static tensors: batch, loss, gradients and update read and write no others.
 
-    What a round needs is put there by `load`, and a step finds its place in it by a counter that it moves on. So on a
-    GPU, where each `Kind` of step is recorded once as a CUDA graph if ``recorded`` is set, a step is one launch from
-    then on: of a small model it takes less time than the launches of its operations. Elsewhere, and in the first
-    round, steps are computed as they are. Rows that rest take part in a step, and then get their old values back.
-
-    Args:
-        slopes: Computes losses and gradients.
-        leaves: Parameters and buffers of the rows, [R, ...] each; static from now on.
-        moments: The optimizer's state by slot, likewise.
-        count: Number of parameters among the leaves.
-        feed: The first batches.
-        optimizer: The update.
-        together: Whether batches may be padded.
-
-    Attributes:
-        kinds: What kind of step each of the round is; None where it is no single one, and cannot be static.
-        losses: Losses of the steps, [S, R]; NaN of rows that rest, and where no step was taken.
+    `load` puts there what a round needs; a step finds its place in it by a counter. If ``recorded``, a GPU records each
+    `Kind` of step once as a CUDA graph and replays it. Rows that rest take part, and then get their old values back.
+    ``leaves`` [R, ...] (the first ``count`` are parameters) and ``moments`` are static from now on. ``kinds`` is None
+    for steps that cannot be static; ``losses`` [S, R] are NaN of rows that rest, and where no step was taken.
     """
 
     def __init__(
@@ -155,7 +136,6 @@ class StaticSteps:
         self._place.add_(1)
 
     def _step(self, kind: Kind) -> None:
-        """Take a step, from static tensors to static tensors."""
         before = [values.clone() for values in self._changed()] if kind.masked else []
         index = self._now(self._index)[:, : kind.width]
         weight = self._now(self._weight)[:, : kind.width] if kind.weighted else None
@@ -181,7 +161,6 @@ class StaticSteps:
         return values.index_select(0, self._place)[0]
 
     def _changed(self) -> list[Tensor]:
-        """Return what steps change: models, with their buffers, and the optimizer's state."""
         return [*self.leaves, *(moment for many in self.moments.values() for moment in many)]
 
     def _replayed(self, kind: Kind) -> bool:
@@ -201,18 +180,7 @@ class StaticSteps:
 
 
 def kinds(size: Tensor, width: int, weighted: bool, together: bool) -> list[Kind | None]:
-    """Return the kinds of steps with batches of these lengths [R, S], 0 of rows that rest; None if it is no single one.
-
-    Args:
-        size: Lengths.
-        width: The longest, B.
-        weighted: Whether samples have weights of their own.
-        together: Whether shorter batches may be padded to B.
-
-    Example:
-        >>> kinds(torch.tensor([[3, 3, 1], [3, 2, 0]]), width=3, weighted=False, together=True)[1:]
-        [Kind(width=3, weighted=True, masked=False), Kind(width=3, weighted=True, masked=True)]
-    """
+    """Return the kinds of steps with batch lengths [R, S], 0 of rows that rest; None where it is no single one."""
     longest = size.amax(0)
     shortest = size.where(size > 0, longest).amin(0)
     found: list[Kind | None] = []
@@ -271,5 +239,4 @@ def _check_waits(mode: int | str) -> None:
 
 
 def _kept(own: Tensor | None, new: Tensor) -> Tensor:
-    """Return a static tensor with new values: a new one where there is none."""
     return new.clone() if own is None else own.copy_(new)

@@ -44,13 +44,9 @@ FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
 def kept_by(reference: Reference) -> list[str]:
     """Return the attributes, but for numbers, that forward passes change without carrying anything to the next.
 
-    Whatever the passes of the trial have changed is looked at again, on copies of the module as it was given: one
-    node's pass, another's, and both, one after the other, in either mode. What the second pass leaves must not depend
-    on the first, nor must its outputs. An activation that every pass makes anew is accepted, and so is a cache that all
-    nodes fill alike, which is warned of, since for other samples they might not.
-
-    Raises:
-        ValueError: If something is carried over. A number that outputs do not depend on is left to the caller.
+    What passes changed is looked at again on fresh copies, in either mode, after one node's pass, another's, and both:
+    if what the second leaves, or its outputs, depend on the first, ValueError. A cache that all nodes fill alike is
+    warned of. A number that outputs do not depend on is left to the caller.
     """
     names, before = reference.changed(), memory_of(reference.origin)
     if not names:
@@ -96,9 +92,8 @@ def _is_plain(name: str, *memories: Memory) -> bool:
 def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:
     """Return what a backend computes otherwise than plain PyTorch, such as ``"its gradient ('weight')"``, or None.
 
-    Compared are outputs, losses and gradients in evaluation and in training mode, and the models after a training step,
-    with their buffers, of two models on two nodes' batches of unequal length. What is random in training is compared
-    where the backend draws as plain PyTorch does, node by node.
+    Compared are outputs, losses and gradients in both modes, and models with their buffers after a step, on two nodes'
+    batches of unequal length; what is random in training only where the backend draws node by node.
     """
     found = _numbers(backend, reference)
     judged = JUDGED if reference.noisy else ()  # a loss that draws is keyed in training only
@@ -113,15 +108,10 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
 
 
 def padding_of(reference: Reference, expected: Numbers) -> Padding:
-    """Return where batches may be padded: ``"always"``, only in ``"evaluation"``, or ``"never"``.
+    """Return where batches may be padded, or raise a ValueError if two passes that are alike differ.
 
-    A module that looks across the batch must not be given samples that are there for their place only: one that
-    normalises batches, by its type, and any with which a sample's output or gradient changes with the samples beside
-    it, or its output in a batch of 64 or 300 samples (as far as that is no great work). In training also none that
-    draws random numbers, since it draws others for a longer batch.
-
-    Raises:
-        ValueError: If two passes that are alike give different numbers.
+    Nowhere if a sample's output changes with those beside it, also among 64 or 300 (unless that is great work). In
+    training neither if gradients do, layers normalize batches, or something draws: it draws others for a longer batch.
     """
     by_type = padding_by_type(reference.module, reference.spec)
     if by_type == "never":
@@ -150,10 +140,7 @@ def padding_of(reference: Reference, expected: Numbers) -> Padding:
 
 
 def mixes_samples(reference: Reference) -> bool:
-    """Tell whether samples change, in training, what a module makes of others that pass through it with them.
-
-    That is also said of one that draws random numbers in a way that cannot be told apart by samples.
-    """
+    """Tell whether samples change others' results in training, or random draws cannot be told apart by samples."""
     reference.spec.load_into(reference.module, reference.flat[1]).train()
     batches = [reference.pick(places[:2])[0] for places in PLACES]
     with torch.no_grad():
@@ -192,7 +179,6 @@ def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> b
 
 
 def _numbers(backend: Backend, reference: Reference) -> Numbers:
-    """Compute by a backend what the reference does by plain PyTorch."""
     flat, objective, anchor = reference.flat, reference.objective, reference.anchor
     inputs, targets = reference.batches()
     together, apart = [slice(0, 2)], [slice(0, 1), slice(1, 2)]

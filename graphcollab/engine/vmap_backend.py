@@ -22,12 +22,9 @@ from graphcollab.stack import ParamSpec
 
 
 class VmapBackend(StackedBackend):
-    """Models of a chunk as stacked tensors: vmap over the forward pass and the loss.
+    """Models of a chunk as stacked tensors: vmap over the forward pass and the loss, one dispatch per operation.
 
-    A step costs one dispatch per operation whatever the number of rows.
-
-    Randomness inside layers is seeded per chunk here and is exempt from the rule that results do not depend on the
-    chunk; other backends key it per node.
+    Randomness inside layers is seeded per chunk, and so depends on the chunk; other backends key it per node.
     """
 
     name = "vmap"

@@ -1,8 +1,7 @@
 """The models of the papers, and building one by name.
 
 Every model is a plain ``torch.nn.Module`` that computes ``head(backbone(inputs))``, so that its parts can be named by
-child; `SplitModel` has more parts, behind any backbone. Any other module works as well; these are only the ones that
-published results were measured with.
+child; `SplitModel` has more parts, behind any backbone. Any other module works as well.
 """
 
 from typing import TYPE_CHECKING

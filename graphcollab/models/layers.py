@@ -42,21 +42,14 @@ class _MaxPool2(torch.autograd.Function):
 
 
 class MaxPool2(nn.Module):
-    """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``.
+    """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``, but for NaN.
 
-    On a CPU, PyTorch's kernel for any window visits pixels one by one and takes as long as the convolution before it;
-    maxima of strided slices are vectorised, several times faster. Where channels lie side by side (channels_last)
-    PyTorch has another kernel, which is vectorised. A last odd row or column is left out, as there.
-    (Where a window has NaN, PyTorch's gradient goes to it, and that of the slices is 0.) Models pool before ReLU: the
-    same values and gradients as after it, on a quarter of the numbers.
-
-    Shapes:
-        inputs: [..., H, W], H and W at least 2.
-        output: [..., H // 2, W // 2].
+    On a CPU maxima of strided slices are vectorized, several times faster than PyTorch's kernel except for
+    channels_last. [..., H, W] becomes [..., H // 2, W // 2], without a last odd row or column. Models pool before ReLU:
+    the same values and gradients as after it, on a quarter of the numbers.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the maxima."""
         if min(inputs.shape[-2:]) < 2:
             raise ShapeError(
                 "inputs", f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}"
@@ -77,7 +70,6 @@ class Residual(nn.Sequential):
     """x + f(x), where f is what it holds."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the sum."""
         return inputs + super().forward(inputs)
 
 
@@ -107,9 +99,8 @@ def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Coun
     and He, 2018) takes them over groups of channels of one sample and has no running statistics.
 
     The number of groups is the largest divisor of the number of channels that is at most ``groups`` and leaves at least
-    ``min_channels`` channels to a group, or 1 if there is none. The defaults are the two settings which that article
-    recommends, 32 groups and 16 channels a group, whichever gives fewer groups: small layers would otherwise be
-    normalised over one or two numbers. So 32 channels get 2 groups, 64 get 4, and 512 or more get 32.
+    ``min_channels`` channels to a group, or 1 if there is none. The defaults are that article's two settings: 32 groups
+    alone would normalize small layers over one or two numbers. So 32 channels get 2 groups, 64 get 4, 512 or more 32.
 
     Weight and bias stay the same parameters, and ``eps`` and training mode are kept; running statistics are dropped.
 

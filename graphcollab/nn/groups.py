@@ -11,15 +11,9 @@ from graphcollab.errors import ConflictError
 
 
 def groups_of_newcomers(known_group: Tensor, edge_index: Tensor, names: Sequence[str]) -> Tensor:
-    """Return the groups of all nodes: of every newcomer, that of those it hears.
+    """Return all nodes' groups: of every newcomer, that of those it hears; a ValueError if these differ or are alone.
 
-    Args:
-        known_group: Groups of the nodes there are, [K].
-        edge_index: Edges from these nodes (then the newcomers) to newcomers, who are numbered from 0, [2, E].
-        names: Names of all nodes.
-
-    Raises:
-        ValueError: If a newcomer hears nodes of different groups, or one that is alone.
+    ``known_group`` is [K]; edges [2, E] lead from these nodes, then the newcomers, to newcomers, numbered from 0.
     """
     known = len(known_group)
     group = torch.cat([known_group, known_group.new_full((len(names) - known,), -1)])

@@ -89,7 +89,6 @@ class MixConv(MessagePassing):
         against: tuple[None, Tensor | None],
         base: Tensor | None,
     ) -> Tensor:
-        """Return the sum over all edges of every receiver, with its base."""
         return mix(x[0], edge_weight, edge_index, kernel=self.kernel, base=base, against=against[1])
 
     def __repr__(self) -> str:

@@ -50,12 +50,7 @@ def write_mixer(
 
 
 def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor]]:
-    """Return widths, form and tensors of a mixer's file, or of a mixer that the package brings, by name.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is no mixer's file, one of another version of the format, or damaged.
-    """
+    """Return widths, form and tensors of a mixer's file, or of a mixer that the package brings, by name."""
     given, path = path, Path(path)
     if not path.is_file() and given in (names := list(mixer_cards())):
         path = BROUGHT / f"{given}.safetensors"

@@ -278,10 +278,7 @@ def weighted_sums(
 
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor) -> None:
-    """Write ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i into products, float64 [E].
-
-    Columns are summed in parts, and the parts in float64.
-    """
+    """Write ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i into products, float64 [E]."""
     (count, width), senders, edges = a.shape, len(b), structure.num_edges
     unit, units, *strides = _in_units(width, a, b)
     if _dense(structure, a):
@@ -321,7 +318,6 @@ def _in_units(width: int, *rows: Tensor | None) -> list[int]:
 
 
 def _dense(structure: Structure, x: Tensor) -> bool:
-    """Tell whether to multiply with a matrix: where nodes are few, or most pairs of them are edges."""
     few = max(structure.num_receivers, structure.num_senders) <= TILE
     pairs = structure.num_receivers * structure.num_senders
     return x.dtype != torch.float64 and (few or pairs <= min(WASTE * structure.num_edges, MOST_PAIRS))

@@ -74,14 +74,10 @@ def turns(receiver: Tensor, count: int) -> Tensor:
 
 
 def blocks(work: Tensor, most: int = 2**17) -> list[int]:
-    """Cut nodes into blocks of consecutive ones with about as much work each; return where blocks begin and end.
+    """Cut nodes into blocks of consecutive ones with about as much ``work`` [K] each; return where they begin and end.
 
-    ``work`` is every node's number of entries, [K]. A block has ``most`` entries at most, or a single node; so many
-    that what is made of them stays in the cache, where sorting and looking up take a third of the time.
-
-    Example:
-        >>> blocks(torch.tensor([3, 1, 1, 9, 2]), most=5)
-        [0, 3, 4, 5]
+    A block has ``most`` entries at most, or a single node; so many that what is made of them stays in the cache, where
+    sorting and looking up take a third of the time.
     """
     total, cuts = work.cumsum(0), [0]
     while cuts[-1] < len(work):

@@ -1,7 +1,6 @@
 """The compiled kernels for models on the CPU: weighted sums of rows, of their differences, and inner products.
 
-They are part of the package where it was built with a C compiler, as its wheels are. Without them PyTorch's own
-products do the same, slower.
+Wheels have them, and builds with a C compiler; without them PyTorch's own products do the same, slower.
 """
 
 from __future__ import annotations
@@ -51,16 +50,8 @@ def weighted_sums(
 ) -> Tensor:
     """Return y_i = b_i + Σ_j w_ij (x_j − a_i), [D, P], of x [S, P], as b_i − (Σ_j w_ij) a_i + Σ_j w_ij x_j.
 
-    Half precision is summed in single precision, with weights in single precision. A ValueError says which rows the
-    kernels do not know, or do not fit together.
-
-    Args:
-        structure: The edges.
-        weight: w in the structure's order, [E].
-        x: What senders send.
-        base: b, [D, P]. Default: 0.
-        against: a, [D, P]. Default: 0.
-        instructions: One of `INSTRUCTIONS`. Default: the last.
+    Weights [E] are in the structure's order; b (``base``) and a (``against``) [D, P] are 0 by default. Half precision
+    is summed in single precision. A ValueError says which rows the kernels do not know, or do not fit together.
     """
     require_together(structure, x=x, base=base, against=against)
     if len(weight) != structure.num_edges:
@@ -89,8 +80,7 @@ def weighted_sums(
 def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str | None = None) -> Tensor:
     """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, in the structure's order, float64 [E].
 
-    Numbers are multiplied in single precision at least. Columns are cut into the same blocks, and these into the same
-    parts, whatever the number of threads.
+    Numbers are multiplied in single precision at least, in the same blocks and parts whatever the number of threads.
     """
     require_together(structure, b=b, a=a)
     a, b = _side_by_side(a), _side_by_side(b)
@@ -140,7 +130,6 @@ def _at(rows: Tensor | None, first: int = 0) -> tuple[int, int]:
 
 
 def _totals(structure: Structure, weight: Tensor) -> Tensor:
-    """Return the sums of receivers' weights, [D, 1]."""
     return weight.new_zeros(structure.num_receivers, 1).index_add_(0, structure.receiver, weight[:, None])
 
 

@@ -24,12 +24,10 @@ def edge_distances(
 
     From inner products of centred vectors, with the mean of all rows as the centre:
     :math:`d^2 = \lVert a_i \rVert^2 + \lVert b_j \rVert^2 - 2 \langle a_i, b_j \rangle`. Models that collaborate are
-    nearly equal, so without centring d² would be the small difference of large numbers: with a relative distance of
-    10⁻³ nothing is left of single precision's seven digits. Centring does not help where models are close to each other
-    and far from the mean (clusters). The product's error is a few ε (‖a‖² + ‖b‖²), with ε = 1.2 · 10⁻⁷ in single
-    precision; where d² is below 32 √ε (‖a‖² + ‖b‖²), about 1 %, it is computed anew from differences, in double
-    precision, in blocks of edges and columns. So the relative error is at most a few times √ε / 32, which is 10⁻⁵
-    in single and 5 · 10⁻¹⁰ in double precision, and equal vectors have a distance of exactly 0.
+    nearly equal, so without centring d² would be the small difference of large numbers. Where it still is, below 32 √ε
+    (‖a‖² + ‖b‖²), about 1 %, as of models close to each other and far from the mean (clusters), it is computed anew
+    from differences, in double precision. So the relative error is at most a few times √ε / 32, which is 10⁻⁵ in single
+    (ε = 1.2 · 10⁻⁷) and 5 · 10⁻¹⁰ in double precision, and equal vectors have a distance of exactly 0.
 
     No gradient flows through the result, which is float64, and not finite for edges of vectors that are not; others are
     not affected.
@@ -153,7 +151,6 @@ def _from_differences(
 
 
 def _numbers(rows: Tensor) -> int:
-    """Return how many numbers a block has where some rows are."""
     return BLOCK_NUMBERS[rows.device.type == "cpu"]
 
 

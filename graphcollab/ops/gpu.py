@@ -46,10 +46,7 @@ def usable(rows: Tensor) -> bool:
 def weighted_sums(
     structure: Structure, weight: Tensor, x: Tensor, base: Tensor | None = None, against: Tensor | None = None
 ) -> Tensor | None:
-    """Return y_i = b_i + Σ_j w_ij (x_j − a_i), [D, P], of x [S, P]; None where the kernels cannot be had.
-
-    Terms are those of `graphcollab.ops.compiled.weighted_sums`. A ValueError says which rows the kernels do not know.
-    """
+    """Return what `graphcollab.ops.compiled.weighted_sums` does, [D, P]; None where the kernels cannot be had."""
     require_together(structure, x=x, base=base, against=against)
     weight = beside(weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32), x).contiguous()
     y = new_rows(x, structure.num_receivers, x.shape[1])
@@ -69,7 +66,6 @@ def _known(rows: Tensor) -> bool:
 
 
 def _side_by_side(rows: Tensor) -> Tensor:
-    """Return rows whose numbers follow each other in memory; a ValueError says which the kernels do not know."""
     if not _known(rows):
         known = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
         raise UnsupportedError("rows", f"kernels in Triton are for {known} on a GPU, got {rows.dtype} on {rows.device}")
@@ -78,7 +74,6 @@ def _side_by_side(rows: Tensor) -> Tensor:
 
 
 def _obstacle(device: torch.device) -> str | None:
-    """Return why there are no kernels for a device; None where there are."""
     if find_spec("triton") is None:
         return "Triton is not installed (pip install 'graphcollab[gpu]')"
     have = _capability(device)

@@ -62,10 +62,9 @@ def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
     """Multiply with W in compressed rows, a block of columns at a time so that the block's rows stay in the cache.
 
-    Blocks are shared between threads (`share`), not the work on a block: that would end in hundreds of places where
-    threads wait for each other, 10 times as long as one thread takes where another process has a core. Half precision,
-    for which torch has no sparse product, is computed in single precision. On a GPU the last digits of two calls may
-    differ: cuSPARSE adds up long rows in no fixed order.
+    Threads share blocks, not the work on one: waiting for each other takes 10 times as long as one thread where another
+    process has a core. Half precision is computed in single precision. On a GPU cuSPARSE adds up long rows in no fixed
+    order, so last digits may differ between calls.
     """
     within = torch.promote_types(x.dtype, torch.float32)
     matrix = structure.beside(x).adjacency(beside(weight.to(within), x))

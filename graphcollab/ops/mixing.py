@@ -44,10 +44,7 @@ def _recorded(*values: Tensor) -> bool:
 
 
 class _Mix(torch.autograd.Function):
-    """Forward: a sparse-dense product. Backward: the transposed product for x, a sampled dense-dense one for w.
-
-    Both are differentiable themselves, so derivatives of any order are.
-    """
+    """Forward: a sparse-dense product. Backward, differentiable too: transposed for x, sampled dense-dense for w."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, structure: Structure, kernel: str | None) -> Tensor:

@@ -126,12 +126,11 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
     With margin 0, :math:`g + \sum_j u_j m_j` is the vector of the cone nearest to g. It is unique; u need not be, where
     the m are dependent.
 
-    The vectors are known by their inner products only, so P does not matter: from an eigendecomposition of all Gram
-    matrices at once come vectors of m + 1 numbers with the same inner products, and with these it is a nonnegative
-    least squares problem, which SciPy's ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves
-    for one bundle after the other; bundles without an obtuse angle need no solving. On a device, which SciPy would have
-    to wait for, all bundles take the steps of the same method together, so many that all are done; one that is not gets
-    NaN. All vectors are scaled to length one first, so the solver's tolerances hold for gradients of any size.
+    The vectors are known by their inner products only, so P does not matter: an eigendecomposition of all Gram matrices
+    gives vectors of m + 1 numbers with the same products, and so a nonnegative least squares problem, which SciPy's
+    ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves bundle by bundle where there is an
+    obtuse angle. On a device all bundles take the steps of the same method together; one that is not done in the end
+    gets NaN. All vectors are scaled to length one first, so tolerances hold for gradients of any size.
 
     Args:
         gram: Inner products of every bundle, g first, [R, m + 1, m + 1], as `bundle_gram` returns them.

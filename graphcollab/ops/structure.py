@@ -178,7 +178,6 @@ _made: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
 def _plain(edge_index: Tensor) -> Tensor:
-    """Return edges as a plain tensor; a ValueError says what else they are."""
     if isinstance(edge_index, EdgeIndex):
         return edge_index.as_tensor()
     try:

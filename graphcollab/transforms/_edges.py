@@ -21,11 +21,7 @@ from graphcollab.settings import checked
 
 
 class Transform(BaseTransform):
-    """Base class: attributes are settings, checked by the annotations of ``__init__``, and ``__repr__`` prints them.
-
-    Raises:
-        SettingError: If a setting is not what its annotation says.
-    """
+    """Base class: attributes are settings, checked by the annotations of ``__init__``, and ``__repr__`` prints them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -187,14 +183,10 @@ def sort_edges(data: Data) -> Data:
 
 
 def neighbor_rank(data: Data) -> tuple[Tensor, Tensor]:
-    """Rank the neighbours of every receiver by weight, the strongest first. Self-loops do not take part.
+    """Return every edge's rank among its receiver's neighbors, 0 for the strongest, -1 for a loop; and their number.
 
-    Among equal weights the sender with the smaller ``node_id`` comes first, so the order of edges and nodes in memory
-    does not matter.
-
-    Returns:
-        The rank of each edge among its receiver's neighbours, counted from 0, and -1 for a self-loop; how many
-        neighbours its receiver has. Both are [E], int64.
+    Both are [E], int64. Among equal weights the sender with the smaller ``node_id`` comes first, so the order of edges
+    and nodes in memory does not matter.
     """
     weight = edge_weights(data).detach()
     sender, receiver = data.edge_index.long()

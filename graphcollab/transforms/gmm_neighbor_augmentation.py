@@ -116,7 +116,6 @@ class GMMNeighborAugmentation(Transform):
         return sort_edges(select_edges(out, bag | (sender == receiver)) if self.drop else out)
 
     def _fields(self, data: Data) -> tuple[Tensor, Tensor]:
-        """Return scores, float64, and membership after checking them."""
         for name in (self.score, self.member):
             if name not in data or not isinstance(data[name], Tensor):
                 raise MissingError(name, f"this Data has no {name}: set it to one value per edge")

@@ -11,10 +11,7 @@ _PAIRING = 2  # what random numbers are for
 
 
 def regular_pairs(count: int, degree: int, seed: int) -> Tensor:
-    """Return K degree / 2 different pairs of K nodes, in which every node is ``degree`` times, [2, K degree / 2].
-
-    ``K degree`` is even, and ``degree`` below K; see `RandomRegular`.
-    """
+    """Return different pairs of K nodes, every node ``degree`` < K times (K degree even), [2, K degree / 2]."""
     rest, attempt, edges = count - 1 - degree, 0, None
     while edges is None:
         edges, attempt = _pair_ends(count, min(degree, rest), seed, attempt), attempt + 1

@@ -73,7 +73,6 @@ class TopK(Sparsification):
         self.k = k
 
     def keep(self, data: Data) -> Tensor:
-        """Keep the k strongest of each receiver's neighbours."""
         return neighbor_rank(data)[0] < self.k
 
 
@@ -89,7 +88,6 @@ class Threshold(Sparsification):
         self.minimum = float(minimum)
 
     def keep(self, data: Data) -> Tensor:
-        """Keep the edges with at least the smallest weight allowed."""
         return data.edge_weight >= self.minimum
 
 
@@ -119,7 +117,6 @@ class DropWeakest(Sparsification):
         self.fraction = fraction
 
     def keep(self, data: Data) -> Tensor:
-        """Keep the strongest of each receiver's neighbours, as many as are not to be dropped."""
         rank, many = neighbor_rank(data)
         if self.fraction is None:
             return rank < many - (self.count or 0)

@@ -99,7 +99,6 @@ class Complete(Topology):
     """
 
     def connect(self, node_id: Tensor) -> Tensor:
-        """Return all pairs of positions."""
         nodes = torch.arange(node_id.numel(), device=node_id.device)
         return torch.cartesian_prod(nodes, nodes).t()
 
@@ -109,7 +108,6 @@ class Isolated(Topology):
     """Removes all edges: every node learns alone (functional name: ``isolated_topology``)."""
 
     def connect(self, node_id: Tensor) -> Tensor:
-        """Return no edges."""
         return torch.empty(2, 0, dtype=torch.int64, device=node_id.device)
 
 
@@ -139,7 +137,6 @@ class Ring(Topology):
         super().__init__(allowed)
 
     def connect(self, node_id: Tensor) -> Tensor:
-        """Return the edges between positions that are near each other around the ring."""
         nodes = torch.arange(len(node_id), device=node_id.device)
         steps = torch.arange(1, min(self.neighbors, len(nodes) // 2) + 1, device=node_id.device)
         # [steps, K]: everybody listens to the node that many steps further, and that many steps back.
@@ -175,7 +172,6 @@ class RandomRegular(Topology):
         super().__init__(allowed)
 
     def connect(self, node_id: Tensor) -> Tensor:
-        """Draw the graph and return both directions of its edges."""
         count = node_id.numel()
         if self.degree >= count:
             raise RangeError(
