@@ -105,22 +105,19 @@ class ChannelAttention(Weigher):
 
     @property
     def compares(self) -> bool:
-        """Whether it compares mixed models with models that nodes train alone, which the local slot must then have."""
+        """Whether the local slot must train models alone, to compare mixed ones with."""
         return self.learns and self.own == "gate"
 
     @property
     def beyond_edges(self) -> bool:
-        """Whether nodes train encoders together."""
         return self.learns
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Validation samples, to learn from."""
         return () if self.frozen else ("val",)
 
     @property
     def given(self) -> Mapping[str, Tensor]:
-        """Parameters of the pretrained encoders."""
         return {} if (mixer := self._pretrained()) is None else mixer.tensors
 
     def _pretrained(self) -> Mixer | None:
@@ -140,7 +137,6 @@ class ChannelAttention(Weigher):
 
     @property
     def told(self) -> Readers:
-        """Changes of models along edges; and where encoders are trained, what is added up for them."""
         sums = "gradients of its encoders, and where a share of the own model is learned, validation losses"
         along = "how far its model is from the start"
         return {"listeners": along, "coordinator": sums} if self.learns else {"listeners": along}
@@ -178,11 +174,10 @@ class ChannelAttention(Weigher):
         return data
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
-        """Return how far models are from the start."""
         return (self._change(data, env),)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
+        """With frozen encoders codes cross every edge, in place of changes."""
         halo, encoding = self._encoding(data.mixer, data, env)
         with torch.no_grad():
             code = encoding.codes()
@@ -193,7 +188,7 @@ class ChannelAttention(Weigher):
         return data
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
-        """Return attention between the changes of newcomers and of all nodes since the run's start."""
+        """By attention between the changes of newcomers and of all nodes since the run's start."""
         mixer = data.mixer.with_newcomers(edge_index, names)
 
         @torch.no_grad()

@@ -42,8 +42,8 @@ def check_head(data: Data, part: str) -> int:
 def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Tensor:
     """Return the cosine of the classifiers (a part) at the two ends of every edge, [E], float64.
 
-    It is 0 where a classifier is zero or not finite. ``per_class`` takes the mean over the classes of the cosines of
-    their weight vectors, without the bias; a class whose weights are zero counts as 0.
+    It is 0 where a classifier is zero or not finite. ``per_class`` is the mean over the classes of the cosines of their
+    weight vectors, without the bias; a class whose weights are zero counts as 0.
     """
     rows, edge_index = data.x.part(part), data.edge_index
     if not per_class:
@@ -184,7 +184,7 @@ class ClassifierSimilarity(Weigher):
     head: str = "head"
 
     def init(self, data: Data, env: Env) -> Data:
-        """Give a node and its neighbours equal weights, unless an earlier phase has learned weights."""
+        """Give a node and its neighbors equal weights, unless an earlier phase has learned weights."""
         check_head(data, self.head)
         data = copy.copy(data)
         sender, receiver = data.edge_index

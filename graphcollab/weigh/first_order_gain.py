@@ -108,7 +108,7 @@ class FirstOrderGain(Weigher):
 
 
 def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Return positive gains, normalised per receiver, [E]; the self-loop of a node that hears nobody else weighs 1."""
+    """Return positive gains, normalized per receiver, [E]; the self-loop of a node that hears nobody else weighs 1."""
     sender, receiver = edge_index
     positive = gain.nan_to_num(0.0).clamp(min=0)
     most = scatter(positive, receiver, dim_size=num_nodes, reduce="max")[receiver]
@@ -119,7 +119,7 @@ def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def _manhattan(a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
-    """Return ‖a_i − b_j‖₁ for every edge j → i, [E], float64, a block of edges at a time."""
+    """Return ‖a_i − b_j‖₁ of edges j → i, [E], float64, a block of edges at a time."""
     blocks = beside(edge_index, a).split(max(BLOCK_NUMBERS // max(a.shape[1], 1), 1), 1)
     apart = [(a[receiver] - b[sender]).abs().sum(1, dtype=torch.float64) for sender, receiver in blocks]
     return torch.cat(apart).cpu()

@@ -30,7 +30,6 @@ class Formula(Weigher):
         """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Return the data with the round's ``edge_weight`` [E]."""
         data = copy.copy(data)
         data.edge_weight = self.weights(data, env).to(data.x.dtype)
         return data
@@ -113,7 +112,7 @@ class KeepWeights(Formula):
 
 
 def require_self_loops(data: Data, env: Env, what: str) -> None:
-    """Check that every node hears itself; else raise a ``ValueError`` that begins with ``what`` needs it."""
+    """Check that every node hears itself; else a ``ValueError`` begins with ``what`` needs it."""
     sender, receiver = data.edge_index
     lacking = ~receives(sender == receiver, receiver, data.num_nodes)
     if bool(lacking.any()):
@@ -184,7 +183,6 @@ class SimilarityWeights(Formula):
         return data
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the weights of the round's edges."""
         (sender, receiver), many = data.edge_index, data.num_nodes
         loop = sender == receiver
         value = self._values(data, loop)
@@ -269,7 +267,6 @@ class SimplexWeights(Formula):
         return data
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the weights of the round's edges."""
         sender, receiver = data.edge_index
         share = shares(env.engine.tasks.sizes("train")[sender].double(), receiver, data.num_nodes)
         score = data.edge_score.double().masked_fill(sender == receiver, 1.0)

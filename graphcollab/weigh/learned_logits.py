@@ -68,7 +68,7 @@ class LearnedLogits(Weigher):
         return data
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
+        """Logits of edges that are not in use, or of nodes at rest, stay as they are."""
         before, data = data, copy.copy(data)
         weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
         serves, everybody = serving(data), edges_in_use(data) is None
@@ -98,7 +98,7 @@ class LearnedLogits(Weigher):
         return data
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
-        """Return logits that newcomers learn for their edges, in as many steps as the nodes' own have taken."""
+        """Newcomers learn logits for their edges in as many steps as the nodes' own have taken."""
 
         def weigh(new: Data, env: Env, gradient: Callable[[Tensor], Tensor]) -> Tensor:
             count = data.num_nodes + new.num_nodes

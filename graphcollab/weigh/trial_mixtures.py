@@ -1,4 +1,4 @@
-"""The weigher of phase 1 of directed collaboration graphs: mix, fine-tune, compare, and adjust."""
+"""`TrialMixtures`, of phase 1 of directed collaboration graphs: mix, fine-tune, compare, and adjust."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class TrialMixtures(Weigher):
         return (mixed > own + rounding).long() - (mixed < own - rounding).long()
 
     def _tuned_scores(self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor) -> Tensor:
-        """Return the scores [R] of mixtures after fine-tuning; they are made, trained and judged chunk by chunk."""
+        """Return the scores [R] of fine-tuned mixtures, which exist one chunk at a time."""
         engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=data.x.device)
         for s, where, row in data.x.locate(receiver):
             columns = data.x.specs[s].columns(self.part)
