@@ -133,7 +133,6 @@ def recovered_clusters(
 
 
 def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
-    """Return a label of every node."""
     if not len(weight):
         return list(range(count))
     import networkx  # here, since importing it takes long
@@ -149,7 +148,6 @@ def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
 
 
 def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: int) -> list[int]:
-    """Return a label of every node."""
     if clusters in (1, count):
         return [0] * count if clusters == 1 else list(range(count))
     from sklearn.cluster import SpectralClustering
