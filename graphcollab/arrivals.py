@@ -47,9 +47,9 @@ class Arrivals:
 
     Rows are known by their place in memory, kept as long as they are remembered. All processes must remember alike, or
     they would meet in different verbs: what is new in one is new in all. With several architectures nothing is
-    remembered: parts of models are copies then. Between parties rows are checked where they arrive (`plausible`): what
-    can be no model is 0, or NaN where it would meet data, and its sender is ``refused`` for the round, {node: why}, in
-    this process alone, so that nobody can accuse another. Processes of one party check their own rows, in ``settle``.
+    remembered. Between parties rows are checked where they arrive (`plausible`): what can be no model is 0, or NaN
+    where it would meet data, and its sender is ``refused`` for the round, {node: why}, here alone: nobody can accuse
+    another. Processes of one party check their own rows, in ``settle``.
     """
 
     def __init__(self, transport: Transport, own: Tensor) -> None:

@@ -26,11 +26,11 @@ Tie: TypeAlias = tuple[str | None, str, str]
 class ParamSpec:
     """Columns of one architecture: the P trainable parameters of a module, grouped by part, then its buffers.
 
-    Frozen parameters are in no row: they are there once (`shared_tensors`). Buffers are the persistent floating-point
-    ones without infinite entries, and batch normalization's count of batches; others are constants of the architecture.
-    ``parts`` are column ranges, (start, stop): ``"all"`` is every trainable parameter, ``"buffers"`` the rest. A part
-    that is ``tied`` to another by a shared parameter cannot be taken alone. ``over`` says by part what its numbers
-    stand on, such as a checksum of a frozen base: architectures that differ in it do not share the part.
+    Frozen parameters are in no row (`shared_tensors`). Buffers are the persistent floating-point ones without infinite
+    entries, and batch normalization's count of batches; others are constants of the architecture. ``parts`` are column
+    ranges, (start, stop): ``"all"`` is every trainable parameter, ``"buffers"`` the rest. A part that is ``tied`` to
+    another by a shared parameter cannot be taken alone. ``over`` says by part what its numbers stand on, such as a
+    checksum of a frozen base: architectures that differ in it do not share the part.
     """
 
     names: tuple[str, ...]
@@ -159,7 +159,6 @@ class ParamSpec:
 
 
 def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the part whose prefix owns the parameter ``name``."""
     owners = [part for part, prefixes in parts.items() for p in prefixes if name == p or name.startswith(p + ".")]
     if len(owners) > 1:
         raise DuplicateError(
@@ -243,7 +242,6 @@ def _passing(module: nn.Module) -> set[str]:
 
 
 def _state_of(module: nn.Module) -> dict[str, Tensor]:
-    """Buffers that are in a row."""
     passing = _passing(module)
     return {name: b for name, b in module.named_buffers() if name not in passing and _is_state(name, b)}
 

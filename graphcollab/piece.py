@@ -37,12 +37,11 @@ Origin: TypeAlias = Literal["fixed", "computed", "learned", "kept"]
 class Field:
     """Something that a piece keeps in the ``Data``; a name that ends in ``*`` stands for all that begin so.
 
-    Kinds are ``"models"`` (`Stacks`, one per node), ``"rows"`` (other rows of parameters), ``"per_sample"``,
-    ``"per_node"`` [K], ``"per_edge"`` [E], ``"relation"``, ``"scalar"``, or ``"replicated"`` (parameters that belong to
-    all). A lifetime of a ``"round"`` ends when the next one begins (of rows of models, with their own), a ``"phase"``
-    ends unless the next one's pieces declare the field too. ``known_to`` is ``"public"``, the ``"owner"`` of a node,
-    the ``"receiver"`` of an edge or both ``"ends"``; in ``"parts"``, every process has a part of the sum. ``meaning``
-    is a line of the table of state.
+    A lifetime of a ``"round"`` ends when the next one begins (of rows of models, with their own), of a ``"phase"`` with
+    it unless the next one's pieces declare the field too. ``known_to`` is ``"public"``, the ``"owner"`` of a node, the
+    ``"receiver"`` of an edge or both ``"ends"``; in ``"parts"``, every process has a part of the sum. Kinds are
+    `Stacks` (``"models"``), other ``"rows"``, ``"per_sample"``, ``"per_node"`` [K], ``"per_edge"`` [E], edges of its
+    own (``"relation"``), a ``"scalar"``, and parameters that belong to all (``"replicated"``).
     """
 
     name: str

@@ -45,15 +45,13 @@ class Exchange(Exchanger):
     Base and message are each one of ``"x"`` (after the local update), ``"x_start"`` (before it), ``"update"``
     (x − x_start) and ``"zero"``. Model averaging is ``Exchange("zero", "x")``, L2C ``Exchange("x_start", "update")``,
     DPSGD ``Exchange("update", "x_start")``. The second form pulls towards the senders: CoBo's step along the weighted
-    Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``.
+    Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``. The route says who hears whom, with which
+    weights, and who pays:
 
-    The route says who hears whom, with which weights, and who pays:
-
-    - `AlongEdges`: nodes hear their neighbours, with the weigher's weights. `AtServer`: a server does the mixing.
-      `NeighborhoodMeans`: it averages over neighbours at work, for nodes at rest too.
-    - `ThroughServer`: all nodes of a server get one average. Base, message and a are averaged alike, so with a server's
-      step size s it is ``Exchange("x_start", "update", scale=s)``: from the mean of the models that the round began
-      with.
+    - `AlongEdges`: nodes hear their neighbors, with the weigher's weights. `AtServer`: a server does the mixing.
+      `NeighborhoodMeans`: it averages over neighbors at work, for nodes at rest too.
+    - `ThroughServer`: all nodes of a server get one average, of base, message and a alike; with a server's step size s
+      it is ``Exchange("x_start", "update", scale=s)``, from the mean of the models that the round began with.
     - `ThroughCenters`: so do the nodes of every cluster, and the servers keep the averages.
 
     Args:
@@ -191,9 +189,8 @@ class LaplacianPull(Exchange):
 
     with :math:`X^0` the models at the round's start and X those after the local step of size η. The step is stable if
     :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
-    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run whose step is outside that bound warns, once, with
-    the number. Nodes that are late or away pull at nobody. Until then everybody is told all weights: λ is the graph's.
-    See `cobo`.
+    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run outside that bound warns once; until then everybody
+    is told all weights, since λ is the graph's. Nodes that are late or away pull at nobody. See `cobo`.
 
     Args:
         scale: ηρ.
@@ -226,8 +223,6 @@ class LaplacianPull(Exchange):
         return super().__call__(self._check_step(data, env), env)
 
     def _check_step(self, data: Data, env: Env) -> Data:
-        """Warn, once in a run, if the step size is outside the bound."""
-
         def reach(eigenvalue: float) -> float:
             return self.lr * self.smoothness + self.scale * eigenvalue
 

@@ -34,15 +34,14 @@ class Layer(Exchanger):
     .. math::
         x_i \leftarrow b_i + \operatorname{layer}(m, \mathcal E, w)_i
 
-    With `MixConv`, the default, it is `Exchange`. Other layers aggregate otherwise: by a median, or by attention that
-    was trained before. (PyG's ``SimpleConv(aggr="median")`` multiplies by weights before it takes the median; the layer
-    of the example takes that of models.) A layer is called as ``layer((m_src, m_dst), edge_index, edge_weight=w)``, or
-    ``edge_attr=w``, with the messages of the senders, [S, P], those of the receivers, [D, P], the edges between them,
-    [2, E], and their weights, [E]; it returns [D, P]. It is in evaluation mode, and what it returns for a receiver may
-    depend on this receiver's edges alone, since processes and sites have no others.
+    With `MixConv`, the default, it is `Exchange`. (PyG's ``SimpleConv(aggr="median")`` multiplies by weights before it
+    takes the median; the layer of the example takes that of models.) A layer is called as ``layer((m_src, m_dst),
+    edge_index, edge_weight=w)``, or ``edge_attr=w``, with the messages of the senders, [S, P], those of the receivers,
+    [D, P], the edges between them, [2, E], and their weights, [E]; it returns [D, P]. It is in evaluation mode, and
+    what it returns for a receiver may depend on this receiver's edges alone, since processes and sites have no others.
 
-    Edges of weight 0 are left out, so their weights get no gradient. A node without others keeps its model. Gradients
-    with respect to weights are by autograd, so learned weights learn through every layer that uses them.
+    Edges of weight 0 are left out, so their weights get no gradient. A node without others keeps its model. Weights are
+    learned through any layer that uses them, by autograd.
 
     Args:
         layer: The layer. It is copied; its parameters must be frozen, as nothing trains them.

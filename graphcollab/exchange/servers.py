@@ -115,12 +115,12 @@ class Served(Route, ABC):
 class ThroughServer(Served):
     """Models go up to a server, and their average comes down to every node.
 
-    A bipartite graph in place of a complete one, so the cost is K d and not K² d. Weights are normalised over the nodes
-    at work (those that both train and serve). A server that hears from nobody changes nothing. A node that sends is
-    charged d floats up and d down; the others get the average only to be judged by it.
+    The cost is K d, and not the K² d of a complete graph. Weights are normalized over the nodes at work (those that
+    both train and serve). A server that hears from nobody changes nothing. A node that sends is charged d floats up and
+    d down; the others get the average only to be judged by it.
 
     Where edges were given, every connected component has a server of its own, and all its nodes must be allowed to hear
-    each other. A node without neighbours, or the only one of its cluster, has no server: it sends nothing and keeps
+    each other. A node without neighbors, or the only one of its cluster, has no server: it sends nothing and keeps
     what it has learned.
 
     Args:

@@ -58,19 +58,16 @@ _NEIGHBORS = AlongEdges(neighbors_only=True)
 
 @dataclass(frozen=True)
 class Receive(Exchanger):
-    r"""Keep what the neighbours sent, weighted, beside the own model, for the next round to train through.
+    r"""Keep what the neighbors sent, weighted, beside the own model, for the next round to train through.
 
     .. math::
         r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
 
-    ``Fit(through=...)`` starts the next round from :math:`\alpha_{ii} x_i + r_i`. (To mix at the end of the round, and
-    judge nodes by their models before that, is not the same for nodes at rest and for isolated ones, who keep their own
-    model here.)
-
-    A node at rest keeps what it received last; what a node would have given senders that do not serve is its own. The
-    first round finds what came along the edges before it: the models at the start of the phase. These are not charged,
-    for after a phase that tried models on the same edges the receivers have them already, and at the start of a run
-    all models are the initial one.
+    ``Fit(through=...)`` starts the next round from :math:`\alpha_{ii} x_i + r_i`. (Mixing at the end of the round
+    differs for nodes at rest and isolated ones, who keep their own model here.) A node at rest keeps what it received
+    last; what a node would have given senders that do not serve is its own. The first round finds the models at the
+    start of the phase. These are not charged: after a phase that tried models on the same edges the receivers have
+    them, and at the start of a run all models are the initial one.
 
     Args:
         part: Part of the model that is sent.
@@ -123,10 +120,10 @@ class PrototypeAverage(Exchanger):
 
     A node's prototype of class k is the mean latent of its :math:`n_{ik}` training samples of that class, of the model
     after the local update, in evaluation mode; the server's is their mean over the nodes at work (those that both train
-    and serve) that have the class. A class that none of them has keeps the prototype it had, and one that nobody ever
-    had has none. What the server sends reaches all nodes but isolated ones. For a node without a server
-    (`ThroughServer`) there are no prototypes. Where samples have weights, latents are averaged by them, and
-    :math:`n_{ik}` is the sum of the class's weights, which are 1 on average at a node. See `fedproto`.
+    and serve) that have the class. A class that none of them has keeps the prototype it had, if any. What the server
+    sends reaches all nodes but isolated ones and those without a server (`ThroughServer`), which have no prototypes.
+    Where samples have weights, latents are averaged by them, and :math:`n_{ik}` is the sum of the class's weights,
+    which are 1 on average at a node. See `fedproto`.
 
     Args:
         route: The way to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"``, of the

@@ -59,7 +59,7 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
 
 
 def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> Tensor:
-    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where no edge or weight is known."""
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where none is known."""
     check_edges(edge_index, edge_weight, count, where, partly)
     if bool(edge_weight.isinf().any()):
         raise NotFiniteError(

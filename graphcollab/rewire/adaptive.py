@@ -28,8 +28,8 @@ class AdaptivePeers(PeerSampler):
 
     After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
     are drawn without replacement with the probabilities of ``priors``, to which ε is added for all who may be met. Only
-    pairs that know of each other are stored: what a node measured always, samples more a round at most; of what it was
-    told, no more than ``limit``. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more.
+    pairs that know of each other are stored: all that a node measured, samples more a round at most, and up to
+    ``limit`` that it was told of. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more.
     See `dac`.
 
     Args:

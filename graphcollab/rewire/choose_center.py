@@ -30,11 +30,10 @@ Centers = dict[str, Tensor]
 class ChooseCenter(Rewiring):
     """Every node chooses among C centers the one with the smallest loss on its training data.
 
-    It is done before the first round and after every exchange, by all nodes, also those at rest, so that between rounds
-    every node holds, and is judged by, the center that fits it best. A later phase goes on with the centers of an
-    earlier one; otherwise it draws its own from the run's initial model. One that fits nobody best is never trained:
-    when a center was chosen by nobody for ``patience`` rounds in a row, a warning says, once, how many of them are in
-    use.
+    It is done before the first round and after every exchange, by all nodes, also those at rest: between rounds every
+    node holds, and is judged by, the center that fits it best. A later phase goes on with the centers of an earlier
+    one; otherwise it draws its own from the run's initial model. A center that fits nobody best is never trained: when
+    one was chosen by nobody for ``patience`` rounds in a row, a warning says, once, how many of them are in use.
 
     Where edges were given, every connected component has C centers of its own, all from the same start, and its nodes
     must all be allowed to hear each other. A node without neighbors has no centers: it keeps what it has learned. See
@@ -202,7 +201,6 @@ class ChooseCenter(Rewiring):
         return torch.bincount(place[there], minlength=groups * self.clusters).view(groups, -1)
 
     def _report(self, data: Data) -> Data:
-        """Warn, once, where centers have been out of use for too long."""
         users = self._users(data, places(data.server), data.server.size[1] // self.clusters)  # [G, C]
         rounds = torch.where(users == 0, data.unused["rounds"].view_as(users) + 1, 0)
         said = data.unused["said"]

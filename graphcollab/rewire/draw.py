@@ -103,16 +103,12 @@ def draw_peers(
     rate: Tensor | float = 0.0,
     rest: Tensor | float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Draw distinct peers for every receiver [R], one after the other in proportion to their rates.
+    """Draw ``count`` distinct peers for every receiver [R], one after the other in proportion to their rates.
 
-    It is a race (Efraimidis and Spirakis 2006): candidates arrive after times from exponential distributions with their
-    rates, never at rate 0, and the first ``count`` are taken. Pairs ``known``, sender and receiver, [2, M], each once,
-    have rates of their own, [M] or one; all others share ``rest``, [K] or one, so only their first arrivals are drawn:
-    work and memory grow with the known ones and the peers drawn, never with all pairs. ``keys`` key the randomness,
-    beside node_ids.
-
-    Edges [2, D] are sorted by receiver and arrival. With them comes their rates' share in all of their receiver, [D]:
-    the probability to be drawn first.
+    A race (Efraimidis and Spirakis 2006): candidates arrive after exponential times, at rate 0 never. Pairs ``known``,
+    sender and receiver, [2, M], each once, have rates of their own, [M] or one; all others share ``rest``, [K] or one,
+    and only their first arrivals are drawn, never all pairs. ``keys`` key the randomness, beside node_ids. Returned are
+    edges [2, D], by receiver and arrival, and the probability of each to be drawn first, [D].
     """
     many = len(candidates.rank)
     known = receiver.new_empty(2, 0) if known is None else known

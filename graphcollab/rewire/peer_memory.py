@@ -37,15 +37,12 @@ def update_memory(
 
     A measurement replaces all that was known of a peer; an estimate replaces an earlier estimate, never a measurement.
     Met were edges j → i without self-loops, [2, E], with the scores that i measured, [E]; ``told`` is what nodes knew
-    before the round, and ``rank`` [K] every node's place in the order of ``node_id``.
-
-    Of several peers that tell of a node, ``two_step`` believes the ``"most_similar"`` to the listener (the text), the
+    before the round. Of a node, ``two_step`` believes the peer ``"most_similar"`` to the listener (the text), the
     ``"least_similar"`` (the published code), the most similar but no more than it is similar itself (``"bounded"``), or
-    nobody (None); of equal ones the smallest rank. Without a bound a few nodes that have fallen for another cluster
-    recommend that cluster to their own, highly and one node after the other.
-
-    Of what it was told a node keeps ``limit`` entries at most, the most similar ones, of equal ones those of smaller
-    rank. Receivers are taken a block at a time, so sorting needs memory for a block only.
+    nobody (None); of equal ones the first by ``rank`` [K], the order of ``node_id``. Without a bound a few nodes that
+    have fallen for another cluster recommend it to their own, highly and one after the other. Of what it was told a
+    node keeps the ``limit`` most similar entries, of equal ones those of smaller rank. Receivers are taken a block at a
+    time.
     """
     many, bits = memory.size[0], (memory.size[0] - 1).bit_length()
     told = memory.select(slice(0)) if told is None or two_step is None else told

@@ -134,14 +134,14 @@ class PeerSampler(Rewiring):
 
 @dataclass(frozen=True)
 class GreedyPeers(PeerSampler):
-    r"""Nodes meet the peers of the greatest running affinity, each of them replaced by a random one with probability ε.
+    """Nodes meet the peers of the greatest running affinity, each of them replaced by a random one with probability ε.
 
     The ε-greedy sampling of `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR
-    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, counted from 0 at the method's start, each of the peers to
-    meet is with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so a node
-    tries peers of which nothing is known, in random order, before those that have done it harm; of equally good ones it
-    has met, the one with the smaller ``node_id`` is first. Every round adds what a peer's model was worth, as a share
-    of all the node measured, see ``update_affinity``.
+    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, from 0 at the method's start, each of the peers to meet is
+    with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so peers of which
+    nothing is known come, in random order, before those that have done harm; of equally good ones met, the smaller
+    ``node_id`` is first. Every round adds what a peer's model was worth, as a share of all the node measured, see
+    ``update_affinity``.
 
     Args:
         epsilon: ε.

@@ -112,7 +112,6 @@ class TaskPeers(Rewiring):
         return self._connect(self.also.init(data, env), env, data.present)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Connect nodes that have joined, and those that are left where one was isolated."""
         data = self.also(data, env)
         there = data.coded if env.attend is None else env.attend.members(data, data.round)
         known = (data.coded | there) & ~data.isolated

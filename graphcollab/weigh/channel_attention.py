@@ -33,11 +33,11 @@ from graphcollab.weigh.gates import in_sparse, losses_of_groups, moved_gates
 class ChannelAttention(Weigher):
     """Attention over channel-shared encodings of how models changed.
 
-    The encoders learn from the validation losses of the mixed models; the gradient flows through the weights only, by
-    the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing
-    and weigh nothing. Where edges were given, every connected component has encoders of its own, all from the same
-    start, which its nodes alone train; they must reach each other in both directions. A node without neighbors takes no
-    part. Encoders that are frozen are the same everywhere. See `meta_l2c` and `Mixer`.
+    The encoders learn from the validation losses of the mixed models, by the closed form for ∂L/∂w: the gradient flows
+    through the weights only. All nodes share the encoders (an all-reduce); where edges were given, every connected
+    component has its own, all from the same start, which its nodes alone train, and its nodes must reach each other in
+    both directions. Frozen encoders are the same everywhere. Nodes at rest (see `Exchange`) send nothing and weigh
+    nothing; a node without neighbors takes no part. See `meta_l2c` and `Mixer`.
 
     Args:
         part: Part of the model that is compared.
@@ -124,7 +124,6 @@ class ChannelAttention(Weigher):
         return Mixer.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
 
     def _take_form(self, mixer: Mixer) -> None:
-        """Take over the settings of pretrained encoders, and refuse others that were given beside them."""
         for name, theirs in mixer.settings.items():
             given, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
             if given not in (theirs, usual):

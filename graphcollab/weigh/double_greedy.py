@@ -43,9 +43,8 @@ class DoubleGreedy(AllPeers):
         p = \frac{\max(a, 0)}{\max(a, 0) + \max(b, 0)} \quad \text{(1 where both are 0)}
 
     and z joins X with probability p, or else leaves Y; the search ends when X has B members. With n candidates that
-    takes 2 n + 2 passes over the validation samples. A candidate is added, too, where both adding it and leaving it out
-    of Y does harm, so X may end worse than the node alone. The first set of a node are its candidates from then on. See
-    `dpfl`.
+    takes 2 n + 2 passes over the validation samples. X may end worse than the node alone: where both adding a candidate
+    and leaving it out of Y do harm, it is added. The first set of a node are its candidates from then on. See `dpfl`.
 
     Args:
         budget: B. It counts the node itself; with 1 nobody is listened to.

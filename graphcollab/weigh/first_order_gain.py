@@ -32,9 +32,9 @@ class FirstOrderGain(Weigher):
     """Weigh models by the fall of the own validation loss per distance on the way to them.
 
     Gains are from the receiver's model at the round's start (the base) to the senders' after their local update, and to
-    its own for the self-loop. Use it with ``Exchange("x_start", "x", against="x_start")``, which moves the base towards
-    the models that help. Where none does, all weights are 0 and the receiver keeps the base; a node that hears nobody
-    else keeps what it has learned (its self-loop weighs 1). See `fomo`.
+    its own for the self-loop. Use it with ``Exchange("x_start", "x", against="x_start")``. Where no model helps, all
+    weights are 0 and the receiver keeps the base; a node that hears nobody else keeps what it has learned (its
+    self-loop weighs 1). See `fomo`.
 
     Args:
         split: Split of the receiver's samples on which losses are computed.

@@ -34,11 +34,10 @@ class GradientAlignment(Weigher):
     of pairs that were not drawn stay as they are, bit for bit. On the simplex a receiver's weights sum to 1 and start
     equal: the row of a receiver with a pair drawn is projected as a whole, so weights are not symmetric.
 
-    A pair is compared if both nodes are at work; one whose partner is late or away is skipped. Weights of senders that
-    are not there stay as they are, on the simplex with what they have of the row's sum. A pair whose product is not
-    finite keeps its weight. A later phase goes on with the weights of an earlier one. What travels for a pair: the two
-    models (not counted again where the exchange sends them), the gradient of the node with the smaller ``node_id``, and
-    one number back. See `cobo`.
+    A pair is compared if both nodes are at work. Weights of senders that are not there stay as they are, on the simplex
+    with what they have of the row's sum. A pair whose product is not finite keeps its weight. A later phase goes on
+    with the weights of an earlier one. What travels for a pair: the two models (not counted again where the exchange
+    sends them), the gradient of the node with the smaller ``node_id``, and one number back. See `cobo`.
 
     Args:
         gamma: γ. The paper does not say; 0.01 is the authors' on the box, 0.05 on the simplex.

@@ -28,8 +28,7 @@ class LearnedLogits(Weigher):
         \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \qquad
         s_j = \frac{\partial L}{\partial w_{ij}}
 
-    The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state. See
-    `l2c`.
+    Every logit has its own Adam state. See `l2c`.
 
     Args:
         optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
