@@ -83,7 +83,7 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
 
     What they mean is said by its docstring, the pieces named here, by settings of the same name, or ``SHARED``; it is a
     TypeError if nothing does. ``**training`` becomes the arguments of `Training`, with the defaults given here or in
-    ``USUAL``; without ``epochs`` or ``steps`` by default it takes neither. Beside an optimiser object no settings are
+    ``USUAL``; without ``epochs`` or ``steps`` by default it takes neither. Beside an optimizer object no settings are
     given.
     """
     if defaults.get("epochs") and defaults.get("steps"):

@@ -55,7 +55,7 @@ class Plane(ControlPlane):
         return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
 
     def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
-        """Fetch several kinds of rows, [k, P] each, along edges [2, E] in one meeting; asked for if rows travel."""
+        """Fetch kinds of rows, [k, P] each, along edges [2, E] in one meeting; ``rows`` is called if they travel."""
         if self.kind is None:
             self._arrivals.bring(edge_index, rows)
 
