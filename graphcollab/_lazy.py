@@ -38,14 +38,7 @@ class LazyPackage(ModuleType):
 
 
 def make_lazy(package: str) -> list[str]:
-    """Let a package import, at first use, what its ``if TYPE_CHECKING:`` block imports ``as`` itself.
-
-    Args:
-        package: The name of the package; it calls this in its ``__init__.py``.
-
-    Returns:
-        The exported names, for the package's ``__all__``.
-    """
+    """Return a package's ``__all__``: what its ``if TYPE_CHECKING:`` block imports ``as`` itself, which is now lazy."""
     module = sys.modules[package]
     homes: dict[str, str] = {}
     for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:

@@ -14,15 +14,7 @@ MOST = 2**63  #: Whole numbers are smaller than this: they have 64 bits.
 
 @dataclass(frozen=True)
 class Real:
-    """Says of an ``Annotated[float, Real(...)]`` in which range it must lie; it must be finite unless said otherwise.
-
-    Args:
-        least: The smallest value, allowed itself.
-        above: A bound that is not allowed itself.
-        most: The largest value, allowed itself.
-        below: A bound that is not allowed itself.
-        infinite: Whether infinity is allowed.
-    """
+    """Range of an ``Annotated[float, Real(...)]``; ``least`` and ``most`` are in it, ``above`` and ``below`` not."""
 
     least: float = -math.inf
     above: float = -math.inf
@@ -38,11 +30,7 @@ class Real:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Says of an ``Annotated[str, Known(...)]`` that it is a key of a mapping, which may have more of them later.
-
-    Args:
-        names: The mapping.
-    """
+    """Says of an ``Annotated[str, Known(...)]`` that it is a key of a mapping, which may have more of them later."""
 
     names: Mapping[str, Any]
 

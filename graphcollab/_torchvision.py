@@ -1,11 +1,8 @@
 """The one place where graphcollab imports torchvision.
 
-PyPI's torchvision wheel is built against PyTorch with CUDA. Beside a CPU-only PyTorch its compiled extension cannot be
-loaded, which torchvision tolerates: everything written in Python, such as its datasets and networks, would work. But
-on import it also attaches shape rules to the operators ``nms`` and ``qnms``, whose declarations are in the extension,
-and so fails with ``RuntimeError: operator torchvision::nms does not exist``. Declaring the missing operators, without
-implementations, is all that the import needs. Datasets and classifiers do not call them; a call would fail with
-PyTorch's own message that there is no kernel.
+PyPI's wheel is built for CUDA. Beside a CPU-only PyTorch its compiled extension cannot be loaded, which it tolerates,
+but on import it attaches shape rules to the extension's operators ``nms`` and ``qnms`` and fails. Declaring these,
+without implementations, is enough: datasets and classifiers do not call them.
 """
 
 from __future__ import annotations
@@ -26,17 +23,16 @@ _declared: list[torch.library.Library] = []  # a declaration lasts as long as it
 
 
 def torchvision_datasets() -> ModuleType:
-    """Return the module ``torchvision.datasets``, imported on first use; a MissingPackageError says how to get it."""
+    """Return ``torchvision.datasets``, imported on first use; a MissingPackageError says how to get it."""
     return _import("torchvision.datasets", "this dataset is read by torchvision")
 
 
 def torchvision_models() -> ModuleType:
-    """Return the module ``torchvision.models``, imported on first use; a MissingPackageError says how to get it."""
+    """Return ``torchvision.models``, imported on first use; a MissingPackageError says how to get it."""
     return _import("torchvision.models", "this network is torchvision's")
 
 
 def _import(module: str, why: str) -> ModuleType:
-    """Import a module of torchvision, declaring its operators where that fails for want of them."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The package's version, for those of its parts that write it into files."""
+"""The package's version."""
 
 from __future__ import annotations
 

@@ -15,22 +15,12 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 def printable(text: str) -> str:
-    r"""Return a text with escapes for control characters; newlines and tabs stay.
-
-    Example:
-        >>> print(printable("Bern\x1b[2J, \u202egnp.exe"))
-        Bern\x1b[2J, \u202egnp.exe
-    """
+    """Return a text with escapes for control characters; newlines and tabs stay."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def describe(annotation: Any) -> str:
-    """Return what an annotation allows: its range, the values that it lists, its own words, or its type.
-
-    Example:
-        >>> describe(int | None), describe(tuple[float, ...])
-        ('a whole number or None', 'tuple[a finite number, ...]')
-    """
+    """Return what an annotation allows: its range, the values that it lists, its own words, or its type."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     bounds = bounds_of(annotation)
     if isinstance(bounds, range):

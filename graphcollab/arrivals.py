@@ -20,13 +20,9 @@ __all__ = ["Arrivals"]
 
 @dataclass
 class _Heard:
-    """Rows of others that have come here, so that none comes twice.
+    """Rows of others, [r, P], of ``nodes`` [r], ascending, that came along edges of all processes, [2, E].
 
-    Args:
-        rows: The owned nodes' rows, [k, P], which are kept where they are, so that no others take their place.
-        edge_index: The edges along which rows have travelled, of all processes, [2, E].
-        nodes: The nodes whose rows have come, ascending, [r].
-        others: Their rows, [r, P].
+    The owned nodes' ``rows``, [k, P], are kept where they are, so that no others take their place in memory.
     """
 
     rows: Tensor
@@ -35,13 +31,12 @@ class _Heard:
     others: Tensor
 
     def add(self, edge_index: Tensor, nodes: Tensor, others: Tensor) -> None:
-        """Remember rows of further nodes, [m]."""
         every, order = torch.cat([self.nodes, nodes]).sort()
         self.edge_index = torch.cat([self.edge_index, edge_index], 1)
         self.nodes, self.others = every, torch.cat([self.others, others])[beside(order, others)]
 
     def of(self, nodes: Tensor) -> Tensor:
-        """Return the rows of some nodes, ascending, that have come, [m, P]."""
+        """Return the rows of some nodes, ascending, [m, P]."""
         if len(nodes) == len(self.nodes):
             return self.others
         return self.others[beside(torch.searchsorted(self.nodes, nodes), self.others)]
@@ -50,17 +45,11 @@ class _Heard:
 class Arrivals:
     """What others have sent in a round, so that no row comes twice: several pieces read the same models.
 
-    Rows are known by their place in memory, which is kept as long as they are remembered. All processes must remember
-    alike, or they would meet in different verbs: so what is new in one of them is new in all. With several
-    architectures nothing is remembered: parts of models are copies then, and a process may have no model of one.
-
-    Between parties rows are checked where they arrive (`plausible`). What can be no model is 0 here, or NaN where it
-    would meet data, and its sender is ``refused`` for the round, {node: why}: what is found here counts for this
-    process alone, so that nobody can accuse another. Processes of one party check their own rows, in ``settle``.
-
-    Args:
-        transport: How rows travel.
-        own: The nodes that are owned, ascending, [k].
+    Rows are known by their place in memory, kept as long as they are remembered. All processes must remember alike, or
+    they would meet in different verbs: what is new in one is new in all. With several architectures nothing is
+    remembered. Between parties rows are checked where they arrive (`plausible`): what can be no model is 0, or NaN
+    where it would meet data, and its sender is ``refused`` for the round, {node: why}, here alone: nobody can accuse
+    another. Processes of one party check their own rows, in ``settle``.
     """
 
     def __init__(self, transport: Transport, own: Tensor) -> None:
@@ -70,20 +59,17 @@ class Arrivals:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the rows that have come, at the end of a round: nothing of others is kept."""
+        """Forget the rows that have come, at the end of a round."""
         self._heard: dict[object, _Heard] = {}
         self._changes: dict[object, tuple[Tensor, Tensor, Tensor]] = {}
 
     def start_round(self) -> None:
-        """Forget who was refused in the last round; those whom all refuse in this one are so from its beginning."""
+        """Forget who was refused in the last round, but for those whom all refuse in this one."""
         self.refused.clear()
         self.refused.update(self.transport.refused)
 
     def change(self, new: Tensor, old: Tensor) -> Tensor:
-        """Return new rows less old ones, [k, P]; in several processes, when asked again in the round, the same tensor.
-
-        So it is known by its place, too, and travels once.
-        """
+        """Return new rows less old ones, [k, P]; among processes one tensor in a round, so that it travels once."""
         key = (_place(new), _place(old))
         if key in self._changes:
             return self._changes[key][0]
@@ -106,7 +92,7 @@ class Arrivals:
                 self._heard[_place(one)] = _Heard(one, edge_index, nodes, self._checked(one, nodes, others))
 
     def fetch(self, rows: Tensor, edge_index: Tensor, kept: bool = True) -> tuple[Tensor, Tensor]:
-        """Return which nodes of others owned receivers hear along edges [2, E], ascending, [r], and their rows, [r, P].
+        """Return the nodes of others heard by owned receivers along edges [2, E], [r] ascending, and their rows [r, P].
 
         Rows that are not to be ``kept`` are fetched in any case.
         """
@@ -128,8 +114,8 @@ class Arrivals:
     def models(self, models: Stacks, edge_index: Tensor, part: str | None, kind: Tensor | None) -> Stacks:
         """Return the models of owned nodes, and of those that they hear along edges [2, E].
 
-        With a ``part`` that of others is fetched alone, and the rest of their models is NaN. ``kind`` is the
-        architecture of every node, [K]; None if there is one.
+        With a ``part`` the rest of others' models is NaN. ``kind`` is every node's architecture, [K]; None if there is
+        one.
         """
         tensors, members = [], []
         for s, (spec, tensor, known) in enumerate(zip(models.specs, models.tensors, models.members, strict=True)):
@@ -163,7 +149,7 @@ class Arrivals:
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def refuse(self, nodes: Tensor) -> None:
-        """Let some nodes count as away here in this round, since what they sent can be no model."""
+        """Let nodes whose models are implausible count as away here in this round."""
         why = f"sent {self.transport.called} values that are not finite or too large for a model"
         self.refused.update({node: why for node in nodes.tolist() if node not in self.refused})
 

@@ -24,10 +24,7 @@ _INSIDE = (str(Path(__file__).parent), contextlib.__file__)  # the package, and 
 def issue(code: str, subject: str, message: str) -> None:
     """Warn in the name of the first caller outside of this package, however deep inside it something was found.
 
-    Args:
-        code: The kind of warning, as in `GraphcollabWarning`.
-        subject: What it is about: an argument, or an element such as ``"node 'b'"``.
-        message: What was found, and what to do.
+    ``code`` is a `GraphcollabWarning`'s, ``subject`` an argument or an element such as ``"node 'b'"``.
     """
     warning = GraphcollabWarning(code, subject, printable(message))
     for action, known, about in reversed(getattr(_BY_CODE, "filters", [])):
@@ -59,13 +56,10 @@ class _OfThread(type):
 def own_filter(
     action: Literal["ignore", "error"], message: str = "", *, code: str = "", subject: str = ""
 ) -> Iterator[None]:
-    """Filter the warnings of this thread; by default all of them.
+    """Filter the warnings of this thread, by default all of them; ``"error"`` raises them.
 
-    Args:
-        action: ``"error"`` raises the warning.
-        message: Only those that begin with this regular expression, for warnings of other libraries.
-        code: Only those of the package that have this code.
-        subject: Of these, only those of this subject, or of this kind of element (``"metric"``); by default all.
+    ``message``, a regular expression for their beginning, is for warnings of other libraries. ``code`` selects the
+    package's own, of one subject, or kind of element (``"metric"``), or all.
     """
     with _by_code(action, code, subject) if code else _by_message(action, message):
         yield
@@ -85,7 +79,7 @@ def _by_code(action: str, code: str, subject: str) -> Iterator[None]:
 def _by_message(action: Literal["ignore", "error"], message: str) -> Iterator[None]:
     """Filter by Python's filters, which belong to the process, with one that looks at the thread that warns.
 
-    Only it is added and taken away again, since ``warnings.catch_warnings`` in two threads leaves the wrong filters.
+    It alone is added and removed, since ``warnings.catch_warnings`` in two threads leaves the wrong filters.
     """
     own: Any = _OfThread("own", (Warning,), {"thread": threading.get_ident()})
     with _FILTERS:

@@ -22,13 +22,7 @@ class ControlPlane:
     """What a process tells all others, over any `Transport`: small numbers, never rows of models.
 
     Values have an entry for every node, [K], or edge, [E], in every process; what only a receiver knows is NaN
-    elsewhere. These are the transport's own: ``mine``, ``tell``, ``everyone``, ``fill_in``, ``where``,
-    ``begin``, ``play``, ``commit``, ``private``, ``called``, ``speaks``.
-
-    Args:
-        count: K. One process need not know it.
-        transport: How rows travel. Default: one process owns all nodes.
-        kind: Architecture of every node, [K]. Default: there is one.
+    elsewhere. ``kind`` is every node's architecture, [K], None if there is one; one process need not know ``count``, K.
     """
 
     def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:

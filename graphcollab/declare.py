@@ -79,16 +79,12 @@ SHARED = {
 
 
 def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function the function of a method: its arguments are checked, and documented where it does not do so.
+    """Make a function the function of a method: its arguments are checked (`settings.checked`) and documented.
 
-    What they mean is taken from the pieces named here, whose settings of the same name they are, or from ``SHARED``.
-    Where it takes ``**training``, its signature begins with the arguments of `Training`, with the defaults given here
-    or in ``USUAL``; a method that neither has ``epochs`` nor ``steps`` by default takes none. Arguments are checked
-    against their annotations (`graphcollab.settings.checked`). An optimiser object brings its own settings, so none may
-    be given beside it.
-
-    Raises:
-        TypeError: If an argument is documented nowhere or lacks a default, or defaults are epochs and steps.
+    What they mean is said by its docstring, the pieces named here, by settings of the same name, or ``SHARED``; it is a
+    TypeError if nothing does. ``**training`` becomes the arguments of `Training`, with the defaults given here or in
+    ``USUAL``; without ``epochs`` or ``steps`` by default it takes neither. Beside an optimizer object no settings are
+    given.
     """
     if defaults.get("epochs") and defaults.get("steps"):
         raise InvalidTypeError("steps", f"a method has epochs or steps by default, got both: {defaults}")
@@ -148,7 +144,7 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
 
 
 def make_optimizer(training: Training, adam: Mapping[str, Any] | None = None) -> RowOptimizer:
-    """Return a method's optimiser: the one that is given, or the one of that name, Adam with further settings."""
+    """Return a method's optimizer: the one that is given, or the one of that name, Adam with further settings."""
     optimizer = training["optimizer"]
     own = {"momentum": training["momentum"]} if isinstance(optimizer, str) and optimizer == "sgd" else adam or {}
     return as_row_optimizer(optimizer, lr=training["lr"], weight_decay=training["weight_decay"], **own)
@@ -170,5 +166,5 @@ def peer_method(name: str, local: Fit, weigh: PeerWeights, part: str, buffers: B
 
 
 def patient(method: Method, patience: int | None) -> Method:
-    """Return a method in which nodes stop after so many rounds without a better validation loss, if they do."""
+    """Return a method whose nodes stop after so many rounds without a better validation loss; None: unchanged."""
     return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=Judge(field="best_x"))

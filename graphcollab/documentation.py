@@ -26,7 +26,7 @@ def entries(of: Callable[..., Any]) -> dict[str, str]:
 def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:
     """Return a docstring that lists all arguments in the signature's order, those it leaves out as ``shared`` has them.
 
-    A TypeError says which argument is documented in neither.
+    A TypeError names an argument that neither documents.
     """
     if not function.__doc__:  # python -OO
         return None
@@ -43,7 +43,7 @@ def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str |
 
 
 def checked_with(shared: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return what makes functions check their arguments, and documents those that they have in common."""
+    """Return a decorator by which functions check their arguments, and document those that they have in common."""
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
         wrapper = checked(function)

@@ -30,15 +30,14 @@ _DROP_STREAM, _LATE_STREAM = 121, 122
 class Attendance:
     """Who takes part in a round: not those who are away, come late, have not joined yet or have left.
 
-    Before it joins and after it has left, a node neither trains nor serves, and no pair with it is touched. One that
-    joins starts with the model and the edge weights it has, those of the run's start (under a server, with the last
-    average that the server has sent to everyone). One that has left gets nothing any more: it keeps the model that it
-    had when it left, whatever the method is, and means over nodes are without it. Rounds count from 0 at the run's
+    Before it joins and after it has left, a node neither trains nor serves, and no pair with it is touched. It joins
+    with the model and the edge weights of the run's start (under a server, with the last average sent to everyone), and
+    once it has left keeps the model that it had; means over nodes are without it. Rounds count from 0 at the run's
     start, as in `graphcollab.Phases`.
 
-    Of the others a node that is away neither trains nor serves in that round. A late one trains, and merges what others
-    sent, but its own model misses the round: nobody waits for it, so pairs with it are skipped, and it is dropped, not
-    delivered in a later round. Both are drawn anew for every node and round, from (seed, ``node_id``, round).
+    A node that is away neither trains nor serves in that round. A late one trains, and merges what others sent, but its
+    own model misses the round: pairs with it are skipped, and it is dropped, not delivered later. Both are drawn for
+    every node and round, from (seed, ``node_id``, round).
 
     Args:
         drop: Probability to be away.
@@ -76,9 +75,9 @@ class Attendance:
                 )
 
     def by_id(self, names: Sequence[str], ids: Tensor) -> Attendance:
-        """Return the same with nodes by ``node_id`` [K] that were given by name; an `UnknownError` names the nearest.
+        """Return the same with nodes by ``node_id`` [K] in place of names; an `UnknownError` names the nearest.
 
-        It is a `DuplicateError` if a node is given twice, by its name and by its ``node_id``.
+        A node that is given twice, by its name and its ``node_id``, is a `DuplicateError`.
         """
 
         def known(what: str, rounds: Rounds) -> Rounds:
@@ -93,7 +92,7 @@ class Attendance:
         return replace(self, joins=known("joins", self.joins), leaves=known("leaves", self.leaves))
 
     def check(self, data: Data) -> None:
-        """Check that the nodes exist that are said to join or leave."""
+        """Check that the nodes that join or leave exist."""
         unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()), key=str)
         if unknown:
             raise UnknownError(
@@ -123,29 +122,27 @@ class Attendance:
 class Isolate:
     r"""When a node that diverges is left behind: ``run(on_nonfinite=Isolate(factor))``.
 
-    Every node's models are examined after its local update, before anything of it is weighed, watched or sent, and by a
-    local update on trial before a method starts, so that it has no part in what is then computed of all nodes. With L
-    its mean loss on its own training samples, x⁰ the model it began the round with and x the one it now has, a node has
-    diverged if
+    Models are examined after every local update, before anything of it is weighed, watched or sent, and on trial before
+    a method starts. With L a node's mean loss on its own training samples, x⁰ the model it began the round with and x
+    the one it now has, it has diverged if
 
     - a loss of a local step, a number of x or x⁰, or :math:`L(x)` is not finite, or
     - its own update has brought its loss above the bound: :math:`L(x) > \max(b, L(x^0))`, or
     - its update leaves the region in which gradients mean anything: it promised to lower the loss by
       :math:`p = \langle \nabla L(x^0), x^0 - x \rangle > f \max(b, L(x^0))`, more than there is, and has not lowered it
-      by p / f. That finds models that are ruined but whose own loss is fine, such as those whose units are all dead.
+      by p / f (as where a model's units are all dead), or
     - in three of its last ten rounds its own update has at least doubled its loss, to more than b / f (and by more than
-      b / f where it steps along what others answer, as under CGA). That finds nodes whose steps are too large for them
-      and that are pulled back by the others, whom they take along; a loss below b / f, what it began with, may double.
+      b / f where it steps along what others answer, as under CGA): its steps are too large, and it takes others along.
 
     The bound b is f times the larger of L at the run's initial model and L for outputs of zero (log C for
-    cross-entropy, the mean of y² for squared errors), so it goes with the scale of each node's data, and with
-    pretrained models. Where losses may be negative it is :math:`r + (f - 1) s`, r the larger of the two and s the
-    larger of their absolute values. Where both are 0 there is no bound. A model that others have made bad, and that the
-    node's own update makes better, is not held against the node.
+    cross-entropy, the mean of y² for squared errors), so it goes with the scale of each node's data. Where losses may
+    be negative it is :math:`r + (f - 1) s`, r the larger of the two and s the larger of their absolute values. Where
+    both are 0 there is no bound. A model that others have made bad, and that the node's own update makes better, is not
+    held against the node.
 
-    That takes a gradient and a loss on all training samples of every node a round: with a hundred nodes of 11 digits
-    each, rounds of five epochs took twice as long for it, rounds of a single step three times; and one more local
-    update when a method starts.
+    That takes a gradient and a loss on all training samples of every node a round (with a hundred nodes of 11 digits
+    each, rounds of five epochs took twice as long, rounds of a single step three times), and one more local update at
+    the start.
 
     Args:
         factor: f.
@@ -160,13 +157,8 @@ class Isolate:
 class Env(NamedTuple):
     """What pieces may use besides the ``Data``: nothing in it changes during a run.
 
-    Args:
-        engine: Row primitives, bound to the nodes' tasks.
-        plane: How nodes see each other's models and data.
-        seed: Seed of the run.
-        isolate: Whether a node that diverges is left behind, and when it is said to (`Isolate`); else the run stops.
-        attend: Who takes part in which round. None: everyone.
-        observers: Callbacks (`graphcollab.train.Callback`), which look on and change nothing.
+    The engine is bound to the nodes' tasks; the plane is how nodes see each other's models and data. ``isolate`` leaves
+    nodes that diverge behind, else the run stops; observers are callbacks (`graphcollab.train.Callback`).
     """
 
     engine: Engine

@@ -45,14 +45,9 @@ __all__ = [
 
 
 class GraphcollabError(Exception):
-    """Base of all errors that the package raises on purpose.
+    """Base of all errors that the package raises on purpose; ``code`` is the kind, ``subject`` what it is about.
 
-    Args:
-        subject: What it is about: an argument (``"rounds"``) or an element (``"node 'b'"``, ``"column 'age'"``).
-        message: What was expected, what came, and what to do.
-
-    Attributes:
-        code: The kind of error, in lower case.
+    A subject is an argument (``"rounds"``) or an element (``"node 'b'"``, ``"column 'age'"``).
     """
 
     code: ClassVar[str] = "error"
@@ -255,12 +250,9 @@ class VersionError(GraphcollabError, ValueError):
 
 
 class GraphcollabWarning(UserWarning, RuntimeWarning):
-    """A warning of the package, issued by `graphcollab.checks.issue`.
+    """A warning of the package, issued by `graphcollab.checks.issue`; its subject is as in `GraphcollabError`.
 
-    Args:
-        code: The kind of warning: ``"no-effect"``, ``"quality"``, or the code of an error that it would be elsewhere.
-        subject: What it is about, as in `GraphcollabError`.
-        message: What was found, and what to do.
+    Its code is ``"no-effect"``, ``"quality"``, or that of an error that it would be elsewhere.
     """
 
     def __init__(self, code: str, subject: str, message: str) -> None:

@@ -11,16 +11,7 @@ __all__ = ["import_extra"]
 
 
 def import_extra(name: str, who: str, extra: str) -> Any:
-    """Return a package that an extra brings.
-
-    Args:
-        name: The package.
-        who: Who needs it, for the message.
-        extra: What is installed to have it.
-
-    Raises:
-        MissingPackageError: If it is not installed; the message says how to get it.
-    """
+    """Return the package ``name`` of an ``extra``; a MissingPackageError says ``who`` needs it and how to get it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

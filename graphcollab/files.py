@@ -87,12 +87,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_cell(value: object) -> object:
-    """Return what a cell holds; before text that a spreadsheet would take for a formula comes an apostrophe.
-
-    Example:
-        >>> [as_cell(one) for one in ("=1+2", "-5", "++", -5, "Bern")]
-        ["'=1+2", '-5', '++', -5, 'Bern']
-    """
+    """Return what a cell holds; before text that a spreadsheet would take for a formula comes an apostrophe."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 

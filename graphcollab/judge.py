@@ -31,15 +31,8 @@ _TUNE_STREAM = 123
 class FineTuned(Judge):
     """A node is judged by its model after some local steps on its own data, taken when the model is asked for.
 
-    Every evaluation fine-tunes anew from the models at hand, with batches of its own, and nothing of it goes back into
-    training: the models that are trained and exchanged are bit for bit those of the same method without it. Isolated
-    nodes are judged by the model they have.
-
-    Args:
-        local: The local steps. Their objective may ask for an anchor: the model that they start from.
-
-    Raises:
-        ValueError: If the local steps keep state from round to round.
+    Nothing of it goes back into training: models are bit for bit those of the same method without it. Isolated nodes
+    are judged as they are. ``local`` may read an anchor, the model that it starts from, but must not keep state.
     """
 
     local: Fit = dataclasses.field(default_factory=Fit)
@@ -52,16 +45,10 @@ class FineTuned(Judge):
             )
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check the batches' lengths."""
         return self.local.init(data, env)
 
     def __call__(self, data: Data, env: Env) -> Stacks:
-        """Return the fine-tuned models.
-
-        Raises:
-            NonFiniteLossError: If a loss is not finite, unless the run isolates such nodes: then the node is judged by
-                the model it has, with a warning.
-        """
+        """Return fine-tuned models; with ``isolate`` a node whose loss is not finite keeps its own, with a warning."""
         models = super().__call__(data, env)
         start = copy.copy(data)
         start.trains, start.x, start.x_start = ~data.isolated, models, models
@@ -89,20 +76,13 @@ class NearestPrototype(Judge):
     That is a linear classifier of latents, :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2`, so
     what is served is an ordinary module. A class without a prototype never wins: its logit is the mean of the others',
     less than the greatest of them by at least :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node that knows no
-    prototype yet is judged by its own head. See `fedproto`.
-
-    Args:
-        part: The head, one linear layer with a bias that reads the latents.
-
-    Raises:
-        ValueError: If nothing collects prototypes, or the part is something else.
+    prototype yet keeps its own head. ``part`` is one linear layer with a bias that reads the latents. See `fedproto`.
     """
 
     part: str = "head"
     embeds: ClassVar[bool] = True
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that there are prototypes, and that the head can take them."""
         if "prototypes" not in data:
             raise MissingError(
                 "exchange", "NearestPrototype needs the prototypes that PrototypeAverage averages: use it as exchange"
@@ -133,7 +113,6 @@ class NearestPrototype(Judge):
         return data
 
     def __call__(self, data: Data, env: Env) -> Stacks:
-        """Return the models with prototypes for a head."""
         knows = data.prototype_known.any(1, keepdim=True)
         heads = prototype_head(data.prototypes, data.prototype_known)
         models = super().__call__(data, env)
@@ -141,14 +120,9 @@ class NearestPrototype(Judge):
 
 
 def prototype_head(prototypes: Tensor, known: Tensor) -> Tensor:
-    """Return the linear heads whose greatest output is of the nearest prototype.
+    """Return linear heads, weights then biases, [..., C d_z + C], whose greatest output is the nearest prototype's.
 
-    Args:
-        prototypes: [..., C, d_z].
-        known: Which classes have one, [..., C]; at least one has.
-
-    Returns:
-        Weights and biases one behind the other, [..., C d_z + C].
+    Of prototypes [..., C, d_z], at least one must be known, [..., C].
     """
     weight = (2 * prototypes).masked_fill(~known[..., None], 0)
     bias = -prototypes.square().sum(-1).masked_fill(~known, 0)

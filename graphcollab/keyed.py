@@ -1,12 +1,8 @@
-"""Randomness that depends on what it is for, not on when it is drawn.
+"""Randomness that depends on what it is for, not on when it is drawn: a function of keys, (seed, node_id, round).
 
-Every random number in graphcollab is a pure function of integer keys such as ``(seed, node_id, round)``. Nothing is
-drawn from a shared stream, so results do not change with the order of nodes, the size of a chunk, the device or the
-number of processes, and a resumed run needs no generator state.
-
-The mixing function is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014),
-folded once per key. NumPy computes it, since it has unsigned integers and takes a quarter of the time of PyTorch's
-signed ones.
+Nothing is drawn from a shared stream, so results do not change with the order of nodes, chunks, device or processes,
+and a resumed run needs no generator state. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+generators, OOPSLA 2014) is folded once per key, by NumPy, in a quarter of the time of PyTorch's signed integers.
 """
 
 from __future__ import annotations
@@ -59,17 +55,7 @@ def _mixed(keys: tuple[Tensor | int, ...]) -> Bits:
 
 
 def keyed_bits(*keys: Tensor | int) -> Tensor:
-    """Return 64 random bits, int64, for every combination of the keys.
-
-    Keys are integers, or int64 tensors on the CPU, which broadcast. Their order matters.
-
-    Example:
-        >>> import torch
-        >>> nodes = torch.arange(3)
-        >>> bits = keyed_bits(0, nodes, 7)
-        >>> bool((bits[[2, 0]] == keyed_bits(0, nodes[[2, 0]], 7)).all())
-        True
-    """
+    """Return 64 random bits, int64, for the broadcast keys, integers or int64 tensors on the CPU; order matters."""
     state = _mixed(keys)
     if isinstance(state, int):
         return torch.tensor(state - 2**64 if state >= 2**63 else state, dtype=torch.int64)

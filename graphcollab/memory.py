@@ -66,8 +66,8 @@ _FREE = _Free()
 def address(values: Tensor) -> int:
     """Return where a tensor's numbers lie, for a compiled kernel to read them there.
 
-    A ValueError refuses a tensor whose numbers do not: a wrapper around other tensors, one of a transformation
-    (`torch.func`) or trace, one whose storage was freed, one that is negated only when it is read.
+    A ValueError refuses wrappers around other tensors, those of `torch.func` or a trace, freed storage, and lazily
+    negated ones, whose numbers do not lie there.
     """
     try:
         place = values.data_ptr()
@@ -95,15 +95,10 @@ def let_go() -> None:
 
 
 def new_rows(like: Tensor, *shape: int) -> Tensor:
-    """Return an uninitialised tensor of a number type and on a device as another one's.
+    """Return an uninitialized tensor of a shape, with another one's number type and device.
 
-    Large ones on the CPU lie in blocks that return here when nobody sees them any more: when the last tensor that is a
-    view of one is gone. New memory would cost more than the arithmetic on it: the system clears every page of it when
-    it is first written to.
-
-    Args:
-        like: The other tensor.
-        shape: The shape.
+    Large ones on the CPU lie in blocks that return here when the last view of one is gone: new memory would cost more
+    than the arithmetic on it, since the system clears every page at the first write.
     """
     size = math.prod(shape) * like.element_size()
     if like.device.type != "cpu" or size < LEAST:
@@ -117,9 +112,9 @@ def new_rows(like: Tensor, *shape: int) -> Tensor:
 def keep_heap() -> None:
     """Let the C library keep up to 256 MiB that are freed at the end of its heap, instead of 256 KiB or a little more.
 
-    A step frees all its activations at its end. What exceeds the threshold, glibc then gives back to the system, and
-    the next step gets it anew, page by page, each cleared first, which takes up to a fifth of a CNN's step. With
-    another C library or allocator nothing happens, nor where the user has set a threshold through the environment.
+    glibc gives back what a step frees above that, and the next step gets it anew, page by page, each cleared: up to a
+    fifth of a CNN's step. Other C libraries, and thresholds that the user has set through the environment, are left
+    alone.
     """
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     tuned = any(f"MALLOC_{name.upper()}_" in os.environ or f"malloc.{name}" in tunables for name in THRESHOLDS)

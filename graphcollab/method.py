@@ -78,10 +78,7 @@ class Playable(ABC):
 
 
 def in_step(compute: F) -> F:
-    """Let what fails in one process while a method computes fail in all of them, with the same error.
-
-    What others have sent is forgotten after it.
-    """
+    """Let what fails in one process fail in all of them, with the same error; then forget what others have sent."""
 
     @functools.wraps(compute)
     def met(self: Any, data: Data, env: Env) -> Any:
@@ -151,7 +148,6 @@ class Method(Playable):
         return self.stop.stops
 
     def walk(self) -> Iterator[Piece]:
-        """Yield the pieces of all slots."""
         return (piece for slot in self._slots() for piece in slot.walk())
 
     def ends(self, data: Data) -> bool:
@@ -163,7 +159,6 @@ class Method(Playable):
         return dataclasses.replace(self, **slots)
 
     def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
-        """Return how many local steps nodes with so many training samples take, [K], from a round until another."""
         return max(rounds - start, 0) * self.local.local_steps(sizes)
 
     def last(self, played: int) -> Method:
@@ -242,7 +237,6 @@ class Method(Playable):
         return models.where(env.attend.left(data, data.round), data.as_left)
 
     def _check_stop(self) -> None:
-        """Check that nodes that stop keep their models, and are judged by them."""
         if self.stops and "x_local" in self.judge.reads:
             raise ConflictError(
                 "stop",
@@ -257,7 +251,6 @@ class Method(Playable):
             )
 
     def _check_agreement(self) -> None:
-        """Check that all pieces say of the exchange's settings what it says."""
         wanted = self.exchange.agrees
         for piece in self.walk():
             for setting, value in piece.agrees.items():
@@ -270,7 +263,6 @@ class Method(Playable):
                     )
 
     def _check_judge(self) -> None:
-        """Check that nodes are judged by models that some piece, or the loop, keeps."""
         models = {field.name for field in (*LOOP, *self.fields) if field.kind == "models"}
         for read in self.judge.reads:
             if read not in models:
@@ -282,7 +274,6 @@ class Method(Playable):
                 )
 
     def _check_learning(self) -> None:
-        """Check that there are weights where models are mixed by them, and a gradient where they are learned."""
         kind = type(self.exchange)
         mixes = isinstance(self.exchange, Exchange | Layer) and self.exchange.along_edges
         if isinstance(self.weigh, NoWeights) and mixes:
@@ -299,7 +290,6 @@ class Method(Playable):
             )
 
     def _check_at_work(self, data: Data, env: Env) -> None:
-        """Check that more than one node is at work, as models that travel along edges go between nodes at work."""
         there = data.present & ~data.isolated
         if "stopped" in data:
             there = there & ~data.stopped
@@ -313,7 +303,7 @@ class Method(Playable):
             )
 
     def _slots(self) -> tuple[Piece, ...]:
-        """Return the slots' pieces, in the order in which they begin."""
+        """In the order in which they begin."""
         return self.local, self.weigh, self.exchange, self.stop, self.rewire, self.judge
 
     def _hears(self, data: Data, env: Env) -> list[Tensor]:
@@ -321,7 +311,7 @@ class Method(Playable):
         return [*self.exchange.hears(data, env), *self.weigh.hears(data, env)]
 
     def _let_leave(self, data: Data, last: Data, env: Env) -> Data:
-        """Return the data after a round in which nodes that have left keep their models, whatever a server sends."""
+        """Let nodes that have left keep their models, whatever a server sends."""
         if env.attend is None or not bool((left := env.attend.left(data, data.round)).any()):
             return data
         gone = env.attend.left(data, last.round)
@@ -331,7 +321,6 @@ class Method(Playable):
         return data
 
     def _learn(self, data: Data, env: Env) -> Data:
-        """Let the weigher learn from the validation losses of the mixed models."""
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
         losses = env.plane.here(losses, data.num_nodes)
         data = copy.copy(settle_validation(data, losses, env))

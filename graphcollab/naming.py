@@ -34,22 +34,10 @@ LONG = 60  # letters of what is no name in a message at most
 
 
 def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
-    """Return a node's position.
+    """Return a node's position; where all names are whole numbers, a number is a name and never a position (`Node`).
 
-    Where all names are whole numbers, a number is a name and never a position (`Node`).
-
-    Raises:
-        UnknownError: If there is no node of that name; the message has the names most like it.
-        RangeError: If the position is not from 0 to K - 1.
-        AmbiguousError: If a number is a node's name and another one's position, where not all names are numbers.
-        InvalidTypeError: If it is neither a name nor a position.
-
-    Example:
-        >>> find_node("south", ["north", "south"]), find_node(1, ["north", "south"]), find_node(8, ["7", "8"])
-        (1, 1, 1)
-        >>> find_node("sout", ["north", "south"])
-        Traceback (most recent call last):
-        graphcollab.errors.UnknownError: there is no node 'sout'; did you mean 'south'? The nodes are north, south
+    An UnknownError has the names most like it. A number that is one node's name and another's position, where not all
+    names are numbers, is an AmbiguousError.
     """
     if isinstance(node, str):
         if node in names:
@@ -103,12 +91,7 @@ def find_nodes(nodes: Iterable[Node], names: Sequence[str]) -> list[int]:
 
 
 def numbered(names: Sequence[str]) -> bool:
-    """Tell whether all names are whole numbers, as those of sites in a column of numbers.
-
-    Example:
-        >>> numbered(["1", "2"]), numbered(["node 0", "node 1"])
-        (True, False)
-    """
+    """Tell whether all names are whole numbers, as those of sites in a column of numbers."""
     return all(name.removeprefix("-").isdecimal() for name in names)
 
 
@@ -116,10 +99,6 @@ def close(name: str, names: Iterable[str], most: int = 3) -> str:
     """Ask whether the names most like a name were meant, whatever their case; nothing where none is like it.
 
     Names that begin as the given one does come first, and those that end as it does last.
-
-    Example:
-        >>> close("Agee", ["age", "sex"]), close("acc", ["auc", "accuracy"], most=1), close("Bern", ["Genf"])
-        ("did you mean 'age'? ", "did you mean 'accuracy'? ", '')
     """
     known = list(names)
     begin = [one for one in known if len(name) > 2 and one.lower().startswith(name.strip().lower())]
@@ -131,18 +110,12 @@ def close(name: str, names: Iterable[str], most: int = 3) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """List nodes; their names are in quotation marks where one of them has a comma."""
+    """Names are in quotation marks where one of them has a comma."""
     return few([*map(repr, names)] if any("," in name for name in names) else names)
 
 
 class ByName(dict[str, T]):
-    """Things by name; an unknown name is an `UnknownError` that says which it is most like, and which there are.
-
-    Example:
-        >>> ByName(ditto=1)["dito"]
-        Traceback (most recent call last):
-        graphcollab.errors.UnknownError: there is no 'dito'; did you mean 'ditto'? There are ditto
-    """
+    """Things by name; an unknown name is an `UnknownError` that says which it is most like, and which there are."""
 
     def __missing__(self, name: str) -> T:
         hint = close(str(name), self)
@@ -151,11 +124,6 @@ class ByName(dict[str, T]):
 
 
 def few(names: Sequence[str], between: str = ", ") -> str:
-    """List names, or the first of many.
-
-    Example:
-        >>> few(["a", "b"]), few([str(k) for k in range(100)])
-        ('a, b', '0, 1, 2, 3, 4, 5, 6, 7, … (100 in all)')
-    """
+    """List names, or the first of many."""
     shown = between.join(map(str, names[:SHOWN]))
     return shown if len(names) <= SHOWN else f"{shown}{between}… ({len(names)} in all)"

@@ -24,28 +24,13 @@ Tie: TypeAlias = tuple[str | None, str, str]
 
 @dataclass(frozen=True)
 class ParamSpec:
-    """Columns of one architecture.
+    """Columns of one architecture: the P trainable parameters of a module, grouped by part, then its buffers.
 
-    A row holds the P trainable parameters of a module, grouped by part, then its buffers: all in which models of one
-    architecture can differ. Frozen parameters (``requires_grad=False``) belong to the architecture and are in no row:
-    they are there once, however many nodes there are (`shared_tensors`). Buffers are all persistent floating-point ones
-    without infinite entries, and batch normalisation's count of batches; others are constants of the architecture, too.
-
-    Args:
-        names: Names of the trainable parameters and the buffers, in column order.
-        shapes: Their shapes.
-        num_parameters: P, the number of leading columns that are trainable parameters.
-        parts: Column range ``(start, stop)`` of every part; ``"all"`` is every trainable parameter, ``"buffers"`` the
-            rest.
-        tied: Parts that share a parameter with another part; a part whose parameters are also elsewhere cannot be taken
-            alone.
-        over: By part, a text that says what its numbers stand on, such as a checksum of a frozen base. Architectures
-            that say different things do not share the part. Default: of no part anything is said.
-
-    Example:
-        >>> spec = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)))
-        >>> spec.num_parameters, spec.parts["0"], spec.parts["all"]
-        (11, (0, 8), (0, 11))
+    Frozen parameters are in no row (`shared_tensors`). Buffers are the persistent floating-point ones without infinite
+    entries, and batch normalization's count of batches; others are constants of the architecture. ``parts`` are column
+    ranges, (start, stop): ``"all"`` is every trainable parameter, ``"buffers"`` the rest. A part that is ``tied`` to
+    another by a shared parameter cannot be taken alone. ``over`` says by part what its numbers stand on, such as a
+    checksum of a frozen base: architectures that differ in it do not share the part.
     """
 
     names: tuple[str, ...]
@@ -57,18 +42,12 @@ class ParamSpec:
 
     @classmethod
     def from_module(cls, module: nn.Module, parts: Mapping[str, Sequence[str]] | None = None) -> ParamSpec:
-        """Read the columns off a module.
+        """Read the columns off a module with at least one trainable parameter.
 
-        Args:
-            module: Any module with at least one parameter.
-            parts: Name prefixes of every part, for example ``{"head": ["classifier.6"]}``. Default: the module's own
-                ``parts`` attribute, else its direct children, each a part under its own name.
-
-        Raises:
-            ValueError: If the module has no parameters, all are frozen, or a parameter is in two parts; if its numbers
-                do not fit into one row: lazy layers that have no shapes yet, modules compiled by torch.jit, several
-                number types, complex numbers; or if a parameter has a hook that would never be called. Frozen
-                parameters may be of any number type.
+        ``parts`` are name prefixes, such as ``{"head": ["classifier.6"]}``; by default the module's own ``parts``, else
+        its direct children. A ValueError refuses what does not fit into a row: lazy or torch.jit modules, several
+        number types among trainable parameters, complex numbers, gradient hooks that would never be called, a parameter
+        in two parts.
         """
         every = dict(module.named_parameters())
         _check_types(module, every)
@@ -113,8 +92,7 @@ class ParamSpec:
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
 
-        It is an `UnknownError` if there is no such part, and a ValueError if parts named together do not lie side by
-        side, or a part shares a parameter with one that is not named.
+        A ValueError refuses parts that do not lie side by side, or share a parameter with one that is not named.
         """
         ranges, wanted = [], part.split("+")
         for name in wanted:
@@ -181,7 +159,6 @@ class ParamSpec:
 
 
 def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the part whose prefix owns the parameter ``name``."""
     owners = [part for part, prefixes in parts.items() for p in prefixes if name == p or name.startswith(p + ".")]
     if len(owners) > 1:
         raise DuplicateError(
@@ -208,7 +185,6 @@ def _ties(module: nn.Module, parts: Mapping[str, Sequence[str]], owner: Mapping[
 
 
 def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
-    """Check that a module's trainable parameters and running statistics fit into rows of one number type."""
     kind = type(module).__name__
     for name in (name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)):
         what = f"the part {name!r} of {kind}" if name else kind
@@ -253,13 +229,7 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
 
 
 def shared_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return what belongs to an architecture and to no row, by name: frozen parameters and non-persistent buffers.
-
-    Example:
-        >>> layers = nn.Sequential(nn.Linear(3, 2).requires_grad_(False), nn.Linear(2, 1))
-        >>> list(shared_tensors(layers)), ParamSpec.from_module(layers).names
-        (['0.weight', '0.bias'], ('1.weight', '1.bias'))
-    """
+    """Return what belongs to an architecture and to no row, by name: frozen parameters and non-persistent buffers."""
     passing = _passing(module)
     frozen = {name: p for name, p in module.named_parameters() if not p.requires_grad}
     return frozen | {name: buffer for name, buffer in module.named_buffers() if name in passing}
@@ -272,7 +242,6 @@ def _passing(module: nn.Module) -> set[str]:
 
 
 def _state_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return the buffers that are in a row, by name."""
     passing = _passing(module)
     return {name: b for name, b in module.named_buffers() if name not in passing and _is_state(name, b)}
 

@@ -1,4 +1,4 @@
-"""One method until a round, then another."""
+"""`Phases`: one method until a round, then another."""
 
 from __future__ import annotations
 
@@ -66,17 +66,15 @@ class Phases(Playable):
         return self.method.stops and self.next.stops
 
     def ends(self, data: Data) -> bool:
-        """Tell whether there is nothing left to do, since all nodes have stopped and no phase wakes them up."""
+        """Tell whether there is nothing left to do: all nodes have stopped and no phase wakes them up."""
         now = self.at(data.round)
         return now.ends(data) and (now is self.next or self.next.stops)
 
     def walk(self) -> Iterator[Piece]:
-        """Yield the pieces of all phases."""
         yield from self.method.walk()
         yield from self.next.walk()
 
     def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
-        """Return how many local steps nodes take, [K], from a round until another, each in its phase."""
         first = self.method.local_steps(sizes, min(rounds, self.until), start)
         return first + self.next.local_steps(sizes, rounds, max(start, self.until))
 
@@ -89,16 +87,12 @@ class Phases(Playable):
         return self.at(max(played - 1, 0)).last(played)
 
     def check(self, tasks: Tasks) -> None:
-        """Check both methods."""
         self.method.check(tasks)
         self.next.check(tasks)
 
     @in_step
     def start(self, data: Data, env: Env) -> Data:
-        """Start the first phase; start the next one too, for a try, so that it is refused now and not in its time.
-
-        What the next one warns of is said when its time comes.
-        """
+        """Start the first phase, and try the next one, so that it is refused now; its warnings come in its time."""
         started = self.method.start(data, env)
         with own_filter("ignore"):
             self._begin_next(started, env)

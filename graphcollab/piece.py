@@ -35,19 +35,13 @@ Origin: TypeAlias = Literal["fixed", "computed", "learned", "kept"]
 
 @dataclass(frozen=True)
 class Field:
-    """Something that a piece keeps in the ``Data``.
+    """Something that a piece keeps in the ``Data``; a name that ends in ``*`` stands for all that begin so.
 
-    Args:
-        name: Its name there. A name that ends in ``*`` stands for all that begin so (one per slot of an optimiser).
-        kind: ``"models"`` (`Stacks`, one per node), ``"rows"`` (other rows of parameters of nodes), ``"per_sample"``,
-            ``"per_node"`` [K], ``"per_edge"`` [E], ``"relation"`` (edges of its own), ``"scalar"``, or ``"replicated"``
-            (parameters that belong to all).
-        meaning: One line for the table of state.
-        lifetime: ``"round"``: it can be looked at until the next round begins (rows of models, which are large, until
-            their own round ends); ``"phase"``: it is forgotten when a phase ends, unless the pieces of the next one
-            declare it too; ``"run"``: it stays.
-        known_to: ``"public"``; or only the ``"owner"`` of a node, the ``"receiver"`` of an edge, or both ``"ends"``; or
-            in ``"parts"``: every process has counted what it knows of, and the value is the sum.
+    A lifetime of a ``"round"`` ends when the next one begins (of rows of models, with their own), of a ``"phase"`` with
+    it unless the next one's pieces declare the field too. ``known_to`` is ``"public"``, the ``"owner"`` of a node, the
+    ``"receiver"`` of an edge or both ``"ends"``; in ``"parts"``, every process has a part of the sum. Kinds are
+    `Stacks` (``"models"``), other ``"rows"``, ``"per_sample"``, ``"per_node"`` [K], ``"per_edge"`` [E], edges of its
+    own (``"relation"``), a ``"scalar"``, and parameters that belong to all (``"replicated"``).
     """
 
     name: str
@@ -73,9 +67,6 @@ class Piece:
 
     A subclass is a frozen dataclass whose fields are settings. It declares what it writes to the ``Data`` in `keeps`,
     and writes nothing else; `travels` says what leaves a node because of it. Pieces may hold other pieces.
-
-    Raises:
-        SettingError: If a setting is not what its annotation says.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = ()
@@ -96,8 +87,8 @@ class Piece:
     def told(self) -> Readers:
         """What a site tells others because of it, in a run between sites, by who reads it.
 
-        These are the ``"listeners"``, sites that may hear it along edges; the ``"coordinator"``, which adds up what
-        sites send and tells all of them the sum; and ``"everybody"``.
+        ``"listeners"`` are sites that may hear it along edges; the ``"coordinator"`` adds up what sites send and tells
+        all the sum; or ``"everybody"``.
         """
         return {}
 

@@ -30,17 +30,7 @@ class Plane(ControlPlane):
     """What nodes can do with each other's models and data, over any `Transport`.
 
     Rows of models, [k, P], are those of the nodes that this process owns, in the order of nodes; values of nodes and
-    edges are as in a `ControlPlane`.
-
-    Args:
-        count: K. One process need not know it.
-        transport: How rows travel. Default: one process owns all nodes.
-        kind: Architecture of every node, [K]. Default: there is one.
-
-    Example:
-        >>> plane, edges = Plane(2), torch.tensor([[0, 1], [1, 0]])
-        >>> plane.mix(torch.tensor([[1.0], [2.0]]), torch.tensor([0.5, 3.0]), edges).tolist()
-        [[6.0], [0.5]]
+    edges, and arguments, are as in a `ControlPlane`.
     """
 
     def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:
@@ -51,10 +41,7 @@ class Plane(ControlPlane):
         self.is_refused, self.start_round = self._arrivals.is_refused, self._arrivals.start_round
 
     def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
-        """Return what owned receivers hear: each remote row once, however many of them hear it.
-
-        Rows are those of owned nodes, [k, P], and edges are all, [2, E], the same in all processes.
-        """
+        """Return what owned receivers hear of rows [k, P], each remote one once; edges [2, E] are alike everywhere."""
         sender, receiver = edge_index
         here = self.transport.here(receiver)
         if here is None:
@@ -68,10 +55,7 @@ class Plane(ControlPlane):
         return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
 
     def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
-        """Fetch several kinds of rows, [k, P] each, along the same edges [2, E] in one meeting, for what comes next.
-
-        They are asked for only where rows travel.
-        """
+        """Fetch kinds of rows, [k, P] each, along edges [2, E] in one meeting; ``rows`` is called if they travel."""
         if self.kind is None:
             self._arrivals.bring(edge_index, rows)
 
@@ -159,13 +143,11 @@ class Plane(ControlPlane):
     def at_data(
         self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
     ) -> Tensor:
-        """Send models to the nodes whose data they meet, and return the answers, [R, ...].
+        """Send models, ``source`` those of owned nodes, to the nodes whose data they meet; return answers [R, ...].
 
-        Args:
-            rows: Models, and whose data they meet; ``source`` has the models of owned nodes.
-            answer: Computes one entry per row, [r, ...]; it is called once, with the rows whose data are here.
-            to: Who gets to know an answer besides the node whose data it is of: nobody else, the node whose model it
-                is (where several are combined, the last of ``index``), or everybody.
+        ``answer`` is called once, with the rows whose data are here. ``to`` is who gets to know an answer besides the
+        data's node: nobody else, the node whose model it is (of several that are combined, the last of ``index``), or
+        everybody.
         """
         here = self.transport.here(rows.node)
         if here is None:
@@ -194,8 +176,8 @@ class Plane(ControlPlane):
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
         """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.
 
-        ``at`` says where it is known that each message was sent, for example its receiver, [M]; by default everywhere.
-        Every process counts what it knows of: of what is known everywhere, what its own nodes sent.
+        A message is counted where it is known to be sent: ``at`` a node, such as its receiver, [M]; by default at its
+        sender.
         """
         here = self.transport.here(senders if at is None else at)
         if here is not None:

@@ -15,12 +15,6 @@ def plausible(rows: Tensor, own: Tensor | None = None) -> Tensor:
 
     The square of a row's length is finite in its number type, so products with it and distances to it are, too. Beside
     the receiver's ``own`` rows, [k, P], a row is at most 10⁴ times as long as the longest of them, or as 1.
-
-    Example:
-        >>> plausible(torch.tensor([[1.0, 2.0], [1.0, torch.nan], [1e30, 0.0]])).tolist()
-        [True, False, False]
-        >>> plausible(torch.tensor([[20.0], [1e6]]), own=torch.tensor([[3.0]])).tolist()
-        [True, False]
     """
     length = _lengths(rows)
     if own is None:
@@ -29,6 +23,6 @@ def plausible(rows: Tensor, own: Tensor | None = None) -> Tensor:
 
 
 def _lengths(rows: Tensor) -> Tensor:
-    """Return the length of every row, [r]; infinite where its square is, in single precision at least."""
+    """Return lengths [r]; infinite where their squares are, in single precision at least."""
     dtype = torch.promote_types(rows.dtype, torch.float32)
     return torch.linalg.vector_norm(rows.detach().flatten(1), dim=1, dtype=dtype).cpu()

@@ -14,15 +14,10 @@ __all__ = ["Relation"]
 
 @dataclass(frozen=True)
 class Relation:
-    """Edges between nodes, or nodes and servers, that are not the collaboration graph: one opaque value in ``Data``.
+    """Edges between nodes, or nodes and servers, beside the collaboration graph, [2, E'], with values [E'].
 
-    PyG guesses from sizes whether a tensor belongs to nodes or edges; a `Relation` keeps further edges out of its
-    sight.
-
-    Args:
-        edge_index: Sender and receiver of every edge, [2, E'].
-        values: One value per edge, [E'].
-        size: Number of senders and receivers.
+    One opaque value in ``Data``: PyG guesses from sizes whether a tensor belongs to nodes or edges. ``size`` is the
+    number of senders and of receivers.
     """
 
     edge_index: Tensor
@@ -36,7 +31,7 @@ class Relation:
             raise ShapeError("values", f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
 
     def select(self, which: Tensor | slice) -> Relation:
-        """Return the relation with some of its edges, by a mask [E'], by position, or those that follow each other."""
+        """Return the relation with some of its edges, by a mask [E'], positions, or a slice."""
         if isinstance(which, slice):
             return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
         place = which.nonzero().flatten() if which.dtype == torch.bool else which

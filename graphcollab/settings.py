@@ -51,14 +51,7 @@ R = TypeVar("R")
 
 
 class SettingError(InvalidValueError):
-    """A setting that is not what it must be.
-
-    Args:
-        subject: Its name.
-        what: What it must be.
-        value: What it is.
-        hint: What else helps.
-    """
+    """A setting ``subject`` with a ``value`` that is not ``what`` it must be; the hint says what else helps."""
 
     def __init__(self, subject: str, what: str, value: object, hint: str = "") -> None:
         shown = repr(value)
@@ -89,14 +82,6 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     A `SettingError` names the argument that is not what its annotation says, and an `InvalidTypeError`, where there is
     no such argument, the nearest.
-
-    Example:
-        >>> @checked
-        ... def train(*, epochs: Count = 1, buffers: Buffers = "average") -> int:
-        ...     return epochs
-        >>> train(epochs=0)
-        Traceback (most recent call last):
-        graphcollab.settings.SettingError: epochs must be a whole number of at least 1, got 0
     """
     signature = inspect.signature(function)
     known = signature.parameters
@@ -127,7 +112,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a `checked` function has by default or is given, checked as a call would check them."""
+    """Return a `checked` function's settings, by default or as given, checked as a call would check them."""
     known, hints = inspect.signature(function).parameters, _hints(function)
     takes = [name for name in {**known, **hints} if name not in ("self", "cls", "return", "kwargs")]
     for name in given:
@@ -156,8 +141,7 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
     """Return a value that is what an annotation says; numbers of NumPy and tensors of one number become Python's.
 
     Annotations are types, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, ``str`` with `Known` names,
-    unions and collections of these. If the value is something else, a `SettingError` calls it by the name, and says
-    what the type's ``come_by`` does, if it has one: how to come by such a value.
+    unions and collections of these. Otherwise a `SettingError` says what the type's ``come_by``, if any, says.
     """
     for one in (_plain(value), value):  # as it is where a tensor is asked for
         if _holds(annotation, one):
@@ -169,7 +153,6 @@ def check_setting(name: str, annotation: Any, value: Any) -> Any:
 
 
 def _literals(annotation: Any) -> list[str]:
-    """Return the strings that an annotation names."""
     args = typing.get_args(annotation)
     if literals := literals_of(annotation):
         return [one for one in literals if isinstance(one, str)]
@@ -214,7 +197,6 @@ def _hints(of: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _holds(annotation: Any, value: Any) -> bool:
-    """Tell whether a value is what an annotation says."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     bounds = bounds_of(annotation)
     if bounds is not None:
@@ -247,7 +229,6 @@ def _holds(annotation: Any, value: Any) -> bool:
 
 
 def _all_hold(annotation: Any, values: Iterable[Any]) -> bool:
-    """Tell whether all values are what an annotation says; quickly of text and floats, of which there may be many."""
     if annotation in (str, object):
         return all(issubclass(kind, annotation) for kind in set(map(type, values)))
     if annotation is float and set(map(type, values)) == {float}:

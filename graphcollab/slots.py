@@ -61,10 +61,9 @@ class Weigher(Piece, ABC):
 
     @property
     def origin(self) -> Origin:
-        """Where weights come from.
+        """Where weights come from: ``"fixed"`` by the graph and sample counts, or ``"computed"`` anew in every round.
 
-        They are ``"fixed"`` by the graph and sample counts; ``"computed"`` anew in every round; ``"learned"`` in steps
-        from round to round; or ``"kept"`` as an earlier phase has left them.
+        They may also be ``"learned"`` from round to round, or ``"kept"`` as an earlier phase has left them.
         """
         return "learned" if self.learns else "computed"
 
@@ -106,8 +105,7 @@ class Exchanger(Piece, ABC):
 
     @property
     @abstractmethod
-    def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges."""
+    def along_edges(self) -> bool: ...
 
     @property
     def part(self) -> str:
@@ -170,11 +168,9 @@ class Rewiring(Piece):
 class Judge(Piece):
     """Base of the judge slot: every node serves, and is judged by, the model that one field has for it.
 
-    Args:
-        field: ``"x"``: its model after the exchange; ``"x_local"``: its model before mixing, as its last local update
-            left it, for methods that mix first and train then; ``"x_personal"``: the one that `FitPersonal` trains
-            beside it; ``"best_x"``: the best that `EarlyStopping` has kept; or another field with a model per node that
-            a piece of the method keeps. Where there is no such field yet, nodes are judged by ``"x"``.
+    The ``field`` is ``"x"``: the model after the exchange; ``"x_local"``: before mixing, for methods that mix first and
+    train then; ``"x_personal"``: `FitPersonal`'s; ``"best_x"``: the best that `EarlyStopping` has kept; or another
+    field with a model per node that a piece keeps. Where there is no such field yet, nodes are judged by ``"x"``.
     """
 
     field: str = dataclasses.field(default="x", kw_only=True)
@@ -185,7 +181,6 @@ class Judge(Piece):
         return (self.field,)
 
     def __call__(self, data: Data, env: Env) -> Stacks:
-        """Return one model per node."""
         models: Stacks = data.get(self.field, data.x)
         return models
 

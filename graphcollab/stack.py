@@ -19,15 +19,10 @@ __all__ = ["ParamSpec", "Stacks"]
 
 @dataclass(frozen=True)
 class Stacks:
-    """Models of nodes: one [K_s, columns] tensor per architecture, on one homogeneous graph.
+    """Models of nodes: one tensor [K_s, columns] per architecture, on one homogeneous graph.
 
-    Each process holds those of the nodes that it owns, and for a moment those of others that its nodes hear. Nodes are
-    always named by their number among all K, and rows are in the order of these.
-
-    Args:
-        specs: The architectures, also those of which no node is here.
-        tensors: Rows of each architecture's nodes.
-        members: Nodes of those rows, ascending, on the CPU; no node is in two of them.
+    Each process holds those of the nodes that it owns, and for a moment those that its nodes hear. ``members`` are the
+    nodes of the rows, by their number among all K, ascending, on the CPU; an architecture may have none here.
     """
 
     specs: tuple[ParamSpec, ...]
@@ -95,8 +90,7 @@ class Stacks:
     def part(self, name: str) -> Tensor:
         """Return a part of the models as [k, P_part]; with one architecture it is a view.
 
-        It is a KeyError if an architecture has no such part, a ValueError if its shapes differ between them, or what it
-        stands on.
+        A ValueError refuses parts whose shapes, or what they stand on, differ between architectures.
         """
         if len(self.specs) == 1:
             return self.tensors[0][:, self.specs[0].columns(name)]

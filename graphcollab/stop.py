@@ -24,14 +24,11 @@ __all__ = ["EarlyStopping"]
 class EarlyStopping(Stop):
     """Every node keeps its best model so far, and stops when there was no better one for some rounds.
 
-    Models are validated after the local update and after merging; the best is the one with the smallest validation
-    loss. A node that stops takes its best model back, neither trains nor merges any more, and goes on serving that
-    model to others (*With a Little Help from My Friends*, chapter 3, which keeps the model of the highest validation
-    accuracy and stops by the loss; here one criterion serves for both, and accuracy on a hundred samples has many
-    ties). Use it with ``Judge(field="best_x")``.
-
-    Args:
-        patience: Rounds without a better model after which a node stops. The thesis' is 50.
+    Models are validated after the local update and after merging; the best has the smallest validation loss. A node
+    that stops takes its best model back, neither trains nor merges any more, and goes on serving it (*With a Little
+    Help from My Friends*, chapter 3, which keeps the model of the highest validation accuracy and stops by the loss;
+    accuracy on a hundred samples has many ties). Use it with ``Judge(field="best_x")``. The thesis' ``patience`` is 50
+    rounds.
     """
 
     patience: Count = 50
@@ -48,7 +45,7 @@ class EarlyStopping(Stop):
     needs: ClassVar[tuple[str, ...]] = ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Start with the models at hand; in a later phase nodes that have stopped stay stopped."""
+        """In a later phase nodes that have stopped stay stopped."""
         data = copy.copy(data)
         if "best_x" not in data:
             data.best_x = data.best_start = data.x  # what led to the best can still be compared when its node rests
@@ -59,7 +56,6 @@ class EarlyStopping(Stop):
         return data
 
     def before(self, data: Data, env: Env) -> Data:
-        """Validate what nodes learned themselves, and keep it where it is the best."""
         loss = self._validate(data, env)
         data, better = self._keep_best(data, loss)
         counts = data.trains & ~loss.isnan()  # neither rounds at rest count nor undefined losses
@@ -67,7 +63,6 @@ class EarlyStopping(Stop):
         return data
 
     def after(self, data: Data, env: Env) -> Data:
-        """Validate what came of merging, keep it where it is the best, and stop who has waited too long."""
         data, better = self._keep_best(data, self._validate(data, env))
         data.stale = data.stale.masked_fill(better, 0)
         stops = env.plane.publish(data.trains & (data.stale >= self.patience))
@@ -78,7 +73,7 @@ class EarlyStopping(Stop):
         return data
 
     def _validate(self, data: Data, env: Env) -> Tensor:
-        """Return the validation losses of own nodes that train, [K]; infinite where a model has diverged."""
+        """Return validation losses of own nodes that train, [K], NaN elsewhere; infinite where a model has diverged."""
         loss = torch.full_like(data.best_loss, torch.nan)
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
         if len(nodes):
@@ -86,7 +81,7 @@ class EarlyStopping(Stop):
         return loss
 
     def _keep_best(self, data: Data, loss: Tensor) -> tuple[Data, Tensor]:
-        """Keep the models that are better than any before; return which these are, [K]."""
+        """Return the data, and which nodes' models are better than any before, [K]."""
         data = copy.copy(data)
         better = data.trains & (loss < data.best_loss)
         if bool(better.any()):

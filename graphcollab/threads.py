@@ -30,7 +30,7 @@ def same_threads(count: int) -> Iterator[None]:
     """Compute with a number of threads, in the calling thread only, so that a resumed run repeats its sums.
 
     PyTorch keeps the number per thread, but threads that begin take over what was set last anywhere: they shall find
-    what the caller had. Runs in several threads therefore do not change each other's.
+    what the caller had.
     """
     with _SETTING:
         now = torch.get_num_threads()
@@ -56,11 +56,10 @@ def _set_here(count: int, elsewhere: int) -> None:
 def share(work: Callable[[T], None], items: Sequence[T]) -> None:
     """Do some work for every item, in as many threads at a time as the caller computes with, each of them alone.
 
-    A thread that has done an item takes the next one. So where another process takes a core away, the work waits for
-    one item at most; threads that share every single operation would wait for each other in each. Items are to write to
-    places of their own: results then do not depend on the number of threads. Nothing is differentiated; what the work
-    raised first is raised. Then, or where the caller is interrupted, no other item is begun, and it is only raised once
-    no thread is at work any more: what items write to may be somebody else's afterwards.
+    Where another process takes a core away, the work then waits for one item at most, not in every operation. Items
+    write to places of their own, so results do not depend on the number of threads; nothing is differentiated. An
+    error, or the caller's interrupt, is raised only once no thread is at work: what items write to may be somebody
+    else's afterwards.
     """
     count, left = min(threads_here(), len(items)), iter(items)  # shared: an item is taken by one thread only
     over = threading.Event()

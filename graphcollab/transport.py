@@ -34,19 +34,17 @@ def agreed(others: _Tells) -> Iterator[None]:
 class Transport:
     """A run in one process, which owns every node: nothing has to travel.
 
-    Attributes:
-        speaks: Whether this process shows progress, warns and writes files, as one of all does.
-
     A subclass is another kind of run, and the only code that knows how many processes there are. Control-plane values
     ([K], [E]) are in every process; rows ([k, P]) are in the process that owns their nodes, in the order of the nodes.
-    Every method but `own` and `mine` is called by all processes together.
+    Every method but `own` and `mine` is called by all processes together. One process ``speaks``: it shows progress,
+    warns and writes files.
     """
 
     def status(self, error: Exception | None = None) -> None:
         """Say that this process goes on, or what has failed in it; raise what has failed in another one.
 
-        A subclass begins every other verb with that word, too. So a process that has failed need not know in which verb
-        the others will meet it: wherever that is, all raise the error of the first process that has one.
+        A subclass begins every other verb with that word: wherever the others meet a process that has failed, all raise
+        the error of the first process that has one.
         """
 
     speaks = True
@@ -93,9 +91,9 @@ class Transport:
         """Let all go on from one place, whatever round each has played last, and whether it has evaluated that."""
 
     def everyone(self, value: Any) -> list[Any]:
-        """Return the values that all processes have to tell, plain ones that JSON can hold, the first process's first.
+        """Return what all processes have to tell, plain values that JSON can hold, the first process's first.
 
-        What is decided by a clock, a signal or a disk, one process decides: the first of these.
+        What depends on a clock, a signal or a disk, the first process decides.
         """
         return [value]
 
@@ -118,19 +116,13 @@ class Transport:
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
         """Return the rows of others that owned receivers hear, [r, P], each once, ascending by node.
 
-        Given are rows [n, P] of owned
-        ``nodes``, ascending, [n]: of all, or those of one architecture; and the edges from these and their like to
-        those that hear them, [2, E], the same in all processes. So every process knows what each other one is to get,
-        and nobody asks.
+        Given are rows [n, P] of owned ``nodes`` [n], ascending, all or those of one architecture, and edges from these
+        and their like, [2, E], the same in all processes: so each knows what another is to get, and nobody asks.
         """
         return rows[:0]
 
     def missing(self, edge_index: Tensor, before: Tensor) -> Tensor:
-        """Return those of some edges [2, E] whose rows are not where they are heard, after those that others brought.
-
-        ``before`` are edges, [2, M], along which the same rows have come; an edge is missing if its row has to go to a
-        process that none of these led to.
-        """
+        """Return which edges of [2, E] lead rows to processes that none of the edges ``before``, [2, M], led to."""
         return edge_index[:, :0]
 
     def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
@@ -163,8 +155,8 @@ class Transport:
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Return what is passed on along edges [2, E] to nodes here: whose it is, [N], and values, [N, ...].
 
-        Given are entries of owned nodes, [n] and [n, ...], of any number; edges are the same in all processes. Who
-        hears a node along one of them gets all its entries, and nobody else has to.
+        Given are entries of owned nodes, [n] and [n, ...]; edges are the same in all processes. Who hears a node along
+        one of them gets all its entries, and nobody else has to.
         """
         return owner[:0], *(one[:0] for one in values)
 
@@ -178,29 +170,21 @@ class Transport:
 
 
 class SharedTransport(Transport):
-    """Base of runs of several processes, each of which owns some nodes.
-
-    Args:
-        process: Which of them this is.
-        owner: The process of every node, [K].
-    """
+    """Base of runs of several processes: which this is, and the ``owner`` of every node among them, [K]."""
 
     def __init__(self, process: int, owner: Tensor) -> None:
         self.process, self.owner = process, owner
         self.nodes = (owner == process).nonzero().flatten()
 
     def own(self, count: int) -> Tensor:
-        """Return the nodes of K that this process owns, ascending, [k]."""
         if count != len(self.owner):
             raise MismatchError("nodes", f"there are {len(self.owner)} nodes in this run, got {count}")
         return self.nodes
 
     def mine(self, values: Tensor) -> Tensor:
-        """Return the entries of a control-plane value [K, ...] that belong to owned nodes, [k, ...]."""
         return values[self.nodes]
 
     def here(self, node: Tensor) -> Tensor:
-        """Tell which of some nodes [M] are owned, a mask [M]."""
         return self.owner[node] == self.process
 
     def wanted(self, edge_index: Tensor) -> list[Tensor]:
@@ -212,13 +196,12 @@ class SharedTransport(Transport):
         return [*(pairs % count).split(many.tolist())]
 
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; all are told, and some taken."""
+        """Tell all, and take what nodes here hear."""
         owner, *found = self.concat(owner, *values)
         heard = torch.isin(owner, self.wanted(edge_index)[self.process])
         return owner[heard], *(one[heard] for one in found)
 
     def missing(self, edge_index: Tensor, before: Tensor) -> Tensor:
-        """Return those of some edges [2, E] whose rows are not yet where they are heard, [2, M]."""
         want, had = (self.owner[edges[1]] * len(self.owner) + edges[0] for edges in (edge_index, before))
         elsewhere = self.owner[edge_index[0]] != self.owner[edge_index[1]]
         return edge_index[:, elsewhere & ~torch.isin(want, had)]
@@ -226,13 +209,10 @@ class SharedTransport(Transport):
 
 @dataclass(frozen=True)
 class Halo:
-    """The rows that may be read here, and the edges along which they are.
+    """Rows that may be read here, [k + r, P], owned ones first, of ``nodes`` [k + r], and the edges between them.
 
-    Args:
-        rows: Rows of owned nodes, then those of others that owned receivers hear, [k + r, P].
-        edge_index: The edges to owned receivers, [2, e]: places of senders in ``rows``, of receivers among owned nodes.
-        edges: Which of all edges these are, [e]; None where they are all of them, in their order.
-        nodes: The node of every row, [k + r].
+    ``edge_index`` has the places of senders among the rows, of receivers among owned nodes, [2, e]. ``edges`` says
+    which of all edges these are, [e]; None where they are all, in their order.
     """
 
     rows: Tensor

@@ -1,4 +1,4 @@
-"""What models that can be split return."""
+"""`Embedded`: what models that can be split return."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ __all__ = ["Embedded"]
 
 
 class Embedded(NamedTuple):
-    """What a model that can be split returns for ``forward(inputs, embed=True)``.
+    """What ``forward(inputs, embed=True)`` returns: the head's logits [B, C], of the backbone's latent [B, d_z].
 
-    Args:
-        logits: Outputs of the head, [B, C].
-        latent: Outputs of the backbone, which the head reads, [B, d_z].
-        projection: Projected latents, which contrastive losses compare, [B, d_p].
+    Contrastive losses compare the projection, [B, d_p].
     """
 
     logits: Tensor

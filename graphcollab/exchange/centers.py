@@ -23,21 +23,12 @@ _DRAW_STREAM, _SAMPLE_STREAM = 124, 125
 def draw_centers(
     models: Stacks, part: str, count: int, seed: int, attempt: int = 0, row: Tensor | None = None
 ) -> Tensor:
-    """Draw centres that look as if they had been initialised independently of each other, [C, P_part].
+    """Draw centers that look as if they had been initialized independently of each other, [C, P_part].
 
-    A centre is the first model with the entries of every parameter tensor put in a random order: where an
-    initialisation draws a tensor's entries independently, which order they come in is as good as a new draw, and its
-    scale is kept exactly, whatever the module. What is the same in every place (biases of zero) stays as it is. In the
-    first attempt the first centre is the model itself.
-
-    Args:
-        models: Initial models.
-        part: Part of the model that centres are of.
-        count: C.
-        seed: Seed of the run.
-        attempt: Other attempts give other centres.
-        row: The first node's part, [P_part]. Default: that of the models. It is a ValueError if all its entries are
-            alike, so that there is nothing to put in another order.
+    A center is the first model (``row`` [P_part], by default that of the models) with the entries of every parameter
+    tensor in a random order: as good as a new draw where entries are drawn independently, and of exactly the same
+    scale. Biases of zero stay. The first center of the first attempt is the model itself. A ValueError refuses entries
+    that are all alike.
     """
     spec = models.specs[0]
     row = models.tensors[0][0, spec.columns(part)] if row is None else row
@@ -59,7 +50,7 @@ def draw_centers(
 
 
 def take_centers(models: Stacks, centers: Mapping[str, Tensor], place: Tensor) -> Stacks:
-    """Return models with the parts of every node's centre, [K], or all of one; centres are [C, P_part] by part."""
+    """Return models with the parts of every node's center, [K], or all of one; centers are [C, P_part] by part."""
     for part, rows in centers.items():
         rows = pick(rows, place[models.nodes]) if place.dim() else rows[int(place)].expand(models.num_nodes, -1)
         models = models.with_part(part, rows)
@@ -75,12 +66,12 @@ def center_losses(
     first: Tensor | None = None,
     count: int | None = None,
 ) -> Tensor:
-    """Return centres' training losses on own nodes' data, in evaluation mode, [k, C]; inf where one has no value.
+    """Return centers' training losses on own nodes' data, in evaluation mode, [k, C]; inf where one has no value.
 
-    What is not part of the centres, [C, P_part] by part, is the node's own. One centre is computed at a time, so no
-    more than [K, P] parameters exist at once, and where centres are whole models they are never repeated. By default
-    all training ``samples`` are looked at; which, the round, the seed and the node's identity say. ``first`` [K] says
-    where every node's ``count`` centres begin; by default all nodes have the same, all there are.
+    What is not part of the centers, [C, P_part] by part, is the node's own. One center is computed at a time, so no
+    more than [K, P] parameters exist at once. Which of the training ``samples`` are looked at, by default all, the
+    round, the seed and the node's identity say. ``first`` [K] is where every node's ``count`` centers begin; by default
+    all nodes have all of them.
     """
     engine = env.engine if samples is None else _on_samples(env.engine, samples, env.seed, round_)
     count = len(next(iter(centers.values()))) if count is None else count

@@ -45,15 +45,13 @@ class Exchange(Exchanger):
     Base and message are each one of ``"x"`` (after the local update), ``"x_start"`` (before it), ``"update"``
     (x − x_start) and ``"zero"``. Model averaging is ``Exchange("zero", "x")``, L2C ``Exchange("x_start", "update")``,
     DPSGD ``Exchange("update", "x_start")``. The second form pulls towards the senders: CoBo's step along the weighted
-    Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``.
+    Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``. The route says who hears whom, with which
+    weights, and who pays:
 
-    The route says who hears whom, with which weights, and who pays:
-
-    - `AlongEdges`: nodes hear their neighbours, with the weigher's weights. `AtServer`: a server does the mixing.
-      `NeighborhoodMeans`: it averages over neighbours at work, for nodes at rest too.
-    - `ThroughServer`: all nodes of a server get one average. Base, message and a are averaged alike, so with a server's
-      step size s it is ``Exchange("x_start", "update", scale=s)``: from the mean of the models that the round began
-      with.
+    - `AlongEdges`: nodes hear their neighbors, with the weigher's weights. `AtServer`: a server does the mixing.
+      `NeighborhoodMeans`: it averages over neighbors at work, for nodes at rest too.
+    - `ThroughServer`: all nodes of a server get one average, of base, message and a alike; with a server's step size s
+      it is ``Exchange("x_start", "update", scale=s)``, from the mean of the models that the round began with.
     - `ThroughCenters`: so do the nodes of every cluster, and the servers keep the averages.
 
     Args:
@@ -91,42 +89,34 @@ class Exchange(Exchanger):
 
     @property
     def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges."""
         return self.route.along_edges
 
     @property
     def serves_start(self) -> bool:
-        """Whether others hear models as they were when the round began."""
         return self.message in ("x_start", "update")
 
     @property
     def serves_rest(self) -> bool:
-        """Whether nodes at rest are given models too."""
         return self.route.serves_rest
 
     @property
     def mixes(self) -> bool:  # type: ignore[override]
-        """Whether models of nodes' own starts take the route."""
         return self.route.own_starts
 
     @property
     def told(self) -> Readers:
-        """What the route carries."""
         return self.route.carries
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check that the part can be shared, and connect nodes to servers, if models go there."""
         for part in self.route.parts(self.part):
             data.x.part(part)
         return self.route.init(data, env)
 
     def hears(self, data: Data, env: Env) -> list[Tensor]:
-        """Return the messages, part by part, where they travel along edges."""
         parts = self._parts(data) if self.at_server(data) is None else []
         return [term(data, env, self._formula(part)[1], part) for part in parts]
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Exchange and mix."""
         ways = self.route.ways(data, self.against is not None)
         before, parts = data.x, self._parts(data)
         sent = [self._sent(data, env, part) for part in parts]
@@ -142,17 +132,15 @@ class Exchange(Exchanger):
         return data
 
     def at_server(self, data: Data) -> Tensor | None:
-        """Return who sends to a server, if the route leads there."""
         return self.route.at_server(data)
 
     def shares(self, data: Data) -> Tensor:
-        """Return what every edge weighs in this round, [E], as the route has it."""
         if isinstance(self.route, AlongEdges):
             return self.route.shares(data, self.against is not None)[0]
         return super().shares(data)
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
-        """Return ∂L_i/∂w_ij = ⟨∂L_i/∂x_i, m_j⟩ for every edge, [E]; call it in the round of the exchange."""
+        r""":math:`\langle \partial L_i / \partial x_i, m_j \rangle`, in the round of the exchange only."""
         if not isinstance(self.route, AlongEdges):
             return super().weight_gradient(data, env, cotangent)
         sent = copy.copy(data)
@@ -172,7 +160,6 @@ class Exchange(Exchanger):
         return gradient
 
     def _parts(self, data: Data) -> list[str]:
-        """List the parts that travel one by one, with the buffers where these do."""
         return [*self.route.parts(self.part), *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
 
     def _formula(self, part: str) -> tuple[str, str, str | None, float]:
@@ -182,7 +169,7 @@ class Exchange(Exchanger):
         return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
 
     def _sent(self, data: Data, env: Env, part: str) -> Sent:
-        """Return what is sent of a part; to servers b + s (m − a), since base and a are averaged alike there."""
+        """To servers goes b + s (m − a), since base and a are averaged alike there."""
         base, message, against, scale = self._formula(part)
         sent = term(data, env, message, part)
         if self.along_edges:
@@ -202,9 +189,8 @@ class LaplacianPull(Exchange):
 
     with :math:`X^0` the models at the round's start and X those after the local step of size η. The step is stable if
     :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
-    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run whose step is outside that bound warns, once, with
-    the number. Nodes that are late or away pull at nobody. Until then everybody is told all weights: λ is the graph's.
-    See `cobo`.
+    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run outside that bound warns once; until then everybody
+    is told all weights, since λ is the graph's. Nodes that are late or away pull at nobody. See `cobo`.
 
     Args:
         scale: ηρ.
@@ -226,22 +212,17 @@ class LaplacianPull(Exchange):
 
     @property
     def told(self) -> Readers:
-        """What the route carries, and the weights."""
         return {**super().told, "everybody": "the weights of its edges"}
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check the part, and the step size on the graph as it is at first."""
         data = copy.copy(super().init(data, env))
         data.pull_warned = False
         return self._check_step(data, env)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Pull, and count the models that travelled."""
         return super().__call__(self._check_step(data, env), env)
 
     def _check_step(self, data: Data, env: Env) -> Data:
-        """Warn, once in a run, if the step size is outside the bound."""
-
         def reach(eigenvalue: float) -> float:
             return self.lr * self.smoothness + self.scale * eigenvalue
 

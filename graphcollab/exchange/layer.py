@@ -34,15 +34,14 @@ class Layer(Exchanger):
     .. math::
         x_i \leftarrow b_i + \operatorname{layer}(m, \mathcal E, w)_i
 
-    With `MixConv`, the default, it is `Exchange`. Other layers aggregate otherwise: by a median, or by attention that
-    was trained before. (PyG's ``SimpleConv(aggr="median")`` multiplies by weights before it takes the median; the layer
-    of the example takes that of models.) A layer is called as ``layer((m_src, m_dst), edge_index, edge_weight=w)``, or
-    ``edge_attr=w``, with the messages of the senders, [S, P], those of the receivers, [D, P], the edges between them,
-    [2, E], and their weights, [E]; it returns [D, P]. It is in evaluation mode, and what it returns for a receiver may
-    depend on this receiver's edges alone, since processes and sites have no others.
+    With `MixConv`, the default, it is `Exchange`. (PyG's ``SimpleConv(aggr="median")`` multiplies by weights before it
+    takes the median; the layer of the example takes that of models.) A layer is called as ``layer((m_src, m_dst),
+    edge_index, edge_weight=w)``, or ``edge_attr=w``, with the messages of the senders, [S, P], those of the receivers,
+    [D, P], the edges between them, [2, E], and their weights, [E]; it returns [D, P]. It is in evaluation mode, and
+    what it returns for a receiver may depend on this receiver's edges alone, since processes and sites have no others.
 
-    Edges of weight 0 are left out, so their weights get no gradient. A node without others keeps its model. Gradients
-    with respect to weights are by autograd, so learned weights learn through every layer that uses them.
+    Edges of weight 0 are left out, so their weights get no gradient. A node without others keeps its model. Weights are
+    learned through any layer that uses them, by autograd.
 
     Args:
         layer: The layer. It is copied; its parameters must be frozen, as nothing trains them.
@@ -85,16 +84,13 @@ class Layer(Exchanger):
 
     @property
     def serves_start(self) -> bool:
-        """Whether others receive models as they were when the round began."""
         return self.message in ("x_start", "update")
 
     @property
     def given(self) -> Mapping[str, Tensor]:
-        """The layer's parameters and buffers."""
         return self.layer.state_dict()
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check the part, and that the layer returns a row per receiver."""
         row = data.x.part(self.part)[:1]
         try:
             found = self._tried(row, torch.ones(1))
@@ -122,15 +118,12 @@ class Layer(Exchanger):
             )
 
     def _tried(self, row: Tensor, weight: Tensor) -> Tensor:
-        """Return what the layer makes of one row and its edge to itself."""
         return call_layer(self.layer, row, row, torch.zeros(2, 1, dtype=torch.int64), weight)
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
-        """Return the messages."""
         return [term(data, env, self.message, self.part)]
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Exchange, and aggregate by the layer."""
         ways = _ROUTE.ways(data)
         alone = ~receives(ways.weight != 0, ways.edge_index[1], data.num_nodes)
         ways = ways._replace(keeps=alone if ways.keeps is None else alone | ways.keeps)
@@ -142,11 +135,10 @@ class Layer(Exchanger):
         return data
 
     def shares(self, data: Data) -> Tensor:
-        """Return what every edge weighs in this round, [E]."""
         return _ROUTE.shares(data)[0]
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
-        """Return ∂L_i/∂w_ij by autograd for every edge, [E]; call it in the round of the exchange."""
+        """By autograd; call it in the round of the exchange."""
         sent = copy.copy(data)
         sent.x = data.x_local
         sent.edge_weight = data.edge_weight.detach().requires_grad_()
@@ -156,7 +148,6 @@ class Layer(Exchanger):
         return gradient
 
     def _mixed(self, data: Data, env: Env, weight: Tensor) -> Tensor:
-        """Return the base plus what the layer makes of the messages, [k, P]."""
         rows = term(data, env, self.message, self.part)
         mixed = env.plane.aggregate(partial(call_layer, self.layer), rows, weight, data.edge_index)
         return mixed if self.base == "zero" else mixed + term(data, env, self.base, self.part)

@@ -51,10 +51,7 @@ class Ways(NamedTuple):
     keeps: Tensor | None = None
 
     def sums(self, env: Env, sent: Sequence[Sent]) -> Sequence[Tensor]:
-        """Add up what is sent at every place: at owned nodes, [k, P], with base and a; or at all places, [places, P].
-
-        There may be several kinds of rows.
-        """
+        """Add up kinds of rows at every place: at owned nodes, [k, P], with base and a; or at all, [places, P]."""
         weights = [self.weight if one.scale == 1 else one.scale * self.weight for one in sent]
         if self.home is None:
             pairs = zip(sent, weights, strict=True)
@@ -145,8 +142,8 @@ class AlongEdges(Route):
     def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
         """Return what every edge counts for in this round, [E], and which nodes keep their models, [K], if some do.
 
-        What senders at rest weigh is given to others. Where edges pull at the receiver's model, those that are not in
-        use pull at nothing.
+        Others get what senders at rest weigh; where edges pull at the receiver's model, those not in use pull at
+        nothing.
         """
         weight, keeps = self._weights(data, pulls)
         if self.neighbors_only:
@@ -154,7 +151,6 @@ class AlongEdges(Route):
         return weight, keeps
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """Return the edges."""
         weight, keeps = self.shares(data, pulls)
         return Ways(data.edge_index, weight, data.num_nodes, keeps=keeps)
 

@@ -58,11 +58,9 @@ class AtServer(AlongEdges):
     travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and a mixture down"
 
     def init(self, data: Data, env: Env) -> Data:
-        """Connect every node that may have neighbours to the server."""
         return connect_servers(data, env, without_the_alone(components(data, mutual=False)))
 
     def at_server(self, data: Data) -> Tensor:
-        """Nodes at work that have neighbours."""
         return data.trains & data.serves & has_neighbors(data)
 
 
@@ -82,7 +80,7 @@ class NeighborhoodMeans(AtServer):
     carries: ClassVar[Readers] = {"coordinator": "the part of its model that is mixed, times its weight in every mean"}
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """Return the edges of one node of every neighbourhood."""
+        """The edges of one node of every neighborhood."""
         sender, receiver = data.edge_index
         share, keeps = self.shares(data, pulls)
         group = _alike(data, share)
@@ -109,7 +107,6 @@ class Served(Route, ABC):
     beyond_edges: ClassVar[bool] = True
 
     def at_server(self, data: Data) -> Tensor:
-        """Nodes at work that have a server."""
         linked = places(data.server) >= 0 if "server" in data else torch.zeros_like(data.trains)
         return data.trains & data.serves & linked
 
@@ -118,12 +115,12 @@ class Served(Route, ABC):
 class ThroughServer(Served):
     """Models go up to a server, and their average comes down to every node.
 
-    A bipartite graph in place of a complete one, so the cost is K d and not K² d. Weights are normalised over the nodes
-    at work (those that both train and serve). A server that hears from nobody changes nothing. A node that sends is
-    charged d floats up and d down; the others get the average only to be judged by it.
+    The cost is K d, and not the K² d of a complete graph. Weights are normalized over the nodes at work (those that
+    both train and serve). A server that hears from nobody changes nothing. A node that sends is charged d floats up and
+    d down; the others get the average only to be judged by it.
 
     Where edges were given, every connected component has a server of its own, and all its nodes must be allowed to hear
-    each other. A node without neighbours, or the only one of its cluster, has no server: it sends nothing and keeps
+    each other. A node without neighbors, or the only one of its cluster, has no server: it sends nothing and keeps
     what it has learned.
 
     Args:
@@ -148,12 +145,10 @@ class ThroughServer(Served):
         return part.split("+")
 
     def init(self, data: Data, env: Env) -> Data:
-        """Connect every node to its server."""
         within = env.engine.tasks.require_cluster() if self.within else None
         return connect_servers(data, env, server_groups(data, env, within, self.incomplete))
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """Return the links to servers."""
         weight, total = _link_weights(data, self.weights)
         home = places(data.server)
         keeps = (home < 0) | (total[home] == 0) | data.isolated
@@ -188,7 +183,6 @@ class ThroughCenters(Served):
     travels: ClassVar[str] = "nodes at work: 4 · (C + 1) · P bytes, all C centres down and one model up"
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """Return the links to centres."""
         if "centers" not in data:
             raise MissingError("rewire", "ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part")
         home = places(data.server)
@@ -196,7 +190,7 @@ class ThroughCenters(Served):
         return Ways(data.server.edge_index, weight, data.server.size[1], home, data.isolated | (home < 0))
 
     def land(self, data: Data, sums: Mapping[str, Tensor]) -> tuple[Data, Mapping[str, Tensor]]:
-        """Move the centres towards what came, and keep them."""
+        """Move the centers towards what came, and keep them."""
         _, total = _link_weights(data, self.weights)
         heard = (total > 0).to(total.dtype)
         groups = total.view(-1, data.center_count)  # of connected components
@@ -210,7 +204,7 @@ class ThroughCenters(Served):
         return data, centers
 
     def comes_down(self, data: Data) -> int:
-        """All centres: a node tries each of them before it chooses."""
+        """A node tries each of the centers before it chooses."""
         return int(data.center_count)
 
 
@@ -224,10 +218,10 @@ def _link_weights(data: Data, weights: str) -> tuple[Tensor, Tensor]:
 
 
 def _alike(data: Data, weight: Tensor) -> Tensor:
-    """Number the nodes such that those with the same neighbours and weights have the same number, [K].
+    """Number the nodes such that those with the same neighbors and weights have the same number, [K].
 
-    A node's neighbours are told by the sum of 64 random bits per neighbour and weight, modulo 2⁶⁴. Of a million
-    different neighbourhoods, two have the same sum with a probability of 3 · 10⁻⁸.
+    They are told by the sum of 64 random bits per neighbor and weight, modulo 2⁶⁴: two of a million different
+    neighborhoods have the same sum with a probability of 3 · 10⁻⁸.
     """
     sender, receiver = data.edge_index
     bits = keyed_bits(sender, weight.double().view(torch.int64))

@@ -36,25 +36,20 @@ class NoExchange(Exchanger):
 
     @property
     def part(self) -> str:
-        """Part of the model that is looked at."""
         return self.shown or "all"
 
     @property
     def along_edges(self) -> bool:
-        """Whether models travel."""
         return self.shown is not None
 
     @property
     def agrees(self) -> Mapping[str, object]:
-        """The part, if some is shown."""
         return {} if self.shown is None else {"part": self.shown}
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Leave every model as it is."""
         return data
 
     def at_server(self, data: Data) -> Tensor | None:
-        """Nobody sends anything to a server."""
         return None if self.along_edges else torch.zeros_like(data.trains)
 
 
@@ -63,19 +58,16 @@ _NEIGHBORS = AlongEdges(neighbors_only=True)
 
 @dataclass(frozen=True)
 class Receive(Exchanger):
-    r"""Keep what the neighbours sent, weighted, beside the own model, for the next round to train through.
+    r"""Keep what the neighbors sent, weighted, beside the own model, for the next round to train through.
 
     .. math::
         r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
 
-    ``Fit(through=...)`` starts the next round from :math:`\alpha_{ii} x_i + r_i`. (To mix at the end of the round, and
-    judge nodes by their models before that, is not the same for nodes at rest and for isolated ones, who keep their own
-    model here.)
-
-    A node at rest keeps what it received last; what a node would have given senders that do not serve is its own. The
-    first round finds what came along the edges before it: the models at the start of the phase. These are not charged,
-    for after a phase that tried models on the same edges the receivers have them already, and at the start of a run
-    all models are the initial one.
+    ``Fit(through=...)`` starts the next round from :math:`\alpha_{ii} x_i + r_i`. (Mixing at the end of the round
+    differs for nodes at rest and isolated ones, who keep their own model here.) A node at rest keeps what it received
+    last; what a node would have given senders that do not serve is its own. The first round finds the models at the
+    start of the phase. These are not charged: after a phase that tried models on the same edges the receivers have
+    them, and at the start of a run all models are the initial one.
 
     Args:
         part: Part of the model that is sent.
@@ -101,20 +93,17 @@ class Receive(Exchanger):
         return self._receive(data, env)[0]
 
     def hears(self, data: Data, env: Env) -> list[Tensor]:
-        """Return what is sent."""
         return [data.x.part(self.part)]
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Receive the models of this round, and count them."""
         data, ways = self._receive(data, env)
         return _NEIGHBORS.charge(data, env, ways, data.received.shape[1])
 
     def shares(self, data: Data) -> Tensor:
-        """Return what every edge weighs in this round, [E]: nothing where it joins a node to itself."""
+        """Self-loops weigh nothing."""
         return _NEIGHBORS.shares(data)[0]
 
     def _receive(self, data: Data, env: Env) -> tuple[Data, Ways]:
-        """Return the data with what has been received, and the ways it took."""
         sent = data.x.part(self.part)
         ways = _NEIGHBORS.ways(data)
         ways = ways._replace(weight=ways.weight.to(sent.dtype))
@@ -131,10 +120,10 @@ class PrototypeAverage(Exchanger):
 
     A node's prototype of class k is the mean latent of its :math:`n_{ik}` training samples of that class, of the model
     after the local update, in evaluation mode; the server's is their mean over the nodes at work (those that both train
-    and serve) that have the class. A class that none of them has keeps the prototype it had, and one that nobody ever
-    had has none. What the server sends reaches all nodes but isolated ones. For a node without a server
-    (`ThroughServer`) there are no prototypes. Where samples have weights, latents are averaged by them, and
-    :math:`n_{ik}` is the sum of the class's weights, which are 1 on average at a node. See `fedproto`.
+    and serve) that have the class. A class that none of them has keeps the prototype it had, if any. What the server
+    sends reaches all nodes but isolated ones and those without a server (`ThroughServer`), which have no prototypes.
+    Where samples have weights, latents are averaged by them, and :math:`n_{ik}` is the sum of the class's weights,
+    which are 1 on average at a node. See `fedproto`.
 
     Args:
         route: The way to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"``, of the
@@ -158,11 +147,9 @@ class PrototypeAverage(Exchanger):
     told: ClassVar[Readers] = {"coordinator": "how many training samples of a class it has, and their mean latents"}
 
     def init(self, data: Data, env: Env) -> Data:
-        """Connect every node to its server, and begin without prototypes."""
         return self.route.init(with_prototypes(data, env), env)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Average up, send down."""
         nodes = self.at_server(data).nonzero().flatten()
         if len(nodes) == 0:
             return data
@@ -181,11 +168,10 @@ class PrototypeAverage(Exchanger):
         return self._send_down(data, env, nodes, (counts > 0).sum(1), env.plane.reduce(average), total > 0)
 
     def at_server(self, data: Data) -> Tensor:
-        """Nodes at work that have a server."""
         return self.route.at_server(data)
 
     def _send_down(self, data: Data, env: Env, nodes: Tensor, sent: Tensor, average: Tensor, heard: Tensor) -> Data:
-        """Return the graph in which all but isolated nodes have the new averages [G, C, d_z] of classes heard of."""
+        """Give all but isolated nodes the new averages [G, C, d_z] of classes heard of, [G, C]."""
         place = places(data.server)
         reached = (place >= 0) & ~data.isolated
         if len(average) == 1 and bool(reached.all()):  # all have the same, which is stored once
@@ -205,8 +191,8 @@ class PrototypeAverage(Exchanger):
 def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -> tuple[Tensor, Tensor]:
     """Return mean latents of training samples of some nodes [n] by class, in evaluation mode, and sums of weights.
 
-    These are [n, C, d_z], 0 of a class that a node does not have, and [n, C], for C ``classes`` and d_z the ``width``.
-    Weights are 1 on average over a node's samples.
+    These are [n, C, d_z], 0 of a class that a node does not have, and [n, C]. Weights are 1 on average over a node's
+    samples.
     """
     sums = torch.zeros(len(nodes), classes, width, dtype=data.x.dtype, device=data.x.device)
     counts = sums.new_zeros(len(nodes), classes)

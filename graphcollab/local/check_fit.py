@@ -18,7 +18,7 @@ from graphcollab.tasks import Tasks
 
 
 def check_batches(local: LocalSteps, views: Views | None, embeds: bool, data: Data, env: Env) -> None:
-    """Check that models which need several samples at a time (batch normalisation) get them."""
+    """Check that models which need several samples at a time (batch normalization) get them."""
     tasks = env.engine.tasks
     counts = tasks.sizes("train")
     passes = counts > 0 if local.steps is None else -(-counts // local.batch_size) <= local.steps

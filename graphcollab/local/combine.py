@@ -70,7 +70,6 @@ class ClippedMean(Combine):
     iterations: Count = 10
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return directions and coefficients; the sizes are not used."""
         gram = bundle_gram(own, others, centred=True)  # [R, n, n]; distances do not depend on the centre
         square, n = gram.diagonal(dim1=1, dim2=2), gram.shape[1]
         alpha = torch.zeros_like(square)
@@ -121,7 +120,7 @@ class ProjectedGradient(Combine):
     per_layer: bool = False
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return directions, and coefficients: with ``per_layer`` their mean over layers, weighted by the sizes."""
+        """With ``per_layer`` coefficients are their mean over layers, weighted by the sizes."""
         sizes = list(sizes) if self.per_layer else [own.shape[1]]
         directions = []
         total = torch.zeros(len(own), others.shape[1] + 1, dtype=torch.float64, device=own.device)

@@ -27,26 +27,26 @@ from graphcollab.stack import Stacks
 
 @dataclass(frozen=True)
 class CrossGradients(Local):
-    r"""Take one step along a combination of the gradients that the own and the neighbours' data have at the own model.
+    r"""Take one step along a combination of the gradients that the own and the neighbors' data have at the own model.
 
     .. math::
         g_j = \nabla f_j(x_i; \xi_j) \text{ for } j \in N(i) \cup \{i\}, \qquad
         x_i \leftarrow \text{step}\Big(x_i, \sum_j c_j g_j\Big)
 
     Node i sends its model to j, which answers with the gradient of its batch: the one of its own step in this round. No
-    data travel. ``combine`` finds the coefficients c; the optimiser's step, with momentum and weight decay, follows,
-    and its state is kept from round to round. A node without neighbours steps as under ``Fit(steps=1)``.
+    data travel. ``combine`` finds the coefficients c; the optimizer's step, with momentum and weight decay, follows,
+    and its state is kept from round to round. A node without neighbors steps as under ``Fit(steps=1)``.
 
     Only the part travels: at node j it replaces the part of j's own model, so that nodes of other architectures and
     with other backbones can answer; buffers and frozen parameters are j's too. (In training mode running statistics are
     not read.) The rest of a model takes its own gradient's step, and running statistics change by the own batch only.
 
-    Node i asks j if j serves and i trains and serves: models that come too late get no answers, and their nodes step
+    Node i asks j if j serves and i trains and serves; models that come too late get no answers, and their nodes step
     along their own gradients. Nodes that do not train keep model, state and weights. A node whose own batch has a loss
     or a gradient that is not finite has ``bad_step`` 0, as under `Fit`; it asks nobody and nobody asks it. If an answer
-    is not finite, although all own gradients are, either the model that was sent is to blame or the data it met: of the
-    two nodes the one with the larger share of such answers, among those it got or gave (of equal shares, with more of
-    them; else the node whose model it is). Its ``bad_step`` is 0 too, and it steps along its own gradient if it was its
+    is not finite, although all own gradients are, the model that was sent is to blame or the data it met: of the two
+    nodes the one with the larger share of such answers, among those it got or gave (of equal shares, with more of them;
+    else the node whose model it is). Its ``bad_step`` is 0 too, and it steps along its own gradient if it was its
     model; the others leave out the answers that are not finite.
 
     Cross-gradients exist for some receivers at a time, a chunk of the engine's plans in all; those of one receiver
@@ -66,7 +66,7 @@ class CrossGradients(Local):
         own. Charged are P_part floats from i to j and as many back.
 
     Raises:
-        ValueError: If the optimiser has no form per row, or an allowed edge has no allowed edge back.
+        ValueError: If the optimizer has no form per row, or an allowed edge has no allowed edge back.
     """
 
     combine: Combine
@@ -97,17 +97,14 @@ class CrossGradients(Local):
         return {"part": self.part} if self.mixed else {}
 
     def local_steps(self, sizes: Tensor) -> Tensor:
-        """Return 1 for every node, [K]."""
         return torch.ones_like(sizes, dtype=torch.float64)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check part, edges and batches, and create the optimiser's state."""
         require_both_ways(data, env, "a model travels to the neighbour whose data it meets, and its gradient back")
         data.x.part(self.part)
         return self._fit().init(data, env)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Ask the neighbours, and take the round's step."""
         taken, gradients, own = self._own_gradients(data, env)
         able, (sender, receiver) = taken.bad_step < 0, data.edge_index
         rests = data.edge_weight.to(own.dtype).masked_fill(data.trains[receiver], 0)
@@ -157,7 +154,7 @@ class CrossGradients(Local):
         return self._step(taken, data, env, gradients.with_part(self.part, direction))
 
     def alone(self, data: Data, env: Env) -> Data:
-        """Return the data after the steps that nodes would take by their own gradients, to find those that diverge."""
+        """Steps by their own gradients find nodes that diverge."""
         return self._fit()(data, env)
 
     def _fit(self) -> Fit:

@@ -71,20 +71,17 @@ class Fit(LocalSteps, Local):
 
     @property
     def embeds(self) -> bool:  # type: ignore[override]
-        """Whether the objective reads latents."""
         return self.objective is not None and self.objective.embeds
 
     @property
     def agrees(self) -> Mapping[str, object]:
-        """The part that is mixed."""
         return {} if self.through is None else {"part": self.through}
 
     def local_steps(self, sizes: Tensor) -> Tensor:
-        """Return ``steps``, or those of ``epochs`` passes over the samples, [K]."""
         return local_steps(sizes, self.batch_size, self.epochs, self.steps).double()
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check batches and models, let the objective begin, and create the optimiser's state where it is kept.
+        """Check batches and models, let the objective begin, and create the optimizer's state where it is kept.
 
         Raises:
             ValueError: If a node has a batch of one sample and its model cannot be trained on one (or a split of one
@@ -108,7 +105,6 @@ class Fit(LocalSteps, Local):
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Take the round's local steps."""
         nodes = env.plane.at_home(data.trains.nonzero().flatten())
         data = copy.copy(data)
         data.bad_step = torch.full_like(data.node_id, -1)
@@ -119,7 +115,7 @@ class Fit(LocalSteps, Local):
         return data
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:
-        """Take the local steps of some nodes, all of which live here."""
+        """All nodes live here."""
         every = len(nodes) == data.x.num_nodes and all(map(len, data.x.members))
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
@@ -203,11 +199,10 @@ class FitPersonal(Local):
     models: ClassVar[int] = 2
 
     def local_steps(self, sizes: Tensor) -> Tensor:
-        """Return the steps of either model, [K]."""
         return self.fit.local_steps(sizes)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Start personal models from the shared ones, unless an earlier phase has trained some."""
+        """Personal models start from the shared ones, unless an earlier phase has trained some."""
         data.x.part(self.part)
         data = copy.copy(self.fit.init(data, env))
         if "x_personal" not in data:
@@ -219,7 +214,6 @@ class FitPersonal(Local):
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Take the round's local steps with both models."""
         shared, own = self.fit(data, env), copy.copy(data)
         own.x = data.x_personal
         if self.fit.keep_state:

@@ -27,9 +27,7 @@ PROTOTYPES = (
 def with_prototypes(data: Data, env: Env) -> Data:
     """Return the graph with ``prototypes`` and ``prototype_known``: an earlier phase's of this shape, else none known.
 
-    Raises:
-        ValueError: If models have no latents, latents or outputs differ in size between architectures, or targets are
-            not class labels.
+    A ValueError refuses models without latents, latents or outputs of different sizes, and targets that are no labels.
     """
     tasks = env.engine.tasks
     targets = tasks.pools[tasks.splits["train"].pool].targets
@@ -105,11 +103,9 @@ class PrototypeDistance(Objective):
     reads: ClassVar[Reads] = Reads(latents=True, fields=tuple(field.name for field in PROTOTYPES))
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check models and labels, and begin without prototypes."""
         return with_prototypes(data, env)
 
     def __call__(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return λ times the mean over the samples of the batch."""
         if context.latent is None or context.given is None:
             raise MissingError(
                 "prototypes", "PrototypeDistance reads latents and class prototypes that were received: train by Fit"

@@ -54,7 +54,6 @@ class FitWithReference(Local):
     models: ClassVar[int] = 2
 
     def local_steps(self, sizes: Tensor) -> Tensor:
-        """Return the steps of either model, [K]."""
         return self.fit.local_steps(sizes)
 
     def __post_init__(self) -> None:
@@ -67,7 +66,7 @@ class FitWithReference(Local):
             )
 
     def init(self, data: Data, env: Env) -> Data:
-        """Start references from the nodes' models, and from what an earlier phase has left of the optimiser's state."""
+        """The optimizer's state of references is what an earlier phase has left."""
         data = copy.copy(self.fit.init(data, env))
         data.x_alone, data.alone = data.x, ~data.isolated
         if self.fit.keep_state:
@@ -75,7 +74,6 @@ class FitWithReference(Local):
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Take the round's local steps with both models."""
         trained, own = self.fit(data, env), copy.copy(data)
         own.x = own.x_start = data.x_alone
         own.trains = data.trains & data.alone

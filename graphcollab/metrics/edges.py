@@ -35,10 +35,9 @@ measure = checked_with(SHARED)
 
 
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> None:
-    """Check that there is one number per edge, none of them NaN, and that edges join nodes 0 to K - 1.
+    """Check that there is one number per edge, not NaN unless weights are known ``partly``, and that nodes exist.
 
-    Else the message begins with ``where``, such as ``"round 3: "``. Where weights may be known ``partly``, the others
-    are NaN.
+    Messages begin with ``where``, such as ``"round 3: "``.
     """
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
         raise ShapeError(
@@ -60,10 +59,7 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
 
 
 def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> Tensor:
-    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where there is no edge.
-
-    Where they may be known ``partly``, it is NaN, too, where the weight is.
-    """
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where none is known."""
     check_edges(edge_index, edge_weight, count, where, partly)
     if bool(edge_weight.isinf().any()):
         raise NotFiniteError(

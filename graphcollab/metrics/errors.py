@@ -12,7 +12,7 @@ from graphcollab.metrics.metric import Metric, row_mean
 
 
 def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return outputs and targets of one shape, as float64."""
+    """Return both as float64, of one shape."""
     if outputs.shape == (*targets.shape, 1):
         outputs = outputs.squeeze(-1)
     if outputs.shape != targets.shape:

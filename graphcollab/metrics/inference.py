@@ -56,8 +56,8 @@ def corrected_differences(
     with s the standard deviation of the R differences and R - 1 degrees of freedom. Splits share most of their samples,
     so their differences are not independent, and an ordinary t-test finds what is not there. Splits in which a
     difference is not defined (NaN) do not count; with fewer than two everything but the mean is NaN. Where all
-    differences are the same the p-value is 1: how they vary is then not known, which happens to metrics that take few
-    values, and the error and the interval are NaN unless all differences are 0.
+    differences are the same the p-value is 1, as how they vary is not known, and the error and the interval are NaN
+    unless all differences are 0.
 
     With more test than training samples that is far too careful, since training samples are then almost all different
     on different splits (ours; the paper's ratios are below 1). So the variance is parted: with v a quarter of the mean

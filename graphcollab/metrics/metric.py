@@ -147,10 +147,10 @@ def _each_node(
 
 
 def row_mean(values: Tensor, weight: Tensor, counted: Tensor | None = None) -> Tensor:
-    """Return the mean of each row of values [R, n, ...] over samples and all further dimensions, [R], float64.
+    """Return the mean of rows of values [R, n, ...] over samples and all further dimensions, [R], float64; NaN of none.
 
-    ``weight`` [R, n] are the samples' weights, 0 in the padding, or the mask of real ones, and ``counted`` [R, n, ...]
-    says which values count. It is NaN for a row without any.
+    Weights of samples [R, n] are 0 in the padding, or the mask of real ones; ``counted`` [R, n, ...] is which values
+    count.
     """
     values, weight = values.double(), weight.double()
     share = torch.ones_like(weight)  # [R, n]: of a sample's values that count

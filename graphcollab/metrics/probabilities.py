@@ -20,10 +20,7 @@ BINS = 15
 
 
 def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return log-probabilities of classes [R, n, C, ...], float64, class indices [R, n, ...], and which of them count.
-
-    Those that do not are 0.
-    """
+    """Return log-probabilities [R, n, C, ...], float64, classes [R, n, ...], 0 if not counted, and which count."""
     outputs = (outputs.unsqueeze(2) if outputs.dim() == 2 else outputs).double()
     if outputs.size(2) == 1:
         targets = targets.squeeze(2) if targets.shape == outputs.shape else targets

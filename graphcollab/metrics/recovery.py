@@ -94,9 +94,8 @@ def recovered_clusters(
       (`Simple, direct and efficient multi-way spectral clustering <https://doi.org/10.1093/imaiai/iay008>`_), which
       draws nothing at random but takes memory for K x K numbers.
 
-    The graph of a single round is a sample where nodes draw their peers anew each time: with few edges per node every
-    such graph falls into communities by chance. Counts over many rounds, `contact_counts`, show whom nodes prefer. A
-    node without edges is a cluster of its own where the number is not given.
+    Where nodes draw their peers anew each round, the graph of one round falls into communities by chance: use counts
+    over many rounds, `contact_counts`. A node without edges is a cluster of its own where the number is not given.
 
     Args:
         edge_index: Edges j -> i, [2, E]. Self-loops are left out; edges that occur several times are summed.
@@ -133,7 +132,6 @@ def recovered_clusters(
 
 
 def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
-    """Return a label of every node."""
     if not len(weight):
         return list(range(count))
     import networkx  # here, since importing it takes long
@@ -149,7 +147,6 @@ def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
 
 
 def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: int) -> list[int]:
-    """Return a label of every node."""
     if clusters in (1, count):
         return [0] * count if clusters == 1 else list(range(count))
     from sklearn.cluster import SpectralClustering

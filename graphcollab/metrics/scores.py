@@ -164,12 +164,9 @@ def score_nodes(
 
 
 def not_defined(metric: Metric, found: Mapping[str, tuple[Sequence[str], int]], count: int) -> str:
-    """Return what is to be said of nodes that have samples, but no value of a metric.
+    """Return what is to be said of nodes that have samples, but no value of a metric, of ``count`` nodes.
 
-    Args:
-        metric: The metric.
-        found: For every split such nodes, at least one, and over how many nodes its mean is.
-        count: How many nodes there are.
+    For every split, ``found`` has such nodes, at least one, and over how many its mean is.
     """
     alike: dict[tuple[tuple[str, ...], int], list[str]] = {}  # splits of which the same is to be said
     for split, (nodes, left) in found.items():

@@ -58,16 +58,7 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
 
 
 def worst_shown(nodes: float, of_nodes: float) -> list[int]:
-    """Return which shares of the worst nodes, in percent, are shown: those that are two nodes at least.
-
-    Args:
-        nodes: How many nodes have a value; NaN where that is not known, and all shares are shown.
-        of_nodes: How many nodes there are.
-
-    Example:
-        >>> worst_shown(20, 20), worst_shown(19, 19), worst_shown(9, 20)
-        ([10, 20], [20], [20])
-    """
+    """Return which shares of the worst nodes, in percent, are shown: of two nodes at least; all if ``nodes`` is NaN."""
     return [percent for percent, least in WORST.items() if not (of_nodes < least or nodes * percent <= 100)]
 
 

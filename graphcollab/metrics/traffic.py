@@ -1,7 +1,4 @@
-"""Who listened to whom over the rounds of a run, and how similar nodes found each other.
-
-A ``ValueError`` says which round's shapes do not belong together, has an edge out of range, or a weight that is NaN.
-"""
+"""Who listened to whom over the rounds of a run, and how similar nodes found each other."""
 
 from __future__ import annotations
 
@@ -122,10 +119,9 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     """Return an edge of weight 1 from every node to all others with the same server.
 
     It shows methods whose models travel through servers (FedAvg, the oracle, IFCA) as `graphcollab.report` and the
-    metrics of graphs show those whose models travel along edges, such as CoBo, whose weights are 1 between nodes that
-    collaborate fully. Nodes change servers between rounds, so it is whom a node shares its next round with. Of 10⁴
-    nodes with one server it lists 10⁸ edges. Edges [2, E] are sorted by receiver and then by sender; none are with
-    nodes that were isolated, or do not belong to the collaboration (`graphcollab.control.Attendance`).
+    metrics of graphs show those along edges. Nodes change servers between rounds, so it is whom a node shares its next
+    round with. Of 10⁴ nodes with one server it lists 10⁸ edges. Edges [2, E] are sorted by receiver and then by sender;
+    nodes that were isolated, or do not belong to the collaboration (`graphcollab.control.Attendance`), have none.
     """
     if "server" not in data:
         raise EmptyError("servers", "there are no servers: the method does not average through any")

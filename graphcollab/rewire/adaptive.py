@@ -28,8 +28,8 @@ class AdaptivePeers(PeerSampler):
 
     After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
     are drawn without replacement with the probabilities of ``priors``, to which ε is added for all who may be met. Only
-    pairs that know of each other are stored: what a node measured always, samples more a round at most; of what it was
-    told, no more than ``limit``. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more.
+    pairs that know of each other are stored: all that a node measured, samples more a round at most, and up to
+    ``limit`` that it was told of. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more.
     See `dac`.
 
     Args:
@@ -76,7 +76,6 @@ class AdaptivePeers(PeerSampler):
     limit: Count | None = 75
 
     def prepare(self, data: Data, env: Env) -> Data:
-        """Start with a memory in which nobody knows anybody."""
         if "memory" not in data:
             data = copy.copy(data)
             data.memory = nothing_known(data, 2)
@@ -102,12 +101,7 @@ class AdaptivePeers(PeerSampler):
         return data
 
     def temperature(self, elapsed: int) -> float:
-        """Return τ after so many rounds.
-
-        Example:
-            >>> [round(AdaptivePeers(tau=30, growth=0.2).temperature(t), 3) for t in (0, 1, 5)]
-            [1.0, 3.99, 14.864]
-        """
+        """Return τ after so many rounds."""
         if self.growth is None:
             return self.tau
         return self.tau * math.tanh(self.growth * elapsed / 2) + 1  # the same, and no overflow
@@ -123,19 +117,14 @@ class AdaptivePeers(PeerSampler):
 
 
 def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tensor, Tensor]:
-    r"""Return how much more likely every known peer is drawn than others, eq. 2.9 and 2.10 of the thesis.
+    r"""Return how much more likely every known peer is drawn than others, p [M], eq. 2.9 and 2.10 of the thesis.
 
     .. math::
         p_i(j) = \frac{e^{\tau s_i(j)}}{\sum_l e^{\tau s_i(l)}}
 
-    over the peers l that i knows. The largest similarity is subtracted first, which changes nothing and cannot
-    overflow, whatever τ is (the text subtracts the smallest, which can).
-
-    By the ``scale`` ``"minmax"``, similarities that are all equal become 0.
-
-    Returns:
-        p of every entry of the memory, [M], and for every node the probability a peer of similarity 0 would have had,
-        in the same measure, [K] (0 for nodes that know nobody).
+    over the peers l that i knows, and for every node, in the same measure, that of a peer of similarity 0, [K], 0 where
+    it knows nobody. The largest similarity is subtracted first (the text subtracts the smallest, which can overflow).
+    By ``"minmax"`` similarities that are all equal become 0.
     """
     receiver, similarity, many = memory.edge_index[1], memory.values[:, 0], memory.size[1]
     zero = torch.zeros(many, dtype=similarity.dtype)

@@ -30,11 +30,10 @@ Centers = dict[str, Tensor]
 class ChooseCenter(Rewiring):
     """Every node chooses among C centers the one with the smallest loss on its training data.
 
-    It is done before the first round and after every exchange, by all nodes, also those at rest, so that between rounds
-    every node holds, and is judged by, the center that fits it best. A later phase goes on with the centers of an
-    earlier one; otherwise it draws its own from the run's initial model. One that fits nobody best is never trained:
-    when a center was chosen by nobody for ``patience`` rounds in a row, a warning says, once, how many of them are in
-    use.
+    It is done before the first round and after every exchange, by all nodes, also those at rest: between rounds every
+    node holds, and is judged by, the center that fits it best. A later phase goes on with the centers of an earlier
+    one; otherwise it draws its own from the run's initial model. A center that fits nobody best is never trained: when
+    one was chosen by nobody for ``patience`` rounds in a row, a warning says, once, how many of them are in use.
 
     Where edges were given, every connected component has C centers of its own, all from the same start, and its nodes
     must all be allowed to hear each other. A node without neighbors has no centers: it keeps what it has learned. See
@@ -100,7 +99,6 @@ class ChooseCenter(Rewiring):
                 )
 
     def init(self, data: Data, env: Env) -> Data:
-        """Draw the centres and let every node choose."""
         width = data.x.part(self.part).shape[1]
         if self.clusters > data.num_nodes:
             raise TooManyError(
@@ -125,16 +123,12 @@ class ChooseCenter(Rewiring):
         return self._choose(data, env, centers, group, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Choose for the next round, and see whether centres are out of use."""
         group = places(data.server).div(self.clusters, rounding_mode="floor")
         data = self._choose(data, env, data.centers, group, data.round + 1)
         return self.also(self._report(data), env)
 
     def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
-        """Return the edges from nodes that hold the centre with the smallest loss on a newcomer's training data.
-
-        Of the centres it chooses among those of the nodes that it may hear.
-        """
+        """A newcomer chooses, by its training loss, among the centers of the nodes that it may hear."""
         sender, receiver = edge_index
         place = places(data.server)[sender]
         open_to = torch.zeros(new.num_nodes, data.server.size[1], dtype=torch.bool)
@@ -143,7 +137,7 @@ class ChooseCenter(Rewiring):
         return place == losses.masked_fill(~open_to, torch.inf).argmin(1)[receiver]
 
     def _begin(self, data: Data, env: Env, group: Tensor) -> Centers:
-        """Return the centres to start from; where others are drawn, every group of nodes has those that suit it."""
+        """Return the centers to start from; where others are drawn, every group of nodes has those that suit it."""
         groups = max(int(group.max()) + 1, 1)
         best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
         if not self.redraws:
@@ -165,7 +159,7 @@ class ChooseCenter(Rewiring):
         return best
 
     def _drawn(self, data: Data, env: Env, attempt: int) -> Centers:
-        """Return centres by part, [C, P_part] each; buffers are the initial model's."""
+        """Return centers by part, [C, P_part] each; buffers are the initial model's."""
         start, first = data.x_init, data.x_init.specs[0]
         if self.centers is None:
             row = env.engine.initial[first.columns(self.part)]
@@ -177,7 +171,7 @@ class ChooseCenter(Rewiring):
         return centers
 
     def _choose(self, data: Data, env: Env, centers: Centers, group: Tensor, round_: int) -> Data:
-        """Connect every node to the centre with the smallest loss, and give it that one; isolated nodes keep theirs."""
+        """Connect every node to the center with the smallest loss, and give it that one; isolated nodes keep theirs."""
         many = len(centers[self.part])
         first = None if many == self.clusters else group.clamp(min=0) * self.clusters
         chosen = self._best(data, env, centers, round_, first, self.clusters)
@@ -196,18 +190,17 @@ class ChooseCenter(Rewiring):
         first: Tensor | None = None,
         count: int | None = None,
     ) -> Tensor:
-        """Return which centre is best for every node, [K]; which is told to all, while losses are not."""
+        """Return every node's best center, [K], of its own group's, told to all, while losses are not."""
         losses = center_losses(data, env, centers, round_, self.samples, first, count)
         told = env.plane.gather(losses.argmin(1))  # -1 of nodes that are not there, and whatever others say
         return told.clamp(0, losses.shape[1] - 1)
 
     def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:
-        """Return how many nodes of the collaboration have chosen every centre, [G, C]."""
+        """Return how many nodes of the collaboration have chosen every center, [G, C]."""
         there = data.present & ~data.isolated & (place >= 0)
         return torch.bincount(place[there], minlength=groups * self.clusters).view(groups, -1)
 
     def _report(self, data: Data) -> Data:
-        """Count for how long centres have been out of use, and warn, once, when it is too long."""
         users = self._users(data, places(data.server), data.server.size[1] // self.clusters)  # [G, C]
         rounds = torch.where(users == 0, data.unused["rounds"].view_as(users) + 1, 0)
         said = data.unused["said"]
@@ -232,7 +225,6 @@ class ChooseCenter(Rewiring):
 
 
 def _check_centers(centers: Tensor, clusters: int) -> None:
-    """Check centres that are given."""
     if centers.dim() != 2 or len(centers) != clusters:
         raise ShapeError(
             "centers", f"centers must have shape [C, P] with C = clusters = {clusters}, got {tuple(centers.shape)}"
@@ -249,5 +241,5 @@ def _check_centers(centers: Tensor, clusters: int) -> None:
 
 
 def _placed(chosen: Tensor, group: Tensor, clusters: int) -> Tensor:
-    """Return the place of every node's choice among the centres of all groups, [K]; -1 if it is in none."""
+    """Return the place of every node's choice among the centers of all groups, [K]; -1 if it is in none."""
     return torch.where(group < 0, -1, group * clusters + chosen)

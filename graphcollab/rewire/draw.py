@@ -103,25 +103,12 @@ def draw_peers(
     rate: Tensor | float = 0.0,
     rest: Tensor | float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    r"""Draw distinct peers for every receiver, one after the other in proportion to their rates.
+    """Draw ``count`` distinct peers for every receiver [R], one after the other in proportion to their rates.
 
-    It is a race (Efraimidis and Spirakis 2006): every candidate arrives after a time drawn from the exponential
-    distribution with its rate, and the first ones are taken. A candidate of rate 0 never arrives. Candidates that are
-    not named in ``known`` share one rate, so only their first arrivals are drawn, as order statistics; the work and the
-    memory are proportional to the known ones and the peers drawn, never to all pairs.
-
-    Args:
-        candidates: Whom receivers may listen to.
-        receiver: Who draws, [R].
-        count: Peers each of them draws; a receiver with fewer candidates takes all.
-        keys: Integers that key the randomness, beside the identities (``node_id``) of the nodes.
-        known: Pairs sender, receiver that have a rate of their own, each once, [2, M].
-        rate: Their rates, not negative, one for all or [M].
-        rest: Rate of all other candidates, one for all or per node [K].
-
-    Returns:
-        Edges sender → receiver, [2, D], sorted by receiver and time of arrival, and the share of every edge's rate in
-        all rates of its receiver, [D]: the probability to be drawn first.
+    A race (Efraimidis and Spirakis 2006): candidates arrive after exponential times, at rate 0 never. Pairs ``known``,
+    sender and receiver, [2, M], each once, have rates of their own, [M] or one; all others share ``rest``, [K] or one,
+    and only their first arrivals are drawn, never all pairs. ``keys`` key the randomness, beside node_ids. Returned are
+    edges [2, D], by receiver and arrival, and the probability of each to be drawn first, [D].
     """
     many = len(candidates.rank)
     known = receiver.new_empty(2, 0) if known is None else known
@@ -159,7 +146,7 @@ def _race(
     rate: Tensor,
     rest: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Draw peers as `draw_peers` does, for those receivers that are among consecutive nodes."""
+    """As `draw_peers`, for those receivers that are among consecutive nodes."""
     node_id, first, many = candidates.node_id, nodes.start, nodes.stop - nodes.start
     draws = torch.zeros(many, dtype=torch.bool).index_fill_(0, receiver - first, True)
     sender, listener = known

@@ -15,8 +15,8 @@ from graphcollab.relation import Relation
 def shared_entries(memory: Relation, share: str = "measured", tells: int | None = None) -> Relation:
     """Return what nodes tell others: what they measured or, by ``share``, ``"all"`` they know.
 
-    Of more than ``tells`` entries of a node those count that it measured last, then those that it was told; of the same
-    round, and of those told, the most similar, and of equally similar ones the first.
+    Of more than ``tells`` entries those measured last come first, then those told; of the same round, and of those
+    told, the most similar, of these the first.
     """
     similarity, measured = memory.values.T
     may = measured > 0 if share == "measured" else torch.ones_like(measured, dtype=torch.bool)
@@ -36,18 +36,13 @@ def update_memory(
     """Return the memory after round ``now``, from 1: what was measured, and what peers that were met told of others.
 
     A measurement replaces all that was known of a peer; an estimate replaces an earlier estimate, never a measurement.
-    If several peers tell of the same node, the one that is most similar to the listener is believed (of equally similar
-    ones that with the smallest ``node_id``).
-
-    ``told`` is what nodes tell, as they knew it before the round; with None, or if ``two_step`` is None, nobody is
-    believed. Who was met are edges j → i without self-loops, [2, E], with the scores that i measured, [E]; ``rank`` [K]
-    is every node's place in the order of ``node_id``. Who is believed is said by ``two_step``: the ``"most_similar"``
-    (the text), the ``"least_similar"`` (the published code), the most similar but no more than it is similar itself
-    (``"bounded"``), or nobody (None). Without a bound a few nodes that have fallen for another cluster recommend that
-    cluster to their own, highly and one node after the other.
-
-    Of what it was told a node keeps ``limit`` entries at most: the most similar ones, of equal ones those with the
-    smaller rank. Receivers are taken a block at a time, so sorting needs memory for a block only.
+    Met were edges j → i without self-loops, [2, E], with the scores that i measured, [E]; ``told`` is what nodes knew
+    before the round. Of a node, ``two_step`` believes the peer ``"most_similar"`` to the listener (the text), the
+    ``"least_similar"`` (the published code), the most similar but no more than it is similar itself (``"bounded"``), or
+    nobody (None); of equal ones the first by ``rank`` [K], the order of ``node_id``. Without a bound a few nodes that
+    have fallen for another cluster recommend it to their own, highly and one after the other. Of what it was told a
+    node keeps the ``limit`` most similar entries, of equal ones those of smaller rank. Receivers are taken a block at a
+    time.
     """
     many, bits = memory.size[0], (memory.size[0] - 1).bit_length()
     told = memory.select(slice(0)) if told is None or two_step is None else told
@@ -77,7 +72,7 @@ def update_memory(
 class _Entries:
     """What some consecutive nodes know: how similar others are, and when that was measured, [M] each.
 
-    The key, [M], ascending, has the receiver, counted from the first of these nodes, above so many bits, and below them
+    Keys, [M], ascending, have the receiver, counted from the first of these nodes, above so many bits, and below them
     the sender's rank.
     """
 
@@ -86,12 +81,11 @@ class _Entries:
     measured: Tensor
 
     def take(self, which: Tensor) -> _Entries:
-        """Return some of them, by position."""
         return _Entries(*(each.index_select(0, which) for each in (self.key, self.similarity, self.measured)))
 
 
 def _entries(relation: Relation, first: int, rank: Tensor, bits: int) -> _Entries:
-    """Return entries of receivers from the first one on, in order of their keys."""
+    """Of receivers from the first one on, in order of their keys."""
     sender, receiver = relation.edge_index
     key = (receiver - first << bits) + rank.index_select(0, sender)
     found = _Entries(key, *relation.values.T)
@@ -99,13 +93,12 @@ def _entries(relation: Relation, first: int, rank: Tensor, bits: int) -> _Entrie
 
 
 def _by_receiver(relation: Relation) -> Relation:
-    """Return a relation with its entries in order of receivers."""
     receiver = relation.edge_index[1]
     return relation if bool((receiver.diff() >= 0).all()) else relation.select(receiver.argsort(stable=True))
 
 
 def _with(known: _Entries, news: _Entries) -> _Entries:
-    """Return what nodes know with the news: only what was measured takes the place of measurements."""
+    """Only what was measured takes the place of measurements."""
     place = torch.searchsorted(known.key, news.key)
     here = torch.cat([known.key, known.key.new_full((1,), -1)]).index_select(0, place) == news.key
     over = here.nonzero().flatten()
@@ -125,16 +118,13 @@ def _with(known: _Entries, news: _Entries) -> _Entries:
 
 
 def _kept(known: _Entries, limit: int | None, bits: int) -> Tensor:
-    """Tell which entries are kept, [M]: what was measured, and so many of the most similar of what a node was told.
-
-    Of equally similar ones the first are kept. With None all are.
-    """
+    """Tell which entries are kept, [M]: what was measured, and so many of the most similar that a node was told."""
     told = known.measured == 0
     return ~told | _first_entries(known.key >> bits, told, limit, -known.similarity)
 
 
 def _first_entries(receiver: Tensor, candidates: Tensor, count: int | None, *keys: Tensor) -> Tensor:
-    """Tell which of some entries, a mask [M], are among so many first ones of their receiver, by keys [M]."""
+    """Tell which entries of a mask [M] are among so many first ones of their receiver, by keys [M]."""
     if count is None or not len(candidates):
         return candidates
     first, last = receiver.aminmax()
@@ -192,7 +182,7 @@ class _Whispers:
 
 
 def _first_of(pair: Tensor, turn: Tensor, turns: int, pairs: int) -> Tensor:
-    """Return which entry of every pair (a number below ``pairs``, [N]) has the smallest turn, in ascending order.
+    """Return which entry of every pair, a number below ``pairs``, [N], has the smallest turn, in ascending order.
 
     Turns are below ``turns``, and different within a pair.
     """

@@ -1,4 +1,4 @@
-"""The rewire slot of methods that look for peers: whom to meet in the next round, anybody or the best so far."""
+"""Samplers: whom to meet in the next round, anybody or the best so far."""
 
 from __future__ import annotations
 
@@ -86,13 +86,11 @@ class PeerSampler(Rewiring):
     within: Literal["cluster"] | None = field(default=None, kw_only=True)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Draw the first round's edges."""
         if data.num_nodes == 1:
             raise TooFewError("nodes", "there is only one node, which has nobody to meet: train it by the method local")
         return self.propose(self.prepare(data, env), env, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Learn from the round and draw the next one's edges."""
         return self.propose(self.digest(data, env), env, data.round + 1)
 
     def prepare(self, data: Data, env: Env) -> Data:
@@ -136,14 +134,14 @@ class PeerSampler(Rewiring):
 
 @dataclass(frozen=True)
 class GreedyPeers(PeerSampler):
-    r"""Nodes meet the peers of the greatest running affinity, each of them replaced by a random one with probability ε.
+    """Nodes meet the peers of the greatest running affinity, each of them replaced by a random one with probability ε.
 
     The ε-greedy sampling of `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR
-    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, counted from 0 at the method's start, each of the peers to
-    meet is with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so a node
-    tries peers of which nothing is known, in random order, before those that have done it harm; of equally good ones it
-    has met, the one with the smaller ``node_id`` is first. Every round adds what a peer's model was worth, as a share
-    of all the node measured, see ``update_affinity``.
+    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, from 0 at the method's start, each of the peers to meet is
+    with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so peers of which
+    nothing is known come, in random order, before those that have done harm; of equally good ones met, the smaller
+    ``node_id`` is first. Every round adds what a peer's model was worth, as a share of all the node measured, see
+    ``update_affinity``.
 
     Args:
         epsilon: ε.
@@ -160,14 +158,12 @@ class GreedyPeers(PeerSampler):
     decay: NonNegative = 0.05
 
     def prepare(self, data: Data, env: Env) -> Data:
-        """Start with affinities of 0."""
         if "affinity" not in data:
             data = copy.copy(data)
             data.affinity = nothing_known(data)
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
-        """Add what the round's peers were worth."""
         if "edge_gain" not in data:
             raise MissingError("weigh", "GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()")
         data = copy.copy(data)
@@ -175,7 +171,6 @@ class GreedyPeers(PeerSampler):
         return data
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
-        """Take the best, and random ones."""
         elapsed, many = max(round_ - data.phase_start, 0), data.num_nodes
         slot = torch.arange(self.samples)
         uniform = keyed_uniform(env.seed, _EXPLORE_STREAM, data.node_id[:, None], round_, slot)
@@ -188,7 +183,7 @@ class GreedyPeers(PeerSampler):
         return self.meet(data, env, torch.cat([greedy, anyone], 1))
 
     def _ranked(self, data: Data, env: Env, round_: int) -> Tensor:
-        """Return for every node that draws its peers, the best first, those of the same affinity at random, [2, R]."""
+        """Return peers of every node that draws, [2, R], the best first, those of the same affinity at random."""
         known, value = data.affinity.edge_index, data.affinity.values
         new, _ = self.draw(data, env, round_, known=known, turn=1)
         sender, receiver = known
@@ -204,11 +199,10 @@ class GreedyPeers(PeerSampler):
 def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Relation:
     r"""Return running affinities after a round: a_ij + g_ij / Σ_k \|g_ik\|, the sum over all that i measured.
 
-    The sum includes the node's own model (its self-loop). Deviation: the published code divides by \|Σ_k g_ik\|, the
-    same where all gains have one sign. Where they nearly cancel that has no bound (834 was seen), and one such round
-    would settle a node's peers for good; here a round changes an affinity by 1 at most.
-
-    Edges are the round's, [2, E], with their gains g, [E], NaN where nothing was measured.
+    It includes the node's own model (its self-loop); gains [E] are NaN where nothing was measured. Deviation: the
+    published code divides by \|Σ_k g_ik\|, the same where all gains have one sign. Where they nearly cancel that has no
+    bound (834 was seen), and one such round would settle a node's peers for good; here a round changes an affinity by 1
+    at most.
     """
     met, value = edge_index[:, ~gain.isnan()], gain[~gain.isnan()].double()
     total = scatter(value.abs(), met[1], dim_size=affinity.size[1])

@@ -1,4 +1,4 @@
-"""The rewire slot of methods that find no peers: the graph is transformed, or nodes take turns to work."""
+"""Rewirings of methods that find no peers: the graph is transformed, or nodes take turns to work."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class ApplyTransform(Rewiring):
     at: Natural | None = None
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Transform the graph if it is time."""
         if self.at is not None and data.round - data.phase_start != self.at:
             return data
         data = copy.copy(data)
@@ -64,11 +63,9 @@ class SampleNodes(Rewiring):
     fraction: Share
 
     def init(self, data: Data, env: Env) -> Data:
-        """Draw the first round's nodes."""
         return self._draw(data, env, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Draw the next round's nodes."""
         return self._draw(data, env, data.round + 1)
 
     def _draw(self, data: Data, env: Env, round_: int) -> Data:

@@ -31,23 +31,12 @@ BATCH = 1024
 
 @torch.no_grad()
 def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None = None, seed: int = 0) -> Tensor:
-    """Encode every node's training samples and cluster the codes with k-means, node by node.
+    """Cluster the codes of every node's training samples by k-means: [K, C, D], float64, padded by NaN.
 
-    Where samples have weights, k-means is weighted, and those of weight 0 are left out.
-
-    Args:
-        tasks: The nodes' data.
-        encoder: Turns samples into codes. Default: samples are their own codes, flattened.
-        count: Centres per node. Default: the number of classes among a node's training samples, or 2 where labels are
-            no classes. A node with fewer different codes has fewer.
-        seed: With a node's identity it fixes where k-means starts.
-
-    Returns:
-        [K, C, D], float64, with C the largest number of centres; rows that a node has not are NaN.
-
-    Raises:
-        ValueError: If the encoder cannot take the samples, codes are not one finite row of numbers per sample, or
-            samples are integers and there is no encoder.
+    By default samples are their own codes, flattened, and a node has as many centers as classes (2 where labels are
+    none), fewer where it has fewer different codes. Samples of weight 0 are left out. The seed and a node's identity
+    fix where k-means starts. A ValueError refuses codes that are not one finite row per sample, or integers without an
+    encoder.
     """
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
@@ -72,13 +61,11 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
 
 
 def center_distances(centers: Tensor, reduce: Reduce | None = None) -> tuple[Tensor, Tensor, float]:
-    """Return the distances between nodes, given their centres [K, C, D], see `code_centers`.
+    """Return the distances between nodes, [K, K] each, given their centers [K, C, D], see `code_centers`.
 
-    Returns:
-        The root mean square distances of matched centres, [K, K]; the same on the scale of the authors' code, which
-        divides by the number of matched centres n where a root mean square divides by √n, [K, K]; and the root mean
-        square distance of a centre to the nearest other one of its own node, NaN if no node has two. A ValueError if
-        what ``reduce`` makes of all centres together is not one finite row per centre.
+    These are root mean squares over matched centers; the same as in the authors' code, divided by the number of matched
+    centers n where a root mean square divides by √n; and the root mean square distance of a center to the nearest other
+    one of its own node, NaN if no node has two.
     """
     there = ~centers[..., 0].isnan()
     sizes = there.sum(1).cpu()
@@ -118,7 +105,7 @@ def _threads() -> Any:
 
 
 def _cluster(codes: Tensor, count: int, seed: int, weight: np.ndarray | None) -> Tensor:
-    """Return the centres of k-means, [C, D]."""
+    """Return the centers of k-means, [C, D]."""
     from sklearn.cluster import KMeans  # here, since importing it takes long
 
     values = codes.numpy()
@@ -149,7 +136,7 @@ def _reduced(points: Tensor, reduce: Reduce | None) -> Tensor:
 
 
 def _spacing(points: Tensor) -> Tensor:
-    """Return the mean squared distance of a node's centres to the nearest other one; NaN if it has one alone."""
+    """Return the mean squared distance of a node's centers to the nearest other one; NaN if it has one alone."""
     if len(points) < 2:
         return points.new_tensor(torch.nan)
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)

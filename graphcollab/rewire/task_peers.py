@@ -27,37 +27,35 @@ class TaskPeers(Rewiring):
 
     From `Federated Learning With Taskonomy for Non-IID Data (Jamali-Rad, Abdizadeh, Singh, IEEE TNNLS 2022)
     <https://arxiv.org/abs/2103.15947>`_. A server sends an encoder to all nodes. Node i encodes its training samples,
-    clusters the codes by k-means and sends the centres C_i. The server compares them:
+    clusters the codes by k-means and sends the centers C_i. The server compares them:
 
     .. math::
         d_{ij} = \min_\pi \frac{1}{n} \sqrt{\sum_{c \in C_i} \lVert c - \pi(c) \rVert^2}, \qquad
         A_{ij} = [d_{ij} < \text{threshold}]
 
-    where π matches the smaller of two sets with as many centres of the larger, n of them.
+    where π matches the smaller of two sets with as many centers of the larger, n of them.
 
-    A threshold has the scale of the codes (the authors take 1, on UMAP's), which nobody knows beforehand. The default
-    therefore measures by the nodes themselves, with
+    A threshold has the scale of the codes (the authors take 1, on UMAP's). The default measures by the nodes' own:
 
     .. math::
         r_{ij} = \frac{\sqrt n \, d_{ij}}
-        {\text{distance of a centre to the nearest other one of its own node}}
+        {\text{distance of a center to the nearest other one of its own node}}
 
     (root mean squares, the second one over all nodes). Below r = 0.55 nodes are connected, above 0.85 they are not, and
     in between the threshold is in the middle of the widest gap between the r of all pairs: ``window=(0.55, 0.85)``. So
     nodes with equally distributed data stay together, and clusters fall apart where there is a gap. With ``groups``
-    there is no threshold: average linkage of the distances √n d makes disjoint groups. (The authors group the rows of
-    A; with the distances themselves no threshold need be known.)
+    there is no threshold: average linkage of the distances √n d makes disjoint groups (the authors group the rows of
+    A).
 
-    Where this is not the authors' code: they compare centres in two dimensions, by UMAP, which is
-    ``reduce=umap.UMAP(random_state=0).fit_transform`` here. They train a convolutional autoencoder on other, public
+    Where this is not the authors' code: they compare centers in two dimensions, by UMAP, which is
+    ``reduce=umap.UMAP(random_state=0).fit_transform`` here, and they train a convolutional autoencoder on other, public
     data and fine-tune it at the nodes; here no encoder is trained.
 
-    Edges that are given say who may be connected; without a graph, as is the default, anybody may. Tasks are then
-    compared inside connected components only, in which there must be a path back for every edge, and the gap is looked
-    for among the pairs that may be connected; groups are made of all distances inside a component. A node without
-    neighbours sends nothing. A node that joins later sends its centres in its first round; the server then compares all
-    anew, and from the next round on the node has neighbours; and so it does without a node that was isolated. A later
-    phase begins with a look of its own.
+    Edges that are given say who may be connected; by default anybody may. Tasks are then compared inside connected
+    components only, in which there must be a path back for every edge, and the gap is looked for among the pairs that
+    may be connected; groups are made of all distances inside a component. A node without neighbors sends nothing. A
+    node that joins later sends its centers in its first round, the server compares all anew, and from the next round on
+    the node has neighbors; so it does without a node that was isolated. A later phase begins with a look of its own.
 
     Without an encoder, what travels are means of raw samples. They show what a node's samples look like on average.
 
@@ -65,8 +63,8 @@ class TaskPeers(Rewiring):
         encoder: A module or function from samples [n, ...] to codes [n, D]. A module is copied, in evaluation mode, and
             its parameters and buffers are counted as sent; of a function nothing is, since no size is known. Default:
             samples are their own codes.
-        centers: Centres per node. Default: as ``code_centers`` has it.
-        reduce: What the server makes of all centres before it compares them: ``"pca"`` (two principal components) or a
+        centers: Centers per node. Default: as ``code_centers`` has it.
+        reduce: What the server makes of all centers before it compares them: ``"pca"`` (two principal components) or a
             function of a NumPy array [n, D], in ascending order of ``node_id``, that returns one [n, D'].
         threshold: Nodes below this d are connected. Default: ``window`` decides.
         window: Between which r the threshold lies; see above. Twice the same number is a threshold by itself.
@@ -75,8 +73,8 @@ class TaskPeers(Rewiring):
 
     Raises:
         ValueError: If both a threshold and groups are asked for, there are fewer nodes than groups, no node has two
-            centres and no threshold was given, or an edge that is given has no path back; and between sites, if
-            there is no encoder and a centre is a sample.
+            centers and no threshold was given, or an edge that is given has no path back; and between sites, if
+            there is no encoder and a center is a sample.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centres"),)
@@ -105,7 +103,6 @@ class TaskPeers(Rewiring):
             object.__setattr__(self, "encoder", copy.deepcopy(self.encoder).eval())
 
     def init(self, data: Data, env: Env) -> Data:
-        """Look at the tasks and connect the nodes."""
         require_both_ways(data, env, "tasks are compared for both nodes of a pair", by_path=True)
         many = int((data.present & ~data.isolated).sum())
         if self.groups is not None and self.groups > many:
@@ -115,14 +112,13 @@ class TaskPeers(Rewiring):
         return self._connect(self.also.init(data, env), env, data.present)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Connect nodes that have joined, and those that are left where one was isolated."""
         data = self.also(data, env)
         there = data.coded if env.attend is None else env.attend.members(data, data.round)
         known = (data.coded | there) & ~data.isolated
         return data if torch.equal(known, data.coded) else self._connect(data, env, there)
 
     def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
-        """Return the edges from nodes whose tasks are near to a newcomer's, when all are compared together."""
+        """All are compared together."""
         count, together = data.num_nodes, both.engine.tasks
         nodes = torch.cat([(~data.isolated).nonzero().flatten(), count + torch.arange(new.num_nodes)])
         nodes = nodes[together.ids[nodes].argsort()]
@@ -210,7 +206,7 @@ class TaskPeers(Rewiring):
 
 
 def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
-    """Check that no centre, [n, C, D], that a party would tell others is one of its nodes' training samples."""
+    """Check that no center, [n, C, D], that a party would tell others is one of its nodes' training samples."""
     split = tasks.splits["train"]
     for node, own in zip(nodes.tolist(), centers, strict=True):
         samples = tasks.pools[split.pool].inputs[split.of(node)].flatten(1).double().cpu()
@@ -236,7 +232,6 @@ def _may_hear(data: Data, nodes: Tensor) -> Tensor:
 
 
 def _widest_gap(values: Tensor, low: float, high: float) -> float:
-    """Return the middle of the widest gap that values leave between two bounds."""
     inside = values[(values > low) & (values < high)].sort().values
     marks = torch.cat([values.new_tensor([low]), inside, values.new_tensor([high])])
     widest = int(marks.diff().argmax())
@@ -244,7 +239,7 @@ def _widest_gap(values: Tensor, low: float, high: float) -> float:
 
 
 def _groups(distance: Tensor, count: int) -> Tensor:
-    """Return every node's group by average linkage, [K]."""
+    """By average linkage, [K]."""
     from scipy.cluster.hierarchy import fcluster, linkage  # here, since importing it takes long
     from scipy.spatial.distance import squareform
 

@@ -33,14 +33,12 @@ class CountChosen(PeerSampler):
     )
 
     def prepare(self, data: Data, env: Env) -> Data:
-        """Start counting."""
         data = copy.copy(data)
         data.chosen = nothing_known(data, dtype=torch.int64)
         data.chosen_rounds = torch.zeros_like(data.node_id)
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
-        """Count whom nodes have chosen."""
         edges = data.edge_index[:, chosen_edges(data, env)]
         data = copy.copy(data)
         data.chosen = add_up(data.chosen, edges, torch.ones_like(edges[0]))
@@ -68,7 +66,6 @@ class FrequentPeers(PeerSampler):
     chosen: Count = 2
 
     def prepare(self, data: Data, env: Env) -> Data:
-        """Find the neighbours from the counts of the first stage."""
         data = copy.copy(data)
         if "chosen" not in data:
             raise StateError(
@@ -83,7 +80,6 @@ class FrequentPeers(PeerSampler):
         return data
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
-        """Draw from the neighbours."""
         known = data.neighbors.edge_index
         return self.meet(data, env, self.draw(data, env, round_, known=known, rate=1.0, rest=0.0)[0])
 
@@ -106,7 +102,6 @@ class KeepChosen(PeerSampler):
     )
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
-        """Add new peers to those chosen."""
         receiver = data.edge_index[1]
         chosen = chosen_edges(data, env)
         if "edge_member" in data:
@@ -147,7 +142,6 @@ class NeighborBag(PeerSampler):
         return self._with_bag(data, data.edge_index[:, member & env.plane.known(data.edge_index[1])])
 
     def digest(self, data: Data, env: Env) -> Data:
-        """Take over the bags that the round has led to."""
         if not self.augments(data.round):
             return data
         bag = data.edge_index[:, data.edge_member & env.plane.known(data.edge_index[1])]
@@ -162,7 +156,6 @@ class NeighborBag(PeerSampler):
         return (round_ + 1) % self.every == 0
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
-        """Draw the round's peers."""
         bag = data.bag.edge_index
         bag = bag[:, ~(data.isolated[bag[0]] | data.isolated[bag[1]])]
         everyone = self.augments(round_) and self.measure == "bag"

@@ -1,4 +1,4 @@
-"""Codes of changes, and the gradient of encoders by that of codes: alike in every round, so that a GPU replays both."""
+"""Codes of changes, and the encoders' gradient by that of codes: alike in every round, so that a GPU replays both."""
 
 from __future__ import annotations
 
@@ -17,16 +17,7 @@ from graphcollab.stack import ParamSpec
 
 @dataclass(frozen=True)
 class Encoding:
-    """The encoding of changes of models by a mixer.
-
-    Args:
-        engine: Keeps what is replayed.
-        mixer: The encoders.
-        change: Changes of models, [k, P_part].
-        spec: Their columns.
-        part: Part of the model that changes are of.
-        nodes: Whose they are, [k].
-    """
+    """The encoding of changes of ``nodes``, [k, P_part], in columns of ``spec``; the engine keeps what is replayed."""
 
     engine: Engine
     mixer: Mixer
@@ -50,7 +41,7 @@ class Encoding:
         return code.detach().requires_grad_(), partial(torch.autograd.grad, code, leaves)
 
     def _replayable(self) -> bool:
-        """Tell whether it may be replayed; where there are groups, their nodes are looked up on the CPU."""
+        """Where there are groups, their nodes are looked up on the CPU."""
         return self.mixer.group is None and replayable(self.change)
 
     def _computed(self, name: str, compute: Callable[..., Sequence[Tensor]], *given: Tensor) -> Sequence[Tensor]:

@@ -33,11 +33,11 @@ from graphcollab.weigh.gates import in_sparse, losses_of_groups, moved_gates
 class ChannelAttention(Weigher):
     """Attention over channel-shared encodings of how models changed.
 
-    The encoders learn from the validation losses of the mixed models; the gradient flows through the weights only, by
-    the closed form for ∂L/∂w. All nodes share the encoders (an all-reduce). Nodes at rest (see `Exchange`) send nothing
-    and weigh nothing. Where edges were given, every connected component has encoders of its own, all from the same
-    start, which its nodes alone train; they must reach each other in both directions. A node without neighbors takes no
-    part. Encoders that are frozen are the same everywhere. See `meta_l2c` and `Mixer`.
+    The encoders learn from the validation losses of the mixed models, by the closed form for ∂L/∂w: the gradient flows
+    through the weights only. All nodes share the encoders (an all-reduce); where edges were given, every connected
+    component has its own, all from the same start, which its nodes alone train, and its nodes must reach each other in
+    both directions. Frozen encoders are the same everywhere. Nodes at rest (see `Exchange`) send nothing and weigh
+    nothing; a node without neighbors takes no part. See `meta_l2c` and `Mixer`.
 
     Args:
         part: Part of the model that is compared.
@@ -105,29 +105,25 @@ class ChannelAttention(Weigher):
 
     @property
     def compares(self) -> bool:
-        """Whether it compares mixed models with models that nodes train alone, which the local slot must then have."""
+        """Whether the local slot must train models alone, to compare mixed ones with."""
         return self.learns and self.own == "gate"
 
     @property
     def beyond_edges(self) -> bool:
-        """Whether nodes train encoders together."""
         return self.learns
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Validation samples, to learn from."""
         return () if self.frozen else ("val",)
 
     @property
     def given(self) -> Mapping[str, Tensor]:
-        """Parameters of the pretrained encoders."""
         return {} if (mixer := self._pretrained()) is None else mixer.tensors
 
     def _pretrained(self) -> Mixer | None:
         return Mixer.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
 
     def _take_form(self, mixer: Mixer) -> None:
-        """Take over the settings of pretrained encoders, and refuse others that were given beside them."""
         for name, theirs in mixer.settings.items():
             given, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
             if given not in (theirs, usual):
@@ -140,7 +136,6 @@ class ChannelAttention(Weigher):
 
     @property
     def told(self) -> Readers:
-        """Changes of models along edges; and where encoders are trained, what is added up for them."""
         sums = "gradients of its encoders, and where a share of the own model is learned, validation losses"
         along = "how far its model is from the start"
         return {"listeners": along, "coordinator": sums} if self.learns else {"listeners": along}
@@ -178,11 +173,10 @@ class ChannelAttention(Weigher):
         return data
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
-        """Return how far models are from the start."""
         return (self._change(data, env),)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Set ``edge_weight``; count the changes (or, with frozen encoders, the codes) that cross every edge."""
+        """With frozen encoders codes cross every edge, in place of changes."""
         halo, encoding = self._encoding(data.mixer, data, env)
         with torch.no_grad():
             code = encoding.codes()
@@ -193,7 +187,7 @@ class ChannelAttention(Weigher):
         return data
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
-        """Return attention between the changes of newcomers and of all nodes since the run's start."""
+        """By attention between the changes of newcomers and of all nodes since the run's start."""
         mixer = data.mixer.with_newcomers(edge_index, names)
 
         @torch.no_grad()

@@ -42,8 +42,8 @@ def check_head(data: Data, part: str) -> int:
 def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Tensor:
     """Return the cosine of the classifiers (a part) at the two ends of every edge, [E], float64.
 
-    It is 0 where a classifier is zero or not finite. ``per_class`` takes the mean over the classes of the cosines of
-    their weight vectors, without the bias; a class whose weights are zero counts as 0.
+    It is 0 where a classifier is zero or not finite. ``per_class`` is the mean over the classes of the cosines of their
+    weight vectors, without the bias; a class whose weights are zero counts as 0.
     """
     rows, edge_index = data.x.part(part), data.edge_index
     if not per_class:
@@ -110,7 +110,7 @@ class ClassifierSimilarity(Weigher):
     r"""Learn whom to listen to from the angle between classifiers (collaborative graph learning, CGL).
 
     `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024), eq. 6 to
-    9 and algorithm 2. Every node i takes a projected gradient step on its own weights, those of its neighbours and of
+    9 and algorithm 2. Every node i takes a projected gradient step on its own weights, those of its neighbors and of
     itself, which are not negative and sum to 1:
 
     .. math::
@@ -121,23 +121,21 @@ class ClassifierSimilarity(Weigher):
         w_i \leftarrow \Pi_\Delta (w_i - \eta \nabla \ell_i)
 
     with :math:`s_{ij} = -\cos(\phi_i, \phi_j)` of the classifiers, :math:`s_{ii} = -1`, and the confidence
-    :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbours at the start (our reading;
-    the paper's union is over all clients, which on a complete graph is the same). The logarithm keeps nodes from
-    isolating themselves, the norm with β spreads the weight.
+    :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbors at the start (our reading;
+    the paper's union is over all clients, the same on a complete graph). The logarithm keeps nodes from isolating
+    themselves, the norm with β spreads the weight.
 
     A node's own weight ends at zero in all but very small groups, also of a node whose classifier is at right angles to
     all others; ``own`` keeps some. Others lose all weight only where their cosines are smaller than those of n alike
-    neighbours by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or more: see docs/different_models.md.
+    neighbors by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or more: see docs/different_models.md. Nodes that do not
+    train keep their weights, and so do senders that do not serve, with what they have of the sum.
 
-    The paper does not say how large η is; its code takes one step of Adam with step size 0.1, begun afresh every round,
-    which is the sign of the gradient (``rule="sign"``). That code differs in more: cosines are means over the classes,
-    without the bias (``similarity="per_class"``), divided by the largest one among the neighbours (``normalize``), and
-    the logarithm's gradient is zero, since the degree is a stale number (``log_degree=False``). All of it together is
+    The paper leaves η open. Its code takes one step of Adam with step size 0.1, begun afresh every round, which is the
+    sign of the gradient; its cosines are means over the classes, without the bias, divided by the largest one among the
+    neighbors; and the logarithm's gradient is zero, since the degree is a stale number. That is
     ``ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)``, except
-    where all cosines with neighbours are negative: there the code's division turns all signs around; here cosines are
-    divided only where the largest is positive.
-
-    Nodes that do not train keep their weights, and so do senders that do not serve, with what they have of the sum.
+    where all cosines with neighbors are negative: the code's division turns all signs around; here cosines are divided
+    only where the largest is positive.
 
     Args:
         lr: η.
@@ -184,7 +182,7 @@ class ClassifierSimilarity(Weigher):
     head: str = "head"
 
     def init(self, data: Data, env: Env) -> Data:
-        """Give a node and its neighbours equal weights, unless an earlier phase has learned weights."""
+        """Give a node and its neighbors equal weights, unless an earlier phase has learned weights."""
         check_head(data, self.head)
         data = copy.copy(data)
         sender, receiver = data.edge_index

@@ -1,4 +1,4 @@
-"""DPFL's choice: a set of neighbours whose average is good on the receiver's own validation data."""
+"""`DoubleGreedy`: a set of neighbors whose average is good on the receiver's own validation data (DPFL)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ class DoubleGreedy(AllPeers):
         p = \frac{\max(a, 0)}{\max(a, 0) + \max(b, 0)} \quad \text{(1 where both are 0)}
 
     and z joins X with probability p, or else leaves Y; the search ends when X has B members. With n candidates that
-    takes 2 n + 2 passes over the validation samples. A candidate is added, too, where both adding it and leaving it out
-    of Y does harm, so X may end worse than the node alone. The first set of a node are its candidates from then on. See
-    `dpfl`.
+    takes 2 n + 2 passes over the validation samples. X may end worse than the node alone: where both adding a candidate
+    and leaving it out of Y do harm, it is added. The first set of a node are its candidates from then on. See `dpfl`.
 
     Args:
         budget: B. It counts the node itself; with 1 nobody is listened to.
@@ -80,11 +79,9 @@ class DoubleGreedy(AllPeers):
         return data
 
     def rests(self, data: Data) -> bool:
-        """Tell whether the round at hand is one between two choices."""
         return self.budget > 1 and (data.round - data.phase_start + 1) % self.every > 0
 
     def looks_at(self, data: Data) -> Tensor | None:
-        """Look at the candidates that serve, in the rounds that choose."""
         if self.budget == 1 or self.rests(data):
             return None
         return data.edge_chosen & data.edge_pool & data.serves[data.edge_index[0]]
@@ -115,8 +112,8 @@ class DoubleGreedy(AllPeers):
     def _losses(self, data: Data, env: Env, sent: Mapping[str, Halo], heard: Tensor, members: Tensor) -> Tensor:
         """Return the validation losses of the average over every receiver's members, [K]; infinite if not finite.
 
-        Members are edges, a mask [E], among those along which models were sent, a mask [E]. Losses are on the models'
-        device, and members may be.
+        Members are edges, a mask [E], on any device, among those along which models were sent, ``heard`` [E]. Losses
+        are on the models' device.
         """
         sender, receiver = data.edge_index
         count = env.engine.tasks.sizes("train")[sender].to(data.x.dtype)
@@ -143,10 +140,8 @@ def double_greedy(
     """Return which senders, itself included, are in every receiver's set, [E]; see `DoubleGreedy`.
 
     All receivers search at once. ``losses`` gives every receiver's loss, [K], of sets, masks [E]; ``turn`` [E] says
-    when a candidate is looked at, from 0; it is added where ``uniform`` [E], a random number, is below p.
-
-    The search is made where the losses are found, and ends when all sets are full. On a device somebody would have to
-    wait to see that, so it is looked at after a quarter, a half and three quarters of the turns only.
+    when a candidate is looked at, from 0; it is added where ``uniform`` [E], a random number, is below p. On a device,
+    where to look is to wait, whether all sets are full is seen after quarters of the turns only.
     """
     longest = int(turn[candidates].max()) + 1 if bool(candidates.any()) else 0
     loops = edge_index[0] == edge_index[1]

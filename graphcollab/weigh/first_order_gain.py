@@ -32,9 +32,9 @@ class FirstOrderGain(Weigher):
     """Weigh models by the fall of the own validation loss per distance on the way to them.
 
     Gains are from the receiver's model at the round's start (the base) to the senders' after their local update, and to
-    its own for the self-loop. Use it with ``Exchange("x_start", "x", against="x_start")``, which moves the base towards
-    the models that help. Where none does, all weights are 0 and the receiver keeps the base; a node that hears nobody
-    else keeps what it has learned (its self-loop weighs 1). See `fomo`.
+    its own for the self-loop. Use it with ``Exchange("x_start", "x", against="x_start")``. Where no model helps, all
+    weights are 0 and the receiver keeps the base; a node that hears nobody else keeps what it has learned (its
+    self-loop weighs 1). See `fomo`.
 
     Args:
         split: Split of the receiver's samples on which losses are computed.
@@ -108,7 +108,7 @@ class FirstOrderGain(Weigher):
 
 
 def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Return positive gains, normalised per receiver, [E]; the self-loop of a node that hears nobody else weighs 1."""
+    """Return positive gains, normalized per receiver, [E]; the self-loop of a node that hears nobody else weighs 1."""
     sender, receiver = edge_index
     positive = gain.nan_to_num(0.0).clamp(min=0)
     most = scatter(positive, receiver, dim_size=num_nodes, reduce="max")[receiver]
@@ -119,7 +119,7 @@ def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def _manhattan(a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
-    """Return ‖a_i − b_j‖₁ for every edge j → i, [E], float64, a block of edges at a time."""
+    """Return ‖a_i − b_j‖₁ of edges j → i, [E], float64, a block of edges at a time."""
     blocks = beside(edge_index, a).split(max(BLOCK_NUMBERS // max(a.shape[1], 1), 1), 1)
     apart = [(a[receiver] - b[sender]).abs().sum(1, dtype=torch.float64) for sender, receiver in blocks]
     return torch.cat(apart).cpu()

@@ -30,7 +30,6 @@ class Formula(Weigher):
         """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Return the data with the round's ``edge_weight`` [E]."""
         data = copy.copy(data)
         data.edge_weight = self.weights(data, env).to(data.x.dtype)
         return data
@@ -113,7 +112,7 @@ class KeepWeights(Formula):
 
 
 def require_self_loops(data: Data, env: Env, what: str) -> None:
-    """Check that every node hears itself; else raise a ``ValueError`` that begins with ``what`` needs it."""
+    """Check that every node hears itself; else a ``ValueError`` begins with ``what`` needs it."""
     sender, receiver = data.edge_index
     lacking = ~receives(sender == receiver, receiver, data.num_nodes)
     if bool(lacking.any()):
@@ -132,10 +131,10 @@ class SimilarityWeights(Formula):
     The own model's may be
 
     - ``"most"``: :math:`a_{ii} = \max_l a_{il}`, from *With a Little Help from My Friends: A Comparative Study of
-      Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason 2024), eq. 2.11 to 2.13. The text calls this
-      FedSim, as Pillutla et al. (2022) do another method (`graphcollab.methods.fedsim`). What it leaves open: a
-      receiver without a self-loop has no share of its own; where all similarities are 0, a receiver keeps its own model
-      if it has a self-loop, else its neighbours weigh the same.
+      Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason 2024), eq. 2.11 to 2.13, which calls this
+      FedSim, as Pillutla et al. (2022) do another method (`graphcollab.methods.fedsim`). Ours: a receiver without a
+      self-loop has no share of its own; where all similarities are 0, it keeps its own model if it has a self-loop,
+      else its neighbors weigh the same.
     - ``"alike"``: that of a peer with similarity 1. By ``"most"`` a node that has met only unlike peers takes half of
       its model from them; here it keeps its own (ours).
     - a number: :math:`w_{ii}` itself. The others share the rest; a node that hears nobody keeps its own model.
@@ -184,7 +183,6 @@ class SimilarityWeights(Formula):
         return data
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the weights of the round's edges."""
         (sender, receiver), many = data.edge_index, data.num_nodes
         loop = sender == receiver
         value = self._values(data, loop)
@@ -248,8 +246,8 @@ class SimplexWeights(Formula):
             = \Pi_\Delta \Big( p + \frac{s_i}{2 \alpha} \Big), \qquad s_i(i) = 1
 
     over the senders i hears in the round, itself included, with :math:`p_j = n_j / \sum_l n_l` of their training
-    samples. The projection is exact; no solver is needed. Rows become sparse, and are not symmetric. α → ∞ is weighing
-    by sample counts; α → 0 puts all weight on the most similar, the node itself among them.
+    samples. The projection is exact. Rows become sparse, and are not symmetric. α → ∞ is weighing by sample counts; at
+    α → 0 all weight is on the most similar, the node itself among them.
 
     Args:
         alpha: α.
@@ -269,7 +267,6 @@ class SimplexWeights(Formula):
         return data
 
     def weights(self, data: Data, env: Env) -> Tensor:
-        """Return the weights of the round's edges."""
         sender, receiver = data.edge_index
         share = shares(env.engine.tasks.sizes("train")[sender].double(), receiver, data.num_nodes)
         score = data.edge_score.double().masked_fill(sender == receiver, 1.0)

@@ -28,14 +28,8 @@ def losses_of_groups(data: Data, group: Tensor, members: Tensor) -> Tensor:
 def moved_gates(data: Data, group: Tensor, losses: Tensor, lr: float) -> tuple[Mixer, Tensor | None]:
     """Move gates by how mixed models compare with models that hear nobody.
 
-    Args:
-        data: The graph, with its ``mixer``.
-        group: Whose encoders every node uses, [K].
-        losses: What `losses_of_groups` found of all nodes at work, [2, G].
-        lr: The step of the optimiser.
-
-    Returns:
-        The mixer, and who is to go on comparing, [K]; None without a gate.
+    Given every node's group, [K], -1 of none, and what `losses_of_groups` found, [2, G], return the mixer, and who goes
+    on comparing, [K]; None without a gate.
     """
     if data.mixer.gate is None:
         return data.mixer, None

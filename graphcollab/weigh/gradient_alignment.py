@@ -34,11 +34,10 @@ class GradientAlignment(Weigher):
     of pairs that were not drawn stay as they are, bit for bit. On the simplex a receiver's weights sum to 1 and start
     equal: the row of a receiver with a pair drawn is projected as a whole, so weights are not symmetric.
 
-    A pair is compared if both nodes are at work; one whose partner is late or away is skipped. Weights of senders that
-    are not there stay as they are, on the simplex with what they have of the row's sum. A pair whose product is not
-    finite keeps its weight. A later phase goes on with the weights of an earlier one. What travels for a pair: the two
-    models (not counted again where the exchange sends them), the gradient of the node with the smaller ``node_id``, and
-    one number back. See `cobo`.
+    A pair is compared if both nodes are at work. Weights of senders that are not there stay as they are, on the simplex
+    with what they have of the row's sum. A pair whose product is not finite keeps its weight. A later phase goes on
+    with the weights of an earlier one. What travels for a pair: the two models (not counted again where the exchange
+    sends them), the gradient of the node with the smaller ``node_id``, and one number back. See `cobo`.
 
     Args:
         gamma: γ. The paper does not say; 0.01 is the authors' on the box, 0.05 on the simplex.
@@ -205,7 +204,6 @@ class GradientAlignment(Weigher):
         return weight.index_copy(0, moving, moved).masked_fill(~known, torch.nan)
 
     def _first_weights(self, data: Data) -> Tensor:
-        """Return the weights to begin with, [E]; on the simplex equal shares of all others."""
         sender, receiver = data.edge_index
         weight = torch.full(sender.shape, 1.0 if self.start is None else self.start, dtype=data.x.dtype)
         if self.domain == "box":
@@ -214,15 +212,11 @@ class GradientAlignment(Weigher):
         return torch.where(sender != receiver, 1 / others[receiver], 0.0)
 
     def _free(self, data: Data) -> Tensor:
-        """Return which edges may weigh something, [E]."""
         different = data.edge_index[0] != data.edge_index[1]
         return torch.ones_like(different) if self.own else different
 
     def _charge(self, data: Data, env: Env, pairs: Tensor, edges: Tensor, pair: Tensor) -> Data:
-        """Count the models that the exchange does not send, the gradients, and the numbers back.
-
-        Given are the pairs [2, M], and the edges that join their nodes, each with its pair.
-        """
+        """Count models that the exchange does not send, gradients and numbers back; edges come with their pairs."""
         width = data.x.part(self.part).shape[1]
         sent = (crossing_edges(data) & (data.edge_weight != 0))[edges]
         back = data.edge_index[0, edges] != pairs[0, pair]

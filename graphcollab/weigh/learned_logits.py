@@ -28,8 +28,7 @@ class LearnedLogits(Weigher):
         \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \qquad
         s_j = \frac{\partial L}{\partial w_{ij}}
 
-    The gradient is that closed form; no graph through the models is kept. Every logit has its own Adam state. See
-    `l2c`.
+    Every logit has its own Adam state. See `l2c`.
 
     Args:
         optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
@@ -68,7 +67,7 @@ class LearnedLogits(Weigher):
         return data
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        """Take one step on the logits; those of edges that are not in use, or of nodes at rest, stay as they are."""
+        """Logits of edges that are not in use, or of nodes at rest, stay as they are."""
         before, data = data, copy.copy(data)
         weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
         serves, everybody = serving(data), edges_in_use(data) is None
@@ -98,7 +97,7 @@ class LearnedLogits(Weigher):
         return data
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
-        """Return logits that newcomers learn for their edges, in as many steps as the nodes' own have taken."""
+        """Newcomers learn logits for their edges in as many steps as the nodes' own have taken."""
 
         def weigh(new: Data, env: Env, gradient: Callable[[Tensor], Tensor]) -> Tensor:
             count = data.num_nodes + new.num_nodes

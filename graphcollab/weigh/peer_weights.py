@@ -76,7 +76,6 @@ class AugmentBags(AllPeers):
     bag: NeighborBag
 
     def looks_at(self, data: Data) -> Tensor | None:
-        """Look at all in the rounds that change the bags, and at nobody in others."""
         return data.edge_chosen if self.bag.augments(data.round) else None
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -137,7 +136,6 @@ class PeerWeights(Weigher):
 
     @property
     def origin(self) -> Origin:
-        """Where weights come from: the formula's, unless the choice is made by what models are worth."""
         return "computed" if self.choose.judges else self.merge.origin
 
     def rests(self, data: Data) -> bool:

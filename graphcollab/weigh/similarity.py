@@ -118,7 +118,7 @@ class CosineUpdates(Similarity):
     part: str = "all"
 
     def payload(self, data: Data) -> int:
-        """Return P_part with α > 0: a model tells its change since the start, which is common, and not the last one."""
+        """A model tells its change since the start, which is common, and not the last one."""
         return width(data, self.part) if self.alpha > 0 else 0
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
@@ -215,7 +215,7 @@ class InverseLoss(Similarity):
         return (self.split,)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Do nothing: architectures need have nothing in common, since models travel to the samples as a whole."""
+        """Architectures need have nothing in common: models travel to the samples as a whole."""
         return data
 
     def statistics(self, data: Data, stack: int) -> int:
@@ -223,7 +223,6 @@ class InverseLoss(Similarity):
         return width(data, "buffers", stack) if own else 0
 
     def _own_statistics(self, data: Data) -> bool:
-        """Tell whether models are judged with their own running statistics."""
         return self.buffers == "average" or len(data.x.specs) > 1
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:

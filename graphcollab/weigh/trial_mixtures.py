@@ -1,4 +1,4 @@
-"""The weigher of phase 1 of directed collaboration graphs: mix, fine-tune, compare, and adjust."""
+"""`TrialMixtures`, of phase 1 of directed collaboration graphs: mix, fine-tune, compare, and adjust."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORST = -1e300  # finite, so that differences are numbers
 
 @dataclass(frozen=True)
 class TrialMixtures(Weigher):
-    r"""Try a mixture with every neighbour's model, and listen more to those that helped.
+    r"""Try a mixture with every neighbor's model, and listen more to those that helped.
 
     Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In every round node i mixes its model with that
     of j, trains the mixture for some steps on its own data, and compares:
@@ -43,14 +43,13 @@ class TrialMixtures(Weigher):
             p_{ij} & \text{they are equal}
         \end{cases}
 
-    and clips to [0, 1]. The mixtures are thrown away: no model changes. An edge whose p falls below ``minimum`` weighs
-    nothing, and vanishes if the rewiring is ``Threshold(1e-12)``. Every edge tried is charged d floats.
+    clipped to [0, 1]. No model changes. An edge whose p falls below ``minimum`` weighs nothing, and vanishes if the
+    rewiring is ``Threshold(1e-12)``. Every edge tried is charged d floats.
 
     .. math::
         \alpha_{ij} = \frac{p_{ij}}{1 + \sum_k p_{ik}}, \qquad \alpha_{ii} = \frac{1}{1 + \sum_k p_{ik}}
 
-    so a neighbor that always helped counts as much as the own model, and if all did, the row is the plain mean. See
-    `directed`, phase 1.
+    so a neighbor that always helped counts as much as the own model. See `directed`, phase 1.
 
     Args:
         epochs: Passes over a node's training samples to fine-tune a mixture.
@@ -134,7 +133,7 @@ class TrialMixtures(Weigher):
         return (mixed > own + rounding).long() - (mixed < own - rounding).long()
 
     def _tuned_scores(self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor) -> Tensor:
-        """Return the scores [R] of mixtures after fine-tuning; they are made, trained and judged chunk by chunk."""
+        """Return the scores [R] of fine-tuned mixtures, which exist one chunk at a time."""
         engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=data.x.device)
         for s, where, row in data.x.locate(receiver):
             columns = data.x.specs[s].columns(self.part)
