@@ -49,16 +49,8 @@ class TableSettings:
 class Rows:
     """The rows of a table that are here, column by column.
 
-    Args:
-        how: The settings, with the columns of sites and targets.
-        sites: Whose rows they are.
-        read: The columns to predict from.
-        categorical: Those of them whose values are categories, whatever they are.
-        values: The targets.
-        classes: Whether it was declared that these are classes.
-        weights: Weights of rows, [N].
-        groups: Groups of rows, [N].
-        draw: How the rows are divided.
+    ``read`` are the columns to predict from, ``categorical`` those of them that are categories whatever their values,
+    ``values`` the targets, ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N].
     """
 
     how: TableSettings
@@ -181,7 +173,6 @@ def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collec
 
 
 def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
-    """Refuse rows without a target."""
     lacks = values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  of every entry
     if lacks.any():
         others = int(lacks.sum()) - 1
@@ -274,7 +265,6 @@ def _like_others(column: np.ndarray, kind: str, text: bool) -> np.ndarray:
 
 
 def _sites_of(table: Table, node: str, given: str) -> Sites:
-    """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
         raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
