@@ -73,10 +73,9 @@ def allow(kit: str | Path) -> Path:
 
     It writes ``local/resources.json``, beside the ``resources.json.default`` of the kit, or adds to the one that is
     there: jobs may name the classes of this package and those two of FLARE's by which sites call each other (in a new
-    file no others; FLARE's list has some that read files or send logs); a site's job that is killed is started again,
-    also when the machine comes back; errors of a site are not sent to the server; and the server keeps its jobs in its
-    kit, and not in ``/tmp``. And it writes ``local/authorization.json`` likewise: nobody's job may bring code, which
-    FLARE lets administrators do by default.
+    file no others; FLARE's list has some that read files or send logs); a killed job is started again, also when the
+    machine comes back; errors stay at the site; and the server keeps its jobs in its kit, not in ``/tmp``. In
+    ``local/authorization.json``, likewise, no job may bring code, which FLARE lets administrators do by default.
 
     Args:
         kit: The folder of a site or of the server, as FLARE's ``nvflare provision`` makes it.

@@ -98,15 +98,7 @@ def leaving(
     method: Method | Phases,
     rounds: int,
 ) -> Leaving:
-    """Return what would leave a site in a run that was rehearsed.
-
-    Args:
-        site: The site's name.
-        listeners: Sites that may hear it; None: all.
-        played: Each site's connection in the rehearsal, by name.
-        method: The run's method.
-        rounds: Rounds of the run.
-    """
+    """Return what would leave a site in a rehearsed run, given each site's connection; ``listeners`` None: all."""
     sent, others = played[site].delivery.sent, sorted({*played} - {site})
     lines = []
     for what in sorted({what for what, _ in sent}):

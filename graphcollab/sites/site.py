@@ -208,7 +208,6 @@ class Site:
         return leaving(self.name, self.listeners, self.rehearse(play), method, rounds)
 
     def _many(self, what: str, settings: Iterable[str], act: Callable[[], T]) -> T:
-        """Play many runs with the other sites."""
         if self.dry_run:
             fedavg = " with fedavg() and" if what == "benefit" else ""
             raise UnsupportedError(
@@ -278,11 +277,7 @@ class Site:
         return [(sender, to) for sender in tasks.names for to in tasks.names if to in every[sender] - {sender}]
 
     def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:
-        """Let this site and others, which have copies of its data, act in this process; nothing leaves it.
-
-        Returns:
-            Each site's connection, by name.
-        """
+        """Let this site and others, with copies of its data, act in this process; return connections, by name."""
         named = self.listeners if isinstance(self.dry_run, bool) else self.dry_run
         others = [name for name in named or [f"site {k}" for k in range(2, GHOSTS + 2)] if name != self.name]
         ghosts = {name: dataclasses.replace(self, name=name, listeners=None, ledger=None) for name in others}

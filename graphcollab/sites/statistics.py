@@ -124,7 +124,6 @@ class SiteStatistics(Statistics):
         return made
 
     def _disclosed(self, counts: Counts) -> dict[str, Any]:
-        """Return the counts that this site sends."""
         few = {name: known[0] < FEW for name, known in counts.known.items()}
         self._warn_of_few([name for name in counts.sums if few[name] and counts.known[name][0]])
         value: dict[str, Any] = {"rows": int(counts.rows[0]), "known": _plain(counts.known)}
@@ -134,7 +133,6 @@ class SiteStatistics(Statistics):
         return value if self.ledger is None else self.ledger.settle(value)
 
     def _pooled(self, own: Counts, received: Received) -> Counts:
-        """Return the counts of all sites."""
         rows = received.counts("rows", most=received.rows)
         known = {name: received.counts("known", name, rows.tolist()) for name in own.known}
         sums, squares = (
@@ -152,7 +150,6 @@ class SiteStatistics(Statistics):
         return Counts(rows, known, sums, squares, {name: received.words(name) for name in own.names}, counted)
 
     def _united(self, tasks: Tasks, received: Received, labelled: bool) -> Tasks:
-        """Return the tasks of all sites."""
         place, splits = self._names.index(self.name), {}
         for name, split in tasks.splits.items():
             most = received.rows if name == "train" else None
