@@ -106,12 +106,10 @@ def _in_one_line(error: Exception) -> tuple[int, str] | None:
 
 
 def _about(subject: str, text: str) -> str:
-    """Return a text that begins with what it is about."""
     return text if not subject or text.startswith(subject) else f"{subject}: {text}"
 
 
 def _config(words: Sequence[str]) -> Path | None:
-    """Return the settings file that a command line names."""
     for word, following in pairwise([*words, ""]):
         if word == "--config" and following:
             return Path(following)

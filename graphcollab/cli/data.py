@@ -88,7 +88,6 @@ def model_for(hidden: int | Sequence[int]) -> Callable[[Tasks], nn.Module]:
 
 
 def _outputs(tasks: Tasks) -> int:
-    """Return the number of outputs of a model; without a table there is one for every class."""
     if tasks.preparation is None:
         return 1 + max(int(pool.targets.max()) for pool in tasks.pools.values())
     return len(tasks.preparation.classes) if tasks.loss == "cross_entropy" else 1

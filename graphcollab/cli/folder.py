@@ -104,7 +104,6 @@ def write_figures(draw: Callable[[], Mapping[str, Any]], out: Path) -> list[Path
 
 
 def _write_extra(extra: str, what: str, write: Callable[[], list[Path]]) -> list[Path]:
-    """Write files that an extra is needed for; where it is not installed, warn."""
     try:
         return write()
     except MissingPackageError as error:

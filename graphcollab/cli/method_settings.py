@@ -21,12 +21,9 @@ def makers_of(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
 
 
 def settings_grids(names: Sequence[str], words: Sequence[str], lrs: Sequence[float] = ()) -> Grids:
-    """Return the values of settings to try, by method, checked by the methods.
+    """Return values of settings to try, by method and checked by it, of words METHOD.SETTING=VALUE, and of ``lrs``.
 
-    Args:
-        names: The methods.
-        words: Entries METHOD.SETTING=VALUE; several values have commas between them, and ``*`` stands for all methods.
-        lrs: Step sizes to try with all methods.
+    Several values have commas between them, and ``*`` stands for all methods, as ``lrs`` do.
     """
     found: Grids = {ALL: {"lr": list(lrs)}} if lrs else {}
     for key, texts in entries("set", words, "cobo.rho=0.1").items():

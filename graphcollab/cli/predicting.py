@@ -81,7 +81,6 @@ def play_predict(asked: dict[str, Any]) -> None:
 
 
 def _predicted(models: Models, table: Table, site: str | None, proba: bool) -> list[list[Any]]:
-    """Return row, site, prediction and probabilities of every row of a table."""
     node = models.preparation.node if models.preparation else ""
     names, codes = _sites(table, site, node)
     columns = {name: table.column(name) for name in table.names if name != node}

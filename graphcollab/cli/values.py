@@ -55,12 +55,7 @@ def _split(text: str) -> list[str]:
 
 
 def literal(text: str) -> object:
-    """Return the number, truth value or None that a word stands for, else the word.
-
-    Example:
-        >>> literal("3"), literal("0.5"), literal("none"), literal("sgd")
-        (3, 0.5, None, 'sgd')
-    """
+    """Return the number, truth value or None that a word stands for, else the word."""
     for kind in (int, float):
         try:
             return kind(text)

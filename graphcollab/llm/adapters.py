@@ -123,7 +123,6 @@ def _write_all(part: Path, result: Result, stacks: Any, names: list[str]) -> Non
 
 
 def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
-    """Write one node's folder."""
     adapter = adapter_of(model)
     state = peft().get_peft_model_state_dict(model, adapter_name=adapter, save_embedding_layers=False)
     config = copy.copy(model.peft_config[adapter])
@@ -149,7 +148,6 @@ def _about(module: LanguageModel) -> dict[str, Any]:
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    """Return what the manifest of a node's folder says."""
     if not (folder / MANIFEST).is_file():
         raise MissingFileError(
             f"folder {folder}",
@@ -170,7 +168,6 @@ def _folder_name(name: str) -> str:
 
 
 def _put_in_place(part: Path, folder: Path) -> None:
-    """Rename a folder to its name, in place of what was there."""
     before = own_name(folder.absolute())
     if folder.exists():
         os.rename(folder, before)

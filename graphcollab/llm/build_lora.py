@@ -99,12 +99,7 @@ def _adapted(model: Any, config: Any) -> Any:
 
 
 def read_base(base: Any, classes: int | None = None) -> Any:
-    """Return a base model without adapters, loaded where a folder or the name on a hub is given.
-
-    Raises:
-        TypeError: If it is no model of transformers.
-        ValueError: If it has adapters, or another number of classes.
-    """
+    """Return a base model without adapters, loaded where a folder or the name on a hub is given."""
     if isinstance(base, str | Path):
         library = transformers()
         if classes is None:

@@ -22,14 +22,9 @@ USES = {"train": "training", "val": "validation", "test": "testing"}
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents of all nodes.
+    """Documents of all nodes: texts, labels, split words and ``copies``, [N] each.
 
-    Args:
-        texts: The texts, [N].
-        labels: What each is labelled as, [N], where they are.
-        sites: Whose they are.
-        words: For which split each is, [N], where that was said.
-        copies: A number that a node's documents of the same text have in common, [N].
+    ``copies`` is a number that a node's documents of the same text have in common.
     """
 
     texts: list[str]
@@ -93,16 +88,7 @@ class Documents:
 
 
 def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
-    """Put the documents of all nodes and splits one behind the other.
-
-    Args:
-        given: Documents of every node in a dict, by split; None where none are given.
-        labelled: Whether documents are pairs (text, label).
-
-    Raises:
-        TypeError: If a node has one text in place of a list.
-        ValueError: If a split is of other nodes, or a node has no text, or an empty one.
-    """
+    """Put the documents of all nodes and splits one behind the other, checked; ``labelled``: pairs (text, label)."""
     texts, labels, names, words = [], [], [], []
     for word in WORDS:
         if given.get(word) is None:
@@ -123,7 +109,6 @@ def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
 
 
 def _checked(some: Any, node: str, word: str, labelled: bool) -> list[tuple[str, Any]]:
-    """Return a node's documents as pairs of text and label."""
     subject, who = f"node {node!r}", f"{node} ({word})"
     if isinstance(some, str | bytes):
         raise InvalidTypeError(

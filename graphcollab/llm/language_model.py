@@ -107,12 +107,7 @@ class LanguageModel(nn.Module):
         return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
 
     def check_tasks(self, tasks: Tasks) -> None:
-        """Check, before a run, that blocks of next tokens are judged over tokens.
-
-        Raises:
-            ValueError: If the loss compares outputs with targets, or blocks have unequal numbers of tokens and no
-                weights.
-        """
+        """Check, before a run, that blocks of next tokens are judged over tokens; else a ValueError."""
         if self.causal:
             require_tokens(tasks)
 
@@ -223,7 +218,6 @@ def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
 
 
 def _checkpoint_blocks(model: nn.Module) -> None:
-    """Let the blocks of a transformers model compute their activations again."""
     blocks = [layer for layer in model.modules() if hasattr(layer, "gradient_checkpointing")]
     if not blocks:
         raise UnsupportedError(

@@ -45,11 +45,11 @@ def text_tasks(
     copies of a text that a node has go together, so no block has text of two of the node's splits. What is given by
     ``val`` and ``test`` stays as it is given; a warning counts texts that are in two splits.
 
-    A document ends with the tokenizer's end token. A node's documents of a split are joined into one stream, and that
-    is cut into blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is
-    padded with -1, which never counts, so no text is dropped, however short. Where a text contains a special token of
-    the tokenizer as it is written, such as ``<|im_start|>`` or the end token, it becomes that token, as ever in
-    transformers: formats of chats need it, and other texts should be rid of such words.
+    A document ends with the tokenizer's end token. A node's documents of a split are joined into one stream, cut into
+    blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is padded with
+    -1, which never counts, so no text is dropped. A special token that is written in a text, such as ``<|im_start|>``
+    or the end token, becomes that token, as ever in transformers: formats of chats need it, and other texts should be
+    rid of such words.
 
     A sample is a block, [L + 1] int64, and weighs what it has of predicted tokens. So the loss (`token_loss`) and the
     metric (`perplexity`) are means over tokens. How many samples a node has counts blocks.

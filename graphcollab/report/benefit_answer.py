@@ -76,9 +76,6 @@ def benefit_findings(benefit: Benefit) -> list[Finding]:
     """Return the answer of `benefit_answer` as findings, whose codes, subjects and numbers do without their words.
 
     What to do is the last, if anything follows: its code is ``"advice"`` and its subject a key of `ADVICE`.
-
-    Args:
-        benefit: What `graphcollab.benefit` found.
     """
     every = (benefit, *benefit.also.values())
     return [
@@ -143,7 +140,6 @@ def _means(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _told(benefit: Benefit, gain: Gain) -> str:
-    """Write a gain and its interval."""
     scale, digits, _ = scale_of(benefit)
     return cell_text(gain_cell(gain, scale), Column("", "gain", digits))
 
@@ -270,8 +266,6 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _advice(benefit: Benefit) -> Iterator[Finding]:
-    """Say what to do, if anything follows."""
-
     def so(what: str, words: Mapping[str, object] | None = None, **numbers: object) -> Finding:
         return Finding("advice", what, ADVICE[what].format(**{**numbers, **(words or {})}), numbers)
 

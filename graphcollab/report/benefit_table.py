@@ -93,7 +93,6 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
 
 
 def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
-    """Return what is to be said below tables, by what they show."""
     cells = [cell for table in tables for row in table.rows for cell in row]
     alike = f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known."
     constant = f"{every[0].flat} of each site"
@@ -114,7 +113,6 @@ def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
 
 
 def _table(benefit: Benefit) -> Table:
-    """Return the table of one metric."""
     _, digits, unit = scale_of(benefit)
     gain = partial(Column, form="gain", digits=digits)
     columns = [Column("site"), Column("train", "general"), Column("test", "general"), *_alone(benefit)]
@@ -128,7 +126,6 @@ def _table(benefit: Benefit) -> Table:
 
 
 def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
-    """Return the cells of a site."""
     scale, gains = scale_of(benefit)[0], benefit.of(site)
     others = [gains[name] for name in benefit.names if name in gains and name != site]
     best = max(others, key=lambda gain: gain.gain, default=None)
@@ -148,7 +145,6 @@ def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
 
 
 def _alone(benefit: Benefit) -> list[Column]:
-    """Return the columns of what there is without collaborating."""
     digits = shown_in(benefit.metric in SHARES, 1)[1]
     titles = [f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
     return [Column(title, "number", digits) for title in titles]

@@ -90,9 +90,8 @@ class SiteScores:
     def text(self) -> str:
         """Return a table with a row per node for every metric, and below it the means over the nodes that have a value.
 
-        The samples in the last row are those of all nodes that have a value in some column. Where a model has diverged
-        there are no means. Nodes that have left the collaboration (`graphcollab.control.Attendance`) have a row, and
-        are in no mean.
+        The samples in the last row are those of all nodes with a value in some column. Where a model has diverged there
+        are no means; nodes that have left (`graphcollab.control.Attendance`) have a row, and are in no mean.
         """
         return "\n\n".join(map(table_text, self.tables))
 
@@ -196,7 +195,6 @@ def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
 
 
 def _cell(value: Sequence[float]) -> Cell:
-    """Return a value and the ends of its interval as a cell."""
     mean, low, high = value
     return Cell(mean, interval=None if math.isnan(low) else (low, high))
 

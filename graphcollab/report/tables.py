@@ -1,8 +1,4 @@
-"""Comparisons as text: how good methods are, and how they differ.
-
-Tables are aligned for a terminal, or written in Markdown. A method that failed on a seed is shown as such, and has no
-numbers.
-"""
+"""Comparisons as text: how good methods are, and how they differ; without numbers for methods that failed on a seed."""
 
 from __future__ import annotations
 
@@ -129,14 +125,12 @@ def _improved(comparison: Comparison, name: str, reference: str) -> Cell:
 
 
 def _nodes(row: Mapping[str, Any]) -> Cell:
-    """Return over how many nodes means are, by seed."""
     most = max((one.get("nodes", math.nan) for one in row["per_seed"]), default=math.nan)
     upto = f"to {most} " if most > row["nodes"] else ""
     return Cell() if math.isnan(row["nodes"]) else Cell(row["nodes"], unit=f"{upto}of {row['of_nodes']}")
 
 
 def _setting(row: Mapping[str, Any]) -> Cell:
-    """Return the settings that were chosen."""
     texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]
     return Cell(" or ".join(dict.fromkeys(text or MISSING for text in texts)))
 

@@ -58,7 +58,6 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
 
 
 def _sites(panel: Axes, benefit: Benefit) -> None:
-    """Draw every site's gains by all together and by methods."""
     scale, count, arms = scale_of(benefit)[0], len(benefit.names), benefit.arms
     by = {(gain.site, gain.by): gain for gain in (*benefit.gains, *benefit.overall)}
     bounds = _bounds(benefit, scale)
@@ -106,7 +105,6 @@ def _bounds(benefit: Benefit, scale: float) -> tuple[float, float]:
 
 
 def _pairs(panel: Axes, benefit: Benefit) -> None:
-    """Draw what every site gains by every other when the two collaborate."""
     scale, digits, _ = scale_of(benefit)
     matrix = scale * benefit.matrix.numpy()
     if constants := benefit.by_constants("pairs"):

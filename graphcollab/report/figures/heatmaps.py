@@ -126,10 +126,7 @@ def _draw(
     common: Tensor | None,
     unknown: Mapping[str, Tensor],
 ) -> Figure:
-    """Draw matrices [K, K] on one color scale, and shares of common classes before them on one of its own.
-
-    What is ``unknown`` of a matrix, [K, K] of bool, is gray.
-    """
+    """Draw matrices [K, K] on one color scale, shares of common classes before them; what is ``unknown`` is gray."""
     drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
     if common is not None:
         drawn.insert(0, (COMMON, common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
@@ -162,7 +159,6 @@ def _draw(
 
 
 def _write(panel: Axes, picture: Any, colors: ScalarMappable, form: str) -> None:
-    """Write the numbers of few nodes into their cells, and where there are none at all, that there are no edges."""
     for i, j in zip(*picture.nonzero(), strict=True) if len(picture) <= WRITTEN else ():
         if isfinite(value := float(picture[i, j])):
             dark = sum(colors.to_rgba(picture[[i], j])[0][:3]) < 1.5

@@ -83,7 +83,6 @@ def _matrix(edges: Tensor, weights: Tensor, chosen: Tensor, count: int) -> Tenso
 
 
 def _graph_chart(place: str, name: str, one: Weights, count: int) -> Chart:
-    """Draw the weights of a round as cells, and a slider where there are several rounds."""
     alt = altair()
     names, first, last = [*map(in_cell, one.names)], one.rounds[0], one.rounds[-1]
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined

@@ -100,12 +100,7 @@ def _written(content: Content, commands: Sequence[str]) -> str:
 
 
 def fitted(table: Table, parts: int = 1) -> Table:
-    """Return a table with as many rows as a page has room for, each with all its cells.
-
-    Args:
-        table: The table.
-        parts: How many tables share the room.
-    """
+    """Return a table with as many rows, each with all cells, as a page has room for, shared by ``parts`` tables."""
     width = len(table.columns)
     rows = [[*row, *[Cell()] * (width - len(row))] for row in table.rows]
     body, end = rows[: len(rows) - table.foot], rows[len(rows) - table.foot :]
@@ -133,5 +128,4 @@ def in_print(spec: Any) -> Any:
 
 
 def _beside(name: str) -> str:
-    """Return the text of a file beside this one."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

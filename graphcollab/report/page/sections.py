@@ -49,7 +49,6 @@ def answer(comparison: Comparison, reference: str | None, sites: SiteScores | No
 def _beside(
     comparison: Comparison, reference: str, ranked: Sequence[str], others: list[str], sites: SiteScores | None
 ) -> Iterator[Finding]:
-    """Yield how methods compare with the reference."""
     better, worse = _sure(comparison, reference, others)
     against = next(iter(better), others[0])
     yield _verdict(comparison, reference, better, worse)
@@ -78,8 +77,7 @@ def _best_mean(comparison: Comparison, name: str) -> Finding:
 def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
     """Return methods of which there is evidence that they are better than the reference, and that they are worse.
 
-    p-values are corrected by Bonferroni, for as many comparisons as there are methods. Who does worse must do worse at
-    its best evaluation, too (`sure_p_value`).
+    p-values (`sure_p_value`) are corrected by Bonferroni, for as many comparisons as there are methods.
     """
     if len(comparison.chosen[reference]) in FEW_SEEDS:
         return [], []
@@ -162,7 +160,6 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
 
 
 def _asked(comparison: Comparison) -> str:
-    """Say what was compared."""
     trials = next(iter(comparison.chosen.values()))
     direction = "more" if comparison.higher_is_better else "less"
     return (
@@ -259,6 +256,5 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
 
 
 def _settings(benefit: Benefit) -> str:
-    """Return what was set, and what was chosen."""
     chosen = [f"chosen for {arm}: {', '.join(some)}" for arm, some in benefit.chosen.items()]
     return "\n".join([f"work: {benefit.work}", f"level: {benefit.level:g}", *chosen])
