@@ -87,7 +87,6 @@ def _seeds(given: Sequence[int]) -> list[int]:
 
 
 def _graphs(words: Sequence[str]) -> dict[str, str]:
-    """Return the absolute paths of graphs by method."""
     found = {name: os.path.abspath(paths[0]) for name, paths in entries("graphs", words, "cobo=roads.csv").items()}
     for name, path in found.items():
         if not os.path.isfile(path):

@@ -64,7 +64,6 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
 
 
 def _dealt(data: LabelledArrays, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[int], Tasks]:
-    """Return a function from a seed to tasks of a dataset that is dealt out to sites."""
     if unfit := [name for name in own if name not in OF_SAMPLES]:
         raise ConflictError(unfit[0], f"only tables have this option, and {data.name} is not a table")
     own = {**own, "shard_size": settings["shard_size"]}

@@ -67,7 +67,6 @@ def show_name(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _about(of: Callable[..., Any]) -> str:
-    """Return what a docstring says before it lists arguments."""
     return re.split(r"\n(?:Args|Returns|Raises|Example):\n", _doc(of))[0].strip()
 
 
@@ -114,7 +113,6 @@ def _folder(path: Path) -> str:
 
 
 def _in_short(value: Any) -> str:
-    """Return an entry about saved models; of a method its name."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {one}" for name, one in value.items())
     named = re.match(r"Method\(name='(\w+)'", str(value))

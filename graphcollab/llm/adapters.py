@@ -134,7 +134,6 @@ def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
 
 
 def _about(module: LanguageModel) -> dict[str, Any]:
-    """Return what a folder says besides what PEFT reads."""
     model: Any = module.model
     base = model.get_base_model()
     return {
@@ -163,7 +162,6 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _folder_name(name: str) -> str:
-    """Return the name of a node's folder: its own, but for characters that no folder may have."""
     return UNSAFE.sub(lambda found: f"%{ord(found[0]):02x}", name)
 
 

@@ -146,7 +146,6 @@ def layer_names(base: Any) -> list[str]:
 
 
 def _linear_layers(base: Any) -> tuple[list[str], list[str]]:
-    """Return the full names of all linear layers, and of those in repeated blocks."""
     inside = [name for name, layer in base.named_modules() if isinstance(layer, nn.ModuleList)]
     linear = nn.Linear, transformers().pytorch_utils.Conv1D
     every = [name for name, layer in base.named_modules() if isinstance(layer, linear)]

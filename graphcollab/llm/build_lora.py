@@ -87,7 +87,6 @@ def build_lora(
 
 
 def _adapted(model: Any, config: Any) -> Any:
-    """Return a model with adapters; a ValueError says which layers may get some where PEFT refuses others."""
     names = layer_names(model)
     try:
         return peft().get_peft_model(model, config)

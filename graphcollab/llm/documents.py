@@ -66,7 +66,6 @@ class Documents:
         return splits
 
     def _warn_of_shared(self) -> None:
-        """Warn of texts that a node has for two splits."""
         told, nodes = [], []
         for one, other in combinations(WORDS, 2):
             again = self._of(other) & torch.isin(self.copies, self.copies[self._of(one)])
@@ -83,7 +82,6 @@ class Documents:
             )
 
     def _of(self, word: str) -> Tensor:
-        """Tell which documents are given for a split, [N]."""
         return torch.from_numpy(np.asarray(self.words == word, bool))
 
 

@@ -146,7 +146,6 @@ def _mean_loss(logits: Tensor, blocks: Tensor) -> Tensor:
 
 
 def _base_of(model: Any) -> Any:
-    """Return the transformers model inside a PEFT model, if this one is such as can be a node's."""
     config = getattr(model, "active_peft_config", None)
     if config is None or not hasattr(model, "get_base_model"):
         raise InvalidTypeError(
@@ -175,7 +174,6 @@ def adapter_of(model: Any) -> str:
 
 
 def _trained_adapters(model: nn.Module) -> list[str]:
-    """Return the names of the adapters that have trainable parameters."""
     found = []
     for layer in model.modules():
         for kind in (*getattr(layer, "adapter_layer_names", ()), "modules_to_save"):

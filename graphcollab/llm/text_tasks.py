@@ -129,7 +129,6 @@ def _tokens(documents: Documents, tokenizer: Any) -> list[list[int]]:
 def _pools(
     divided: Mapping[str, Split], tokens: Sequence[Sequence[int]], context: int, joined: bool
 ) -> tuple[dict[str, Pool], dict[str, Split]]:
-    """Return the blocks of every split, and whose they are."""
     pools, splits = {}, {}
     for name, split in divided.items():
         every = [_blocks([tokens[d] for d in split.of(k).tolist()], context, joined) for k in range(split.num_nodes)]

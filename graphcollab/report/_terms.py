@@ -56,7 +56,6 @@ def _did_other_work(one: Trial, other: Trial) -> bool:
 
 
 def _models(comparison: Comparison) -> list[Finding]:
-    """Say which methods had models of one kind, where there are several."""
     known = {n: trials for n, trials in comparison.chosen.items() if any(trial.architectures for trial in trials)}
     seeds = [of_seed for of_seed in zip(*known.values(), strict=True) if all(t.architectures for t in of_seed)]
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -167,13 +166,11 @@ def _in_time(comparison: Comparison, name: str, reference: str, over: Over = Non
 
 
 def _ended(trial: Trial) -> bool:
-    """Tell whether the returned models are the last ones."""
     values = trial.curve[1]
     return bool(values) and all(map(math.isfinite, values)) and math.isclose(values[-1], trial.summary["mean"])
 
 
 def _was_better(stopped: Stopped, comparison: Comparison, name: str) -> bool:
-    """Tell whether values are better before the end, with evidence and by enough."""
     ends = comparison.values(name)
     found, sign = paired_difference(stopped.values, ends, 0.98), 1 if comparison.higher_is_better else -1
     least = found.low if sign > 0 else -found.high

@@ -104,7 +104,6 @@ def _question(benefit: Benefit, level: float) -> Iterator[Finding]:
 
 
 def _headline(benefit: Benefit, several: bool) -> Finding:
-    """Say whether there is evidence of anything, in one metric of several or the only one."""
     by = {verdict: [gain.by for gain in benefit.overall if gain.verdict == verdict] for verdict in CLAIMED}
     groups = [gain.site for gain in benefit.group_gains if gain.verdict == "gains"]
     single = [gain for gain in benefit.found if gain.site in benefit.names]
@@ -127,7 +126,6 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
 
 
 def _means(benefit: Benefit) -> Iterator[Finding]:
-    """Yield what is gained in the mean over sites, by all together and by every method."""
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
         by = f"{by_whom(gain.by)}{mark(benefit, gain.by)}"
         if benefit.untold(gain.by):
@@ -145,7 +143,6 @@ def _told(benefit: Benefit, gain: Gain) -> str:
 
 
 def _sure(benefit: Benefit, gain: Gain) -> str:
-    """Say whether a gain is evidence, and what could have been detected."""
     scale, digits, _ = scale_of(benefit)
     if gain.verdict in CLAIMED:
         return f"There is evidence of that (p = {gain.p_value:.2g})."
@@ -176,7 +173,6 @@ def _best_group(benefit: Benefit) -> Gain | None:
 
 
 def _further(benefit: Benefit) -> Iterator[Finding]:
-    """Yield the means of further metrics."""
     for one in benefit.also.values():
         gains = "; ".join(f"{by_whom(gain.by)} {_told(one, gain)}" for gain in one.overall)
         numbers = {gain.by: gain.gain for gain in one.overall}
@@ -187,7 +183,6 @@ def _further(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _single(benefit: Benefit) -> Iterator[Finding]:
-    """Tell what there is evidence of at single sites."""
     for verdict in CLAIMED:
         some = [gain for gain in benefit.found if gain.site in benefit.names and gain.verdict == verdict]
         for gain in some[:SHOWN]:
@@ -221,7 +216,6 @@ def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
 
 
 def _units(benefit: Benefit) -> Iterator[Finding]:
-    """Say what the reader should know of targets and weights."""
     of_values = [one.metric for one in (benefit, *benefit.also.values()) if one.metric in IN_UNITS]
     if benefit.deviation is not None and of_values:
         name, deviation = benefit.deviation
@@ -243,7 +237,6 @@ def _weights(benefit: Benefit, method: str) -> Iterator[Finding]:
 
 
 def _samples(benefit: Benefit) -> Iterator[Finding]:
-    """Say what the reader should know of pairs and test samples."""
     tried, there = benefit.tried
     if tried < there:
         left = int((~benefit.without.isnan()).any(0).any(0).sum())

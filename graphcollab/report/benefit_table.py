@@ -151,7 +151,6 @@ def _alone(benefit: Benefit) -> list[Column]:
 
 
 def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[Cell]:
-    """Return what there is alone, what constants have, and the gains by all together and by methods."""
     (scale, _, _), by = scale_of(benefit), {gain.by: gain for gain in gains}
     arms = [by[arm] for arm in benefit.arms]
     means = [arms[0].alone, *[arms[0].constant] * _rivals(benefit)]

@@ -106,7 +106,6 @@ class SiteScores:
         return next(iter(self.scores.values()))
 
     def _notes(self) -> Iterator[Finding]:
-        """Yield what numbers are, and what so few samples leave open."""
         yield from self.about[:1]
         fewer = [metric.name for metric in self._first.metrics if not metric.higher_is_better]
         so = f", so − is an improvement on {self.reference}" * bool(self.differences)
@@ -149,7 +148,6 @@ class SiteScores:
             yield Column(title, "signed", digits), scale * values[m], both
 
     def _limits(self) -> Iterator[Finding]:
-        """Yield which intervals are too narrow, and why others are missing."""
         first, every = self._first, self.scores.items()
         away = {first.names[k] for _, one in every for k in (~one.members & ~one.loss.isnan()).nonzero()}
         left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
@@ -175,7 +173,6 @@ class SiteScores:
 
 
 def _missing(scores: Scores, metric: Metric, k: int) -> str:
-    """Say why a node has no interval of a metric."""
     if int(scores.sizes[k]) < 2:
         return "one sample" if int(scores.sizes[k]) else "no samples"
     if bool(scores.loss[k].isnan() & ~scores.members[k]):
@@ -271,7 +268,6 @@ def site_table(
 
 
 def _rare(tasks: Tasks, split: str) -> list[Finding]:
-    """Say which nodes have few samples of their rarer class, where there are two classes."""
     rarer, sizes = rarer_held(tasks, split), tasks.sizes(split).tolist()
     if rarer is None:
         return []
@@ -328,7 +324,6 @@ def _resampled(
 
 
 def _warn_of_undefined(scores: Mapping[str, Scores], split: str) -> None:
-    """Warn of nodes for which a metric is not defined with some method."""
     first = next(iter(scores.values()))
     for metric in first.metrics:
         lost = {name for one in scores.values() for name in one.undefined(metric.name)}

@@ -119,7 +119,6 @@ def _columns(comparison: Comparison, settings: bool, reference: str | None) -> I
 
 
 def _improved(comparison: Comparison, name: str, reference: str) -> Cell:
-    """Return the share of nodes that do better than with a reference."""
     better = comparison.improved(name, reference)
     return Cell() if name == reference else Cell(100 * sum(better) / len(better))
 
@@ -136,7 +135,6 @@ def _setting(row: Mapping[str, Any]) -> Cell:
 
 
 def _on_seeds(found: Mapping[str, int], many: int) -> str:
-    """Write what was found, by kind, and on how many seeds where it is not all."""
     return ", ".join(kind if count == many else f"{kind} ({count} of {many})" for kind, count in found.items())
 
 
@@ -244,7 +242,6 @@ def paired_values(
 
 
 def _no_difference(comparison: Comparison, name: str, reference: str, column: str) -> str:
-    """Say why there is no difference of two methods; nothing where there is one."""
     if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
         return "; ".join(missing).removeprefix(f"{name}: ")
     without = comparison.undefined(name, reference, column)
@@ -252,7 +249,6 @@ def _no_difference(comparison: Comparison, name: str, reference: str, column: st
 
 
 def _of_tasks(comparison: Comparison) -> list[Finding]:
-    """Say in what units errors are, and whether samples have weights."""
     tasks = next((one.tasks for one in comparison.results.values()), None)
     if tasks is None:
         return []

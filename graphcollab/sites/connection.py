@@ -206,7 +206,6 @@ class Connection:
         self.mailbox.turn_to(self.epoch, step)
 
     def _until(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = (), what: str = "") -> Frame:
-        """Ask the coordinator until it has an answer."""
         content, again = self.delivery.frame(about, tensors), self.delivery.frame(about)
         if what:
             self.delivery.count(what, COORDINATOR, len(content))
@@ -241,7 +240,6 @@ class Connection:
         )
 
     def _why_lost(self, about: Mapping[str, Any]) -> str:
-        """Say who was lost where nothing can be played again."""
         if self.name not in about["present"]:
             return f"{self.name} was left behind by the others, who have heard nothing of it for too long"
         reasons = {**about["lost"], **about["refused"]}

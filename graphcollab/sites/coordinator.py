@@ -236,7 +236,6 @@ class Coordinator:
         return Frame({"status": "ok", "known": self._lives.greet(site, asked.about["life"])})
 
     def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site that computes gives a sign of life."""
         return self._news(site, epoch) or Frame({"status": "ok"})
 
     def _missing(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
@@ -268,7 +267,6 @@ class Coordinator:
         return news or Frame({"status": "ok"})
 
     def _take(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site that comes back takes what it has missed."""
         return self._wait(lambda: self._news(site, epoch) or self._state)
 
     def _back(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
@@ -284,7 +282,6 @@ class Coordinator:
         return self._wait(admitted)
 
     def _leave(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site leaves the run; the others go on."""
         if site in self._wanting:
             self._wanting.remove(site)
         if site in self.present and self._stopped is None:
@@ -292,13 +289,11 @@ class Coordinator:
         return Frame({"status": "ok"})
 
     def _fail(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """What has failed at a site fails everywhere."""
         if self._stopped is None and site in self.present:
             self._stop({"site": site, **{part: str(asked.about.get(part)) for part in ERROR}})
         return Frame({"status": "ok"})
 
     def _finish(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site has come to the end of its script."""
         self._done.add(site)
         for meeting in self._meetings.values():
             self._require_all(meeting)

@@ -106,7 +106,6 @@ def allow(kit: str | Path) -> Path:
 
 
 def _refuse_code(local: Path) -> None:
-    """Let nobody's job bring code, whatever else the kit allows to whom."""
     path, given = local / "authorization.json", local / "authorization.json.default"
     policy = json.loads((path if path.exists() else given).read_text())
     roles = policy["permissions"]

@@ -300,7 +300,6 @@ def _refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
 
 
 def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Return groups of sites between which there are no edges."""
     groups = {name: [name] for name in names}
     for one, other in graph:
         if groups[one] is not groups[other]:

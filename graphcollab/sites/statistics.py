@@ -168,7 +168,6 @@ class SiteStatistics(Statistics):
         return out
 
     def _warn_of_few(self, names: Sequence[str]) -> None:
-        """Warn of columns of which the site has too few values to tell their sums."""
         if names:
             have = f"columns {few_names([*map(repr, names)])} have" if len(names) > 1 else f"column {names[0]!r} has"
             issue(

@@ -83,7 +83,6 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Read]:
 
 
 def _cells(path: Path) -> tuple[list[list[str]], str]:
-    """Return the cells of a file, the names of columns first, and what separates them."""
     import pandas  # takes half a second
 
     subject = f"file {path}"
@@ -135,7 +134,6 @@ def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
 
 
 def _refuse_ambiguous(path: Path, name: str, cells: Sequence[str], separator: str, commas: Callable[[], bool]) -> None:
-    """Refuse numbers whose commas or points may separate thousands or decimals."""
     known = [cell for cell in cells if cell not in MISSING]
     if separator in _DECIMAL_COMMAS_WITH:
         mark, word = ".", "point"

@@ -62,7 +62,6 @@ class Seen:
         return {**inputs, self.how.target: self._target(self.how.target, table.values)}
 
     def _input(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
-        """Look at a column of inputs: of numbers, unless it holds text or is to be categorical, or as it was before."""
         before = () if self.how.preparation is None else self.how.preparation.columns
         like = next((one for one in before if one.name == name), self.how.declared.get(name))
         if like is not None and like.categories is not None:

@@ -142,7 +142,6 @@ def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str])
 
 
 def _to_triple(samples: Samples, who: str) -> _Triple:
-    """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
     if isinstance(samples, Dataset):
         read = _to_triple(_collated(samples, who), who)
         _warn_of_draws(samples, read, who)
@@ -171,7 +170,6 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
 
 
 def _collated(samples: Dataset[Any], who: str) -> Any:
-    """Return all samples of a dataset as one batch, a pair or a dict."""
     if isinstance(samples, IterableDataset):
         raise UnsupportedError(
             who, f"{who} has an IterableDataset, whose samples cannot be numbered: give a list of its samples"

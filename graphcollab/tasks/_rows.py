@@ -133,7 +133,6 @@ def _as_prepared(how: TableSettings, known: Preparation) -> TableSettings:
 
 
 def _require_said(table: Table, node: str, target: str) -> None:
-    """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
         if name == _DEFAULTS[argument] and name not in table.names:
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
@@ -145,7 +144,6 @@ def _require_said(table: Table, node: str, target: str) -> None:
 
 
 def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collection[str]) -> list[str]:
-    """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
     if how.columns is not None and how.leave_out:
         raise ConflictError(
             "columns", "columns= says what to predict from, and leave_out= what not: give only one of them"
@@ -292,7 +290,6 @@ def _remembered(known: Preparation, table: Table) -> str | None:
 
 
 def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
-    """Return the weights of all rows, [N], of a column or as they were given."""
     if weight is None:
         return None
     where = f" in column {weight!r}" if isinstance(weight, str) else ""

@@ -202,7 +202,6 @@ def _by_word(sites: Sites, words: Any, elsewhere: Collection[str] = ()) -> dict[
 
 
 def _refuse_divided(sites: Sites, splits: Mapping[str, Split], group: Tensor) -> None:
-    """Raise a ValueError that names a row whose group is in two splits, if there is one."""
     seen = torch.full((int(group.max()) + 1,), -1)
     for place, (name, split) in enumerate(splits.items()):
         before = seen[group[split.index]]

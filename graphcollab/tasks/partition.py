@@ -143,7 +143,6 @@ def grouped_tasks(
 def _with_tests(
     data: Labelled, labels: list[list[int]], index: list[Tensor], held: tuple[float, int, bool], **kwargs: Any
 ) -> Tasks:
-    """Attach all test samples of every node's classes and hold out validation samples."""
     of_class = {c: (data.test_targets == c).nonzero().flatten() for group in labels for c in group}
     lacking = sorted(c for c, where in of_class.items() if not len(where))
     if lacking:

@@ -103,7 +103,6 @@ def _unknown(edges: Tensor, weights: Tensor, count: int) -> Tensor:
 def _of_run(
     graphs: Graphs | History | Result, num_nodes: int | None, names: Sequence[str] | None
 ) -> tuple[Graphs, int, Sequence[str] | None]:
-    """Return graphs by round, how many nodes they have, and the nodes' names where they are known."""
     if isinstance(graphs, Result):
         last = graphs.graph()
         rounds = graphs.history.graphs or {graphs.data.round: (last.edge_index, last.edge_weight)}
@@ -200,7 +199,6 @@ def _arranged(cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None
 
 
 def _ticks(panel: Axes, labels: Sequence[str] | None, group: Tensor | None) -> None:
-    """Draw lines between groups, and name every node, or without names all groups but tiny ones."""
     named = None if labels is None else dict[float, str](enumerate(labels))
     if group is not None:
         ends = [0, *((group[1:] != group[:-1]).nonzero().flatten() + 1).tolist(), len(group)]

@@ -85,7 +85,6 @@ def calibration_chart(name: str, caption: str, table: Table) -> Chart:
 
 
 def _by_method(rows: Rows) -> tuple[Any, Any, list[str]]:
-    """Return a chart of rows colored by method, a control that chooses a method, and the methods."""
     alt = altair()
     methods = list(dict.fromkeys(row["method"] for row in rows))
     control = alt.binding_select(options=[None, *methods], labels=["all", *methods], name="method ")

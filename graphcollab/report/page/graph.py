@@ -68,7 +68,6 @@ def weights_of(result: Result, graphs_of_page: int = 1) -> Weights | None:
 
 
 def _between(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return edges between different nodes that have a weight."""
     edges, weights = edges.cpu(), weights.cpu().nan_to_num(0.0).float()
     some = (edges[0] != edges[1]) & (weights > 0)
     return edges[:, some], weights[some]

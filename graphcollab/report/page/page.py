@@ -81,7 +81,6 @@ def page(
 
 
 def _written(content: Content, commands: Sequence[str]) -> str:
-    """Return the page's text; everything that others have named is escaped."""
     from jinja2 import Environment
 
     repeat = Section("repeat", "To repeat it", code="\n".join(commands))

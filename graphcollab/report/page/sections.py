@@ -61,7 +61,6 @@ def _beside(
 
 
 def _ranked(comparison: Comparison) -> list[str]:
-    """Return methods with a mean, the best first."""
     whole = [name for name in comparison.chosen if not failures(comparison, name)]
     means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
     known = [name for name in whole if math.isfinite(means[name])]
@@ -92,7 +91,6 @@ def _corrected(comparison: Comparison, p_value: float) -> float:
 
 
 def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> Finding:
-    """Say of what there is evidence: code ``"evidence"``, ``"no-evidence"``, or ``"open"`` with too few seeds."""
     seeds = len(comparison.chosen[reference])
     if seeds in FEW_SEEDS:
         said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
@@ -105,7 +103,6 @@ def _verdict(comparison: Comparison, reference: str, better: list[str], worse: l
 
 
 def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
-    """Say by how much a method differs from the reference, as the table of differences does."""
     table = paired_values(comparison, reference)
     _, mean, interval, *_ = next(row for row in table.rows if row[0].value == name)
     many, p = len(comparison.chosen) - 1, _corrected(comparison, comparison.paired(name, reference).p_value)
@@ -118,7 +115,6 @@ def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
 
 
 def _of_sites(sites: SiteScores, name: str) -> Finding:
-    """Say for how many nodes a method is better than the reference, and worse, by their own intervals."""
     first = sites.scores[name].metrics[0]
     _, low, high = sites.differences[name][0].unbind(1)
     more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
@@ -237,7 +233,6 @@ def content_of_benefit(benefit: Benefit, title: str) -> Content:
 
 
 def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
-    """Yield a chart of what sites gain by each other, where pairs were tried."""
     scale, digits, unit = scale_of(benefit)
     names = benefit.names[:MOST_SITES]
     gains = [g for g in benefit.pair_gains if {g.site, g.by} <= {*names} and not math.isnan(g.gain)]
