@@ -34,10 +34,9 @@ UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in the name of a fol
 def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
     """Write every node's adapters into a folder of its own, which ``peft.PeftModel.from_pretrained`` loads.
 
-    What is saved are the models that nodes are judged by: ``adapter_config.json``, ``adapter_model.safetensors`` and
-    ``manifest.json``, which names the base by its checksum. The base itself is not saved. Adapters that are in the
-    folder already are replaced; all of them are there, or none. In a run of several processes all of them call it, and
-    the first writes; between sites each writes its own.
+    Saved are the models that nodes are judged by: ``adapter_config.json``, ``adapter_model.safetensors`` and
+    ``manifest.json``, with the base's checksum; not the base. Adapters in the folder are replaced, all or none. In a
+    run of several processes all of them call it, and the first writes; between sites each writes its own.
 
     Args:
         result: What ``run`` returned, of nodes with a `LanguageModel`.
@@ -77,8 +76,7 @@ def load_adapter(
     """Return a model with the adapters that `save_adapters` has written for a node, to train on or to predict with.
 
     Args:
-        base: The base that they were trained over: a model of transformers, which is not changed, or its folder or name
-            on a hub.
+        base: The base that they were trained over, not changed: a model of transformers, its folder or name on a hub.
         folder: The node's folder.
         share: Which matrices are shared, see `LanguageModel`. Default: as when they were trained.
         checkpointing: See `LanguageModel`.

@@ -70,12 +70,12 @@ def benefit_table(benefit: Benefit) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
 
     It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
-    in the group of all (none where no other gains it anything, or no absence costs it anything), both only where models
-    of such groups did better than constants on most splits, and tells what the model of all others gains it that it had
-    no part in. Where constants stood for the models on half of the splits or more, alone too, there is no gain to tell.
-    Where they do as well as training alone at any site, they have a column of their own (`graphcollab.gains.Benefit`).
-    The last two rows are means over sites, all alike and weighted by their test samples. A star marks a gain or loss
-    there is evidence of, all comparisons considered; the last row has none. Further metrics have tables of their own.
+    in the group of all (none without a gain or a cost), both only where models of such groups did better than constants
+    on most splits, and tells what it gains by the model of all others that it had no part in. There is no gain where
+    constants stood for models, alone too, on half of the splits or more; where they do as well as training alone at any
+    site, they have a column (`graphcollab.gains.Benefit`). The last two rows are means over sites, all alike and
+    weighted by test samples. A star marks a gain or loss there is evidence of, all comparisons considered; the last row
+    has none. Further metrics have tables of their own.
 
     Args:
         benefit: What `graphcollab.benefit` found.

@@ -208,12 +208,12 @@ def site_table(
 ) -> SiteScores:
     """Return a table with a row per node: its samples, and every method's metrics with bootstrap intervals.
 
-    Samples of a node are drawn from its own with replacement, and an interval goes from one percentile of what the
-    metric is then to another. It says what so few samples leave open, with models and data as they are; what another
-    partition or seed would have brought is another question, see `paired_table`. Differences to a reference are of the
-    same resamples (a paired bootstrap). A node with fewer than two samples has no interval; one whose metric is not
-    defined (an AUC of one class) has no value, a warning names it, and means are over the others. Lines below the table
-    name nodes with fewer than 20 samples, whose intervals are too narrow, and say why others have none.
+    Intervals are percentiles of the metric over resamples of a node's own samples. They say what so few samples leave
+    open, with models and data as they are; for what another partition or seed would have brought, see `paired_table`.
+    Differences to a reference are of the same resamples (a paired bootstrap). A node with fewer than two samples has no
+    interval; one whose metric is not defined (an AUC of one class) has no value, a warning names it, and means are over
+    the others. Lines below the table name nodes with fewer than 20 samples, whose intervals are too narrow, and say why
+    others have none.
 
     Args:
         results: What `run` or `compare` returns, or results by the names of their methods. A comparison shows the last

@@ -45,12 +45,12 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
     """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
 
     It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst
-    20 % from 10 on, where each are two nodes at least; of fewer nodes, `site_table` shows every one. Some columns are
-    left out where there is nothing in them: "nodes" says over how many the means are where the metric of some is not
-    defined, "isolated" how many were left behind since they diverged (the most on any seed), "found" what was found
-    wrong with runs, and "models" how many models each node trained. Lines below the table say where methods were not
-    compared on the same terms, and which nodes count in means with fewer than five test samples.
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst 20
+    % from 10 on; of fewer nodes, `site_table` shows every one. Columns with nothing in them are left out: "nodes" says
+    over how many the means are where the metric of some is not defined, "isolated" how many diverged and were left
+    behind (the most on any seed), "found" what was found wrong with runs, and "models" how many models each node
+    trained. Lines below say where methods were not compared on the same terms, and which nodes count in means with
+    fewer than five test samples.
 
     Args:
         settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
@@ -166,9 +166,9 @@ def paired_table(
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    Lines below the table say whether intervals are corrected for samples that seeds share, and what differences may
-    come of alone, such as other work (see `results_table`). Where one of the two failed on a seed, or has no value
-    there, that is said instead: there is no difference then.
+    Lines below say whether intervals are corrected for samples that seeds share, and what differences may come of
+    alone, such as other work (see `results_table`). Where one of the two failed on a seed, or has no value there, the
+    cell says so.
 
     Args:
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.

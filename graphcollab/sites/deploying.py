@@ -23,7 +23,7 @@ def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) ->
     """Write the folder of a FLARE job that lets all connected sites play their scripts; it holds no code.
 
     Args:
-        folder: Is made; its name is the job's.
+        folder: New folder; its name is the job's.
         deadline: Seconds without a sign of life after which a site is left behind.
         at_least: How many sites must be left for the run to go on. The job starts with all that are connected.
 

@@ -53,14 +53,13 @@ class SiteStatistics(Statistics):
     What results is what all rows together would give with the same preparation, with those of other sites elsewhere, as
     `Tasks.share` would leave it. A site sends at most three values, each a dict of JSON with an entry ``"failed"``:
 
-    1. ``"agreement"``: version, name, settings, columns and what kind of values they hold; nothing of single rows.
-    2. ``"counts"``: of a table, how many rows may train and how many values are known, their sums and squared
+    1. ``"agreement"``: version, name, settings, columns and what kind of values they hold; nothing of single rows. 2.
+    ``"counts"``: of a table, how many rows may train and how many values are known, their sums and squared
        deviations, and the names of categories and classes; where every site has means of its own, no sums.
     3. ``"sizes"``: how many samples every split has, and of which classes those are that may train.
 
-    Rows that may train are all but those that are kept for validation or testing by name: which of them a seed draws
-    changes nothing in the statistics of columns and classes, or sums over many draws would disclose every row.
-    The name of a category that a single row has is sent, unless categories were declared.
+    Rows that may train are all but those kept for validation or testing by name, whichever a seed draws, or sums over
+    many draws would disclose every row. The name of a category that a single row has is sent, unless declared.
 
     Args:
         name: Name of this site, text or a whole number.

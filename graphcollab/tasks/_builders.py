@@ -196,9 +196,8 @@ class Builders:
     ) -> Self:
         """Build tasks from a table with a column that says whose row it is.
 
-        Numbers are standardised, missing ones become the mean, and text is encoded one-hot. This is fitted on training
-        rows only, and no row leaves its site: `preparation` says how, and what sites share. Nodes are known by name, as
-        in `from_arrays`.
+        Numbers are standardised, missing ones become the mean, text is encoded one-hot, as fitted on training rows
+        only; no row leaves its site: `preparation` says what sites share. Nodes are known by name, as in `from_arrays`.
 
         Args:
             frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or
@@ -213,8 +212,8 @@ class Builders:
             categorical: Those whose numbers are categories. Columns of text always are.
             categories: All categories of some columns, of the target all classes, {column: names}: no names are shared
                 then, and other values count as unknown.
-            pooled: ``"sums"``: means and deviations are those of all sites, from sums that they share. ``"per_site"``:
-                every site has its own. Names of categories and classes are shared in any case.
+            pooled: ``"sums"``: means and deviations of all sites, from sums that they share. ``"per_site"``: every
+                site's own. Names of categories and classes are shared in any case.
             indicator_above: Columns missing in a larger share of training rows get an indicator, a further number.
             standardise_target: Whether real targets are standardised too. Loss and metric are then in these units, and
                 ``preparation.restore`` brings predictions back.
@@ -225,10 +224,7 @@ class Builders:
             group: The column of groups, such as patients, or a name for every row; see `from_arrays`.
             split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
                 random.
-            val_fraction: See `from_arrays`, as for the next three.
-            test_fraction: See there.
-            stratify: See there.
-            seed: See there.
+            val_fraction, test_fraction, stratify, seed: See `from_arrays`.
             loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
             metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values.
             statistics: Statistics over all rows where some are elsewhere.

@@ -1,7 +1,7 @@
 """Nodes that have a number of samples of every class: majority classes, and MAPL's clusters of classes.
 
-Training and validation samples belong to one node each, and what a node gets depends on the seed and the nodes before
-it, not on those behind. Test samples are drawn for every node on its own, so nodes may share some.
+A node's training and validation samples are its own, and depend on the seed and the nodes before it, not on those
+behind. Test samples are drawn for every node on its own, so nodes may share some.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ _COUNT_STREAM = 151
 def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, classes: Count = 10) -> list[int]:
     """Return how many of N samples are of each class: N p / n of n majority classes, N (1 - p) / (C - n) of others.
 
-    Where these are not whole numbers: the majority has N p samples, rounded to the nearest whole number (half up), the
-    minority the rest, and inside each the classes with the smallest labels get one more where it does not divide
-    evenly. So exactly N come out.
+    The majority has N p samples, rounded to the nearest whole number (half up), the minority the rest, and inside each
+    the classes with the smallest labels get one more where it does not divide evenly: N in all.
 
     Args:
         size: N.
@@ -140,22 +139,20 @@ def class_clusters(
     ========  ==================  =================  ===========
     scenario  classes             ``per_class``      ``overlap``
     ========  ==================  =================  ===========
-    1         disjoint            300                0
-    2         overlapping         300                4
-    3         disjoint            (100, 300)         0
-    4         overlapping         (100, 300)         4
+    1         disjoint            300                0 2         overlapping         300                4 3
+    disjoint            (100, 300)         0 4         overlapping         (100, 300)         4
     ========  ==================  =================  ===========
 
     Classes go to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4 of 10
-    classes in common (0 … 6 and 3 … 9); a figure in their appendix has 2 (0 … 5 and 4 … 9). Numbers are drawn from
-    [100, 300] in the text and without the end in the code, as here. One thing is different: their code gives two nodes
-    of consecutive numbers 100 samples of each class in common.
+    classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9). Numbers are drawn from [100,
+    300] in the text, without the end in the code, as here. Their code, other than this one, gives two nodes of
+    consecutive numbers 100 samples of each class in common.
 
     Args:
         nodes: K. Nodes are ordered cluster by cluster; sizes of clusters differ by at most one.
         clusters: Number of clusters.
-        per_class: Samples of each of its classes that a node has: a number, or ``(low, high)``, from which numbers low,
-            …, high - 1 are drawn for every node and class on its own. Small datasets need fewer than the default.
+        per_class: A node's samples of each of its classes: a number, or ``(low, high)``, from which low, …, high - 1
+            are drawn for every node and class. Small datasets need fewer than the default.
         overlap: Classes that neighbouring clusters share.
         val: How many of a node's samples of each class are set aside for validation. The paper has none.
         test: Test samples of a node for each of its classes.

@@ -74,7 +74,7 @@ def shard_tasks(
 
     (a) The samples of each of the M classes are cut into P shards; (b) one shard of every class, at random, makes a
     group, P groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test
-    data are all test samples of its classes; they are stored once and shared by index.
+    data are all test samples of its classes, stored once.
 
     Args:
         shards: P.

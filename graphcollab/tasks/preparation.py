@@ -135,20 +135,18 @@ class Column:
 class Preparation:
     """What turns the rows of a table into numbers: plain data, fitted on training rows, without pooling any rows.
 
-    `Tasks.from_frame` fits it, where some rows are elsewhere on all rows that may train in some split, and
-    `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations and the names of categories and
-    classes; or, where every site has means and deviations of its own (``sites``), only the names, and of which columns
-    they lack values. All rows count alike, also where they have weights.
+    `Tasks.from_frame` fits it, between sites on all rows that may train in some split. Sites share counts, sums, sums
+    of squared deviations and the names of categories and classes; where every site has means and deviations of its own
+    (``sites``), only the names, and of which columns they lack values. Weights of rows do not count.
 
     Args:
         columns: The columns that become the inputs, in order.
         target: The column with the targets. Its categories are the classes; without such, targets are real.
         node: The column that names the site of a row.
         sites: Names of the sites, where each has means and deviations of its own.
-        floats_per_site: What a site has shared at most, in floats of 4 bytes; four letters of a name count as one. A
-            run begins with it in ``bytes_sent``. 0 for tasks that were prepared as others had been.
-        group: The column that says which rows belong together, such as a patient's, if there is one. Other tasks that
-            are prepared so keep such rows together, too.
+        floats_per_site: What a site has shared at most, in floats of 4 bytes, with which ``bytes_sent`` begins; four
+            letters of a name count as one. 0 for tasks prepared as others had been.
+        group: The column of groups, such as patients, if any; tasks prepared so keep their rows together, too.
 
     Example:
         >>> from graphcollab import Tasks

@@ -46,10 +46,10 @@ def weight_heatmaps(
 
     It is Fig. 4 and 5 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
     2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. A row is a receiver, a column a sender; a pair without an
-    edge stays white. All panels share one color scale, in which color follows the square root of the weight, so that
-    uniform weights of many nodes and the few large ones that are learned can both be seen. Where weights are negative,
-    the scale is linear and symmetric about 0 instead. Of up to ten nodes the weights are written into the cells.
-    Between sites each knows the weights of its own node only; those of other receivers are gray.
+    edge stays white. All panels share one color scale of the square root of the weight, so that uniform weights of many
+    nodes and few large ones can both be seen; with negative weights it is linear and symmetric about 0. Of up to ten
+    nodes the weights are written into the cells. Between sites each knows its own node's weights only; those of other
+    receivers are gray.
 
     With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
     as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
@@ -57,15 +57,13 @@ def weight_heatmaps(
 
     Args:
         graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
-            know the nodes' names. A result without recorded graphs shows that of its last round. Or a learned graph by
-            itself, such as ``load(folder).graph()``, or what `join` returns.
+            know the nodes' names (the last round's graph if none were recorded); or a learned graph, such as
+            ``load(folder).graph()``, or what `join` returns.
         num_nodes: K. Default: a history knows it.
-        cluster: The true cluster of each node, [K] of integers, or which classes each node has, [K, C] of bool, as in
-            ``tasks.classes``. Nodes are sorted by it (classes: by their first, then by their second class, and so on)
-            and lines are drawn between the clusters (between nodes of different first classes), which are numbered
-            where nodes are many or have no names.
-        classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``, for the first panel. Default:
-            there is none.
+        cluster: The true cluster of each node, [K] of integers, or which classes each has, [K, C] of bool, as in
+            ``tasks.classes``. Nodes are sorted by it (by their first class, then by their second, and so on), with
+            lines between clusters (first classes), which are numbered where nodes are many or have no names.
+        classes: Which classes each node has, as above, for the first panel. Default: there is none.
     """
     if isinstance(graphs, Joined):
         graphs = graphs.graph()
