@@ -22,10 +22,7 @@ USES = {"train": "training", "val": "validation", "test": "testing"}
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents of all nodes: texts, labels, split words and ``copies``, [N] each.
-
-    ``copies`` is a number that a node's documents of the same text have in common.
-    """
+    """Documents of all nodes, [N]; ``copies`` are numbers that a node's documents of the same text have in common."""
 
     texts: list[str]
     labels: list[Any]

@@ -108,7 +108,7 @@ def past_best(comparison: Comparison) -> list[Finding]:
 def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
     """Return what a method would have had at its best evaluation, chosen for each seed on the others.
 
-    None where it was best at the end, or returned its best models already, and with fewer than three seeds.
+    None where it was best at the end or returned its best models already, and with fewer than three seeds.
     """
     trials, sign = comparison.chosen[name], 1 if comparison.higher_is_better else -1
     if len(trials) < 3 or not all(_ended(trial) for trial in trials) or len({trial.rounds for trial in trials}) > 1:

@@ -73,10 +73,7 @@ def benefit_answer(benefit: Benefit) -> str:
 
 
 def benefit_findings(benefit: Benefit) -> list[Finding]:
-    """Return the answer of `benefit_answer` as findings, whose codes, subjects and numbers do without their words.
-
-    What to do is the last, if anything follows: its code is ``"advice"`` and its subject a key of `ADVICE`.
-    """
+    """Return `benefit_answer` as findings; the last may be of code ``"advice"``, its subject a key of `ADVICE`."""
     every = (benefit, *benefit.also.values())
     return [
         *_question(benefit, benefit.level * len(every)),

@@ -213,10 +213,7 @@ def _alike(of: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> d
 
 
 def _said(value: Any) -> Any:
-    """Return a setting as a value of JSON that is the same at two sites where the setting is.
-
-    Of an array it says that there is one, and of a function its name.
-    """
+    """Return a setting as a value of JSON, equal at sites where the setting is; of an array that there is one."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | int | float):

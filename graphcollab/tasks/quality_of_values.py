@@ -35,8 +35,7 @@ def of_codings(
     """Return the finding that sites write values of a column otherwise than others, such as 0, 1 and no, yes.
 
     Two sites have no value in common, of classes at most half, or count from 0 and from 1; each has two or more and
-    enough rows to show what the other has, and no site has both. ``rows`` [K] are for training, ``names`` [K] lists by
-    column.
+    enough rows to show the other's, and no site has both. ``rows`` [K] are for training, ``names`` [K] lists by column.
     """
     found = {name: _codings(sites, rows, by_site, 0.5 * (name == target)) for name, by_site in names.items()}
     found = {name: one for name, one in found.items() if one}

@@ -64,10 +64,7 @@ def curve_chart(name: str, caption: str, table: Table) -> Chart:
 
 
 def calibration_chart(name: str, caption: str, table: Table) -> Chart:
-    """Draw how often predictions were right, by how sure they were; on the dotted line they mean what they say.
-
-    Columns of the table are methods, samples, mean confidence and the share that was right, in percent.
-    """
+    """Draw how often predictions were right by how sure they were; columns: methods, samples, confidence, right (%)."""
     alt = altair()
     keys = ("method", "samples", "confidence", "right")
     rows: list[dict[str, Any]] = [dict(zip(keys, (cell.value for cell in row), strict=True)) for row in table.rows]

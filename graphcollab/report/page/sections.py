@@ -74,10 +74,7 @@ def _best_mean(comparison: Comparison, name: str) -> Finding:
 
 
 def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
-    """Return methods of which there is evidence that they are better than the reference, and that they are worse.
-
-    p-values (`sure_p_value`) are corrected by Bonferroni, for as many comparisons as there are methods.
-    """
+    """Return methods better and worse than the reference by `sure_p_value`, corrected (Bonferroni) for all methods."""
     if len(comparison.chosen[reference]) in FEW_SEEDS:
         return [], []
     sign = 1 if comparison.higher_is_better else -1
