@@ -39,17 +39,15 @@ Results: TypeAlias = Annotated[
 class SiteScores:
     """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
 
-    ``str`` and `text` write tables with a row per node, `rows` are its numbers one by one, and `to_csv` writes
-    them to a file.
+    ``str`` and `text` write tables with a row per node; `rows` are its numbers, which `to_csv` writes to a file.
 
     Args:
         scores: For every method the metrics of all nodes.
         intervals: For every method the ends of the metrics' intervals, [M, K, 2].
-        differences: For every method but the reference what it has more than the reference and the ends of that
-            interval, [M, K, 3].
+        differences: For every method but the reference the difference to it and the ends of its interval, [M, K, 3].
         reference: Name of the method that the others are compared with, or None.
-        about: What the numbers are, in what units, where methods of a comparison did other work, had other models or
-            more settings to choose from, and which nodes have few samples of their rarer class.
+        about: What the numbers are, in what units, where methods were not compared on the same terms, and which nodes
+            have few samples of their rarer class.
     """
 
     scores: Mapping[str, Scores]
@@ -216,8 +214,8 @@ def site_table(
     others have none.
 
     Args:
-        results: What `run` or `compare` returns, or results by the names of their methods. A comparison shows the last
-            seed, with the settings that were chosen; a method that failed there is left out, and named.
+        results: What `run` or `compare` returns, or results by method. A comparison shows the last seed, with the
+            chosen settings; a method that failed there is left out, and named.
         metrics: A name, a ``Metric`` or a function, or several of them. Default: the tasks' own.
         reference: Name of the method that differences are taken to, such as ``"local"``. Default: there are none.
         split: Which samples the models are judged on.
@@ -226,7 +224,7 @@ def site_table(
         seed: Seed of the draw.
 
     Returns:
-        A `SiteScores`: ``print`` it, or take its ``rows``, ``text()`` or ``to_csv(path)``.
+        A `SiteScores` to ``print``, with ``rows``, ``text()`` and ``to_csv(path)``.
     """
     many, about = _by_name(results)
     if not many:

@@ -53,11 +53,10 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
     fewer than five test samples.
 
     Args:
-        settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
-            some of the seeds are separated by "or".
-        reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of nodes whose test
-            metric is better than with the reference on the same seed ("Imp. (%)" in Table 2 of `CoBo
-            <https://arxiv.org/abs/2409.05539>`_), mean over seeds.
+        settings: Whether to add the chosen settings, if any; those of different seeds are separated by "or".
+        reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of nodes that do better
+            than with it on the same seed ("Imp. (%)" in Table 2 of `CoBo <https://arxiv.org/abs/2409.05539>`_), mean
+            over seeds.
 
     Example:
         >>> from graphcollab.train import Trial

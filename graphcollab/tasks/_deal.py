@@ -94,7 +94,7 @@ def clusters_of(nodes: Sequence[int]) -> Tensor:
 def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int) -> Shares:
     """Deal the samples ``index`` [n] out to nodes, different ones to each, in an order that depends on seed and keys.
 
-    A node's share does not depend on nodes behind it, but where ``train`` is None: sizes then differ by one at most.
+    A node's share does not depend on nodes behind it. With ``train`` None all are dealt, by 1 more to the first nodes.
     """
     fewest = 1 if train is None else train
     need = nodes * (fewest + val)

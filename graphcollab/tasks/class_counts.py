@@ -71,9 +71,9 @@ def majority_tasks(
 
     Section 5.1 of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, Ohio State
     University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
-    other class; p = n / 10 makes all nodes alike. `majority_counts` says how this is rounded. Training, validation and
-    test samples follow the same proportions; the thesis has no validation samples, use ``val=0`` for its setting.
-    ``cluster`` says which nodes have the same majority classes, numbered as they come.
+    other class; p = n / 10 makes all nodes alike (rounding: `majority_counts`), in training, validation and testing;
+    the thesis has no validation samples (``val=0``). ``cluster`` says which nodes have the same majority classes,
+    numbered as they come.
 
     Args:
         majorities: Majority classes of every node.
@@ -103,7 +103,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
 
     The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
     every piece is lengthened by the next ``overlap`` classes. Where that is longer than a piece, clusters that are not
-    neighbours share classes too. A ``ValueError`` says how many of the C ``classes`` are too few.
+    neighbors share classes too. A ``ValueError`` says how many of the C ``classes`` are too few.
 
     Example:
         >>> class_windows(10, 2, overlap=4), class_windows(10, 3)

@@ -36,15 +36,15 @@ _VERSION = 1
 class Column:
     """How the values of a column become numbers.
 
-    Numbers are standardised, (value - mean) / deviation, and are 0 where the deviation is 0 or the value is missing.
-    Text is encoded one-hot, and is all zeros where it is missing or no known category.
+    Numbers are standardised, (value - mean) / deviation, and 0 where the deviation is 0 or the value is missing. Text
+    is encoded one-hot, all zeros where it is missing or no known category.
 
     Args:
         name: Its name in the table.
         mean: Mean of the known training values: one for all sites, or one for each.
         deviation: Their standard deviation, likewise.
         categories: The different values of a column of text, or the classes of a target; None for numbers.
-        indicator: Whether a further number says where the value is missing, or no known category.
+        indicator: Whether a further number says where the value is missing or unknown.
         numbers: Whether categories are numbers in the table.
         truths: Whether they are false and true there.
     """
@@ -202,13 +202,12 @@ class Preparation:
         """Return the inputs of a table's rows, float32 [n, D].
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, or the path of a CSV, Excel
-                or Parquet file. Columns that are not needed may be there or not.
+            frame: A table, as `Tasks.from_frame` takes one; columns that are not needed may be there or not.
             site: Whose rows they are. Default: as the table says, if that matters.
 
         Raises:
-            ValueError: If a column is missing or holds the wrong kind of values, or a site is needed and unknown, or
-                the table has rows of another one.
+            ValueError: If a column is missing or of the wrong kind, or a site needed and unknown, or rows are of
+                another one.
         """
         table = self._open(frame, site)
         rows, read = self._sites_of(table, site), {one.name: table.column(one.name) for one in self.columns}

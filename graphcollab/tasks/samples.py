@@ -50,9 +50,9 @@ def refuse_bad_weights(weight: Tensor, at: Callable[[int], str] = "sample {}".fo
 class Pool:
     """Samples of a dataset, all of them finite, stored once however many nodes use them.
 
-    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N] is what samples count in
-    means over a node's samples, finite and not negative; None: all count alike. Only ratios within a node matter.
-    ``group`` [N] are whole numbers, alike for a node's samples that are never divided between splits; None: all may be.
+    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N], finite and not
+    negative, counts in means over a node's samples, of which only ratios matter; None: all alike. ``group`` [N] are
+    whole numbers, alike for a node's samples that are never divided between splits; None: all may be.
     """
 
     inputs: Tensor
