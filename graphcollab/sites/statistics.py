@@ -53,8 +53,8 @@ class SiteStatistics(Statistics):
     What results is what all rows together would give with the same preparation, with those of other sites elsewhere, as
     `Tasks.share` would leave it. A site sends at most three values, each a dict of JSON with an entry ``"failed"``:
 
-    1. ``"agreement"``: version, name, settings, columns and what kind of values they hold; nothing of single rows. 2.
-    ``"counts"``: of a table, how many rows may train and how many values are known, their sums and squared
+    1. ``"agreement"``: version, name, settings, columns and what kind of values they hold; nothing of single rows.
+    2. ``"counts"``: of a table, how many rows may train and how many values are known, their sums and squared
        deviations, and the names of categories and classes; where every site has means of its own, no sums.
     3. ``"sizes"``: how many samples every split has, and of which classes those are that may train.
 

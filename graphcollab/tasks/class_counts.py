@@ -139,13 +139,15 @@ def class_clusters(
     ========  ==================  =================  ===========
     scenario  classes             ``per_class``      ``overlap``
     ========  ==================  =================  ===========
-    1         disjoint            300                0 2         overlapping         300                4 3
-    disjoint            (100, 300)         0 4         overlapping         (100, 300)         4
+    1         disjoint            300                0
+    2         overlapping         300                4
+    3         disjoint            (100, 300)         0
+    4         overlapping         (100, 300)         4
     ========  ==================  =================  ===========
 
     Classes go to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4 of 10
     classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9). Numbers are drawn from [100,
-    300] in the text, without the end in the code, as here. Their code, other than this one, gives two nodes of
+    300] in the text, without the end in the code, as here. Unlike this one, their code gives two nodes of
     consecutive numbers 100 samples of each class in common.
 
     Args:
