@@ -44,8 +44,8 @@ def page(
     The page opens from disk without a network. It has the question, the answer with its uncertainty, the tables of
     `results_table`, `paired_table`, `site_table` or `benefit_table`, who listens to whom in the rounds that
     `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say, settings and
-    commands; of a benefit pairwise gains. It has nodes' names and results, no sample, and needs ``pip install
-    'graphcollab[page]'``.
+    commands; of a benefit pairwise gains. It has nodes' names and results, and no sample.
+    It needs ``pip install 'graphcollab[page]'``.
 
     In a run of several processes all of them call it, and the first writes. Between sites each writes its own, with
     what all have reached; calibration is left out there, as it would take counts of single predictions.
