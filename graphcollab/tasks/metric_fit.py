@@ -32,7 +32,7 @@ METRICS = _Metrics()
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
-    """Refuse a named metric that does not fit loss and targets [N, ...]; ``has`` says which column has which classes.
+    """Refuse a named metric that does not fit loss and targets [N, ...]; ``has`` says how many classes a column has.
 
     A user's own loss goes with any metric that targets allow, unless its function ``refuse_metric`` raises.
     """
