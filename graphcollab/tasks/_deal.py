@@ -191,7 +191,7 @@ def _pool(pairs: Sequence[tuple[Tensor, Tensor]]) -> Pool:
 def assemble(
     pools: Mapping[str, Pool], samples: Mapping[str, tuple[str, Sequence[Tensor]]], cluster: Tensor, **kwargs: Any
 ) -> Tasks:
-    """Build tasks with true clusters [K]; ``samples`` has a pool and an index tensor per node by split, maybe empty."""
+    """Build tasks with true clusters [K], of a pool and an index tensor per node by split; without empty splits."""
     names = tuple(f"cluster {c}, node {k}" for k, c in enumerate(cluster.tolist()))
     splits = {name: Split.from_lists(pool, lists) for name, (pool, lists) in samples.items() if any(map(len, lists))}
     used = {split.pool for split in splits.values()}
