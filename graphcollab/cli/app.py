@@ -30,7 +30,6 @@ OF_LIBRARIES = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, Re
 
 
 def _shown(default: Any) -> str | None:
-    """Return a default as it would be given; none of an option that is empty."""
     text = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
     return text if text not in ("", "None", "False") else None
 
@@ -106,12 +105,10 @@ def _in_one_line(error: Exception) -> tuple[int, str] | None:
 
 
 def _about(subject: str, text: str) -> str:
-    """Return a text that begins with what it is about."""
     return text if not subject or text.startswith(subject) else f"{subject}: {text}"
 
 
 def _config(words: Sequence[str]) -> Path | None:
-    """Return the settings file that a command line names."""
     for word, following in pairwise([*words, ""]):
         if word == "--config" and following:
             return Path(following)
@@ -122,7 +119,6 @@ def _config(words: Sequence[str]) -> Path | None:
 
 @contextmanager
 def _warnings_as_lines(quiet: bool) -> Iterator[None]:
-    """Print each warning once, as a line without code."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:

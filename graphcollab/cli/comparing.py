@@ -87,7 +87,6 @@ def _seeds(given: Sequence[int]) -> list[int]:
 
 
 def _graphs(words: Sequence[str]) -> dict[str, str]:
-    """Return the absolute paths of graphs by method."""
     found = {name: os.path.abspath(paths[0]) for name, paths in entries("graphs", words, "cobo=roads.csv").items()}
     for name, path in found.items():
         if not os.path.isfile(path):
@@ -98,7 +97,6 @@ def _graphs(words: Sequence[str]) -> dict[str, str]:
 def _compare(
     makers: Mapping[str, Any], grids: Grids, graphs: Mapping[str, str], asked: Mapping[str, Any], out: Path | None
 ) -> Comparison:
-    """Compare, with a progress bar of trials; one process also shows that of rounds."""
     shown = not asked["quiet"] and sys.stderr.isatty()
     tries = [math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
     with tqdm(total=len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
@@ -122,7 +120,6 @@ def _compare(
 
 
 def _answer(found: Comparison) -> str:
-    """Return the tables of a comparison."""
     parts = [report.results_table(found)]
     if len(found.chosen) > 1:
         parts.append(report.paired_table(found, reference=_reference(found)))
@@ -156,7 +153,6 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
 
 
 def _figures(found: Comparison, weighed: Sequence[str]) -> dict[str, Any]:
-    """Draw the metric over rounds, and the weights of methods on the last seed, by the names of their files."""
     figures = {found.metric if found.metric in METRICS else "metric": report.accuracy_curves(found)}
     for name in weighed:
         result, title = found.results[name], f"{name}: who listens to whom"

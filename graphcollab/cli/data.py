@@ -64,7 +64,6 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
 
 
 def _dealt(data: LabelledArrays, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[int], Tasks]:
-    """Return a function from a seed to tasks of a dataset that is dealt out to sites."""
     if unfit := [name for name in own if name not in OF_SAMPLES]:
         raise ConflictError(unfit[0], f"only tables have this option, and {data.name} is not a table")
     own = {**own, "shard_size": settings["shard_size"]}
@@ -88,7 +87,6 @@ def model_for(hidden: int | Sequence[int]) -> Callable[[Tasks], nn.Module]:
 
 
 def _outputs(tasks: Tasks) -> int:
-    """Return the number of outputs of a model; without a table there is one for every class."""
     if tasks.preparation is None:
         return 1 + max(int(pool.targets.max()) for pool in tasks.pools.values())
     return len(tasks.preparation.classes) if tasks.loss == "cross_entropy" else 1

@@ -40,7 +40,6 @@ def folder_of(out: Path | None, command: str, settings: Mapping[str, Any]) -> It
 
 
 def _begin(out: Path, command: str, settings: Mapping[str, Any]) -> None:
-    """Write settings into a folder that is new, empty, or of a run that goes on."""
     if out.exists() and not out.is_dir():
         raise PathError("out", f"{out} is a file: name a folder")
     there = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
@@ -55,7 +54,6 @@ def _begin(out: Path, command: str, settings: Mapping[str, Any]) -> None:
 
 
 def _require_same(out: Path, now: Mapping[str, Any]) -> None:
-    """Check that a folder holds the same run, or one that this run continues."""
     try:
         before = read_toml(out / RUN)
     except FormatError as error:
@@ -71,7 +69,6 @@ def _require_same(out: Path, now: Mapping[str, Any]) -> None:
 
 
 def _goes_on(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Tell whether a setting is the same, or a comparison or a site's run may go on to it."""
     old: Any = before.get(name)
     new: Any = now.get(name)
     if name == "rounds" and now["command"] in ("compare", "site") and isinstance(old, int):
@@ -104,7 +101,6 @@ def write_figures(draw: Callable[[], Mapping[str, Any]], out: Path) -> list[Path
 
 
 def _write_extra(extra: str, what: str, write: Callable[[], list[Path]]) -> list[Path]:
-    """Write files that an extra is needed for; where it is not installed, warn."""
     try:
         return write()
     except MissingPackageError as error:

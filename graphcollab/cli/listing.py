@@ -43,7 +43,6 @@ def list_datasets() -> None:
 
 
 def _listed(functions: Mapping[str, Callable[..., Any]]) -> str:
-    """Return names, each with the first line of its docstring."""
     width = max(map(len, functions))
     return "\n".join(f"{name:{width}}  {_doc(of).partition(chr(10))[0]}" for name, of in functions.items())
 
@@ -68,7 +67,6 @@ def show_name(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _about(of: Callable[..., Any]) -> str:
-    """Return what a docstring says before it lists arguments."""
     return re.split(r"\n(?:Args|Returns|Raises|Example):\n", _doc(of))[0].strip()
 
 
@@ -84,7 +82,6 @@ def _method(name: str) -> Iterable[str]:
 
 
 def _table(data: str, settings: Mapping[str, Any]) -> Iterable[str]:
-    """Yield sites, target, features and findings of a table."""
     with own_filter("ignore", code="quality"):  # they are shown
         tasks = Tasks.from_frame(data, **settings)
     prepared = tasks.preparation
@@ -99,7 +96,6 @@ def _table(data: str, settings: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _folder(path: Path) -> str:
-    """Return the answer and settings in a folder of results, or a description of saved models."""
     saved, texts = folders_of_models(path), [path / RESULTS, path / RUN]
     if (path / RUN).is_file() and ((path / RESULTS).is_file() or not saved):
         parts = [file.read_text(encoding="utf-8", errors="replace").rstrip() for file in texts if file.is_file()]
@@ -117,7 +113,6 @@ def _folder(path: Path) -> str:
 
 
 def _in_short(value: Any) -> str:
-    """Return an entry about saved models; of a method its name."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {one}" for name, one in value.items())
     named = re.match(r"Method\(name='(\w+)'", str(value))

@@ -21,13 +21,7 @@ def makers_of(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
 
 
 def settings_grids(names: Sequence[str], words: Sequence[str], lrs: Sequence[float] = ()) -> Grids:
-    """Return the values of settings to try, by method, checked by the methods.
-
-    Args:
-        names: The methods.
-        words: Entries METHOD.SETTING=VALUE; several values have commas between them, and ``*`` stands for all methods.
-        lrs: Step sizes to try with all methods.
-    """
+    """Return values to try by method, of ``lrs`` for all and of METHOD.SETTING=A,B, where ``*`` is for all methods."""
     found: Grids = {ALL: {"lr": list(lrs)}} if lrs else {}
     for key, texts in entries("set", words, "cobo.rho=0.1").items():
         name, dot, setting = key.partition(".")

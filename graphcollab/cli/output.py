@@ -10,12 +10,7 @@ from graphcollab._wording import printable
 
 
 def tell(text: str, table: bool = False) -> None:
-    """Print the answer; where the reader is gone, as behind ``| head``, go on silently.
-
-    Args:
-        text: The answer.
-        table: Whether it is CSV, in which control characters stay unless a terminal shows it.
-    """
+    """Print the answer, silently where the reader is gone (``| head``); CSV (``table``) as it is, but on a terminal."""
     try:
         print(text if table and not sys.stdout.isatty() else printable(text), flush=True)
     except BrokenPipeError:

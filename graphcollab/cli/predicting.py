@@ -81,7 +81,6 @@ def play_predict(asked: dict[str, Any]) -> None:
 
 
 def _predicted(models: Models, table: Table, site: str | None, proba: bool) -> list[list[Any]]:
-    """Return row, site, prediction and probabilities of every row of a table."""
     node = models.preparation.node if models.preparation else ""
     names, codes = _sites(table, site, node)
     columns = {name: table.column(name) for name in table.names if name != node}
@@ -97,7 +96,6 @@ def _predicted(models: Models, table: Table, site: str | None, proba: bool) -> l
 
 
 def _sites(table: Table, site: str | None, node: str) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the names of the sites in a table, and the position in them of every row's site."""
     if site is not None:
         return (site,), np.zeros(table.rows, np.int64)
     if node not in table.names:

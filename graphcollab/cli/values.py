@@ -33,7 +33,6 @@ SEVERAL = Parameter(converter=_several)
 
 
 def _numbers(word: str) -> list[str]:
-    """Return the numbers of a range ``0-2``; any other word by itself."""
     span = RANGE.fullmatch(word)
     return [str(number) for number in range(int(span[1]), int(span[2]) + 1)] or [word] if span else [word]
 
@@ -50,17 +49,11 @@ def entries(option: str, words: Iterable[str], example: str) -> dict[str, list[s
 
 
 def _split(text: str) -> list[str]:
-    """Return the values of a list with commas; quotes enclose values with commas."""
     return next(csv.reader([text], skipinitialspace=True), [])
 
 
 def literal(text: str) -> object:
-    """Return the number, truth value or None that a word stands for, else the word.
-
-    Example:
-        >>> literal("3"), literal("0.5"), literal("none"), literal("sgd")
-        (3, 0.5, None, 'sgd')
-    """
+    """Return the number, truth value or None that a word stands for, else the word."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -34,10 +34,9 @@ UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in the name of a fol
 def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
     """Write every node's adapters into a folder of its own, which ``peft.PeftModel.from_pretrained`` loads.
 
-    What is saved are the models that nodes are judged by: ``adapter_config.json``, ``adapter_model.safetensors`` and
-    ``manifest.json``, which names the base by its checksum. The base itself is not saved. Adapters that are in the
-    folder already are replaced; all of them are there, or none. In a run of several processes all of them call it, and
-    the first writes; between sites each writes its own.
+    Saved are the models that nodes are judged by: ``adapter_config.json``, ``adapter_model.safetensors`` and
+    ``manifest.json``, with the base's checksum; not the base. Adapters in the folder are replaced, all or none. In a
+    run of several processes all of them call it, and the first writes; between sites each writes its own.
 
     Args:
         result: What ``run`` returned, of nodes with a `LanguageModel`.
@@ -77,8 +76,7 @@ def load_adapter(
     """Return a model with the adapters that `save_adapters` has written for a node, to train on or to predict with.
 
     Args:
-        base: The base that they were trained over: a model of transformers, which is not changed, or its folder or name
-            on a hub.
+        base: The base that they were trained over, not changed: a model of transformers, its folder or name on a hub.
         folder: The node's folder.
         share: Which matrices are shared, see `LanguageModel`. Default: as when they were trained.
         checkpointing: See `LanguageModel`.
@@ -123,7 +121,6 @@ def _write_all(part: Path, result: Result, stacks: Any, names: list[str]) -> Non
 
 
 def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
-    """Write one node's folder."""
     adapter = adapter_of(model)
     state = peft().get_peft_model_state_dict(model, adapter_name=adapter, save_embedding_layers=False)
     config = copy.copy(model.peft_config[adapter])
@@ -135,7 +132,6 @@ def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
 
 
 def _about(module: LanguageModel) -> dict[str, Any]:
-    """Return what a folder says besides what PEFT reads."""
     model: Any = module.model
     base = model.get_base_model()
     return {
@@ -149,7 +145,6 @@ def _about(module: LanguageModel) -> dict[str, Any]:
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    """Return what the manifest of a node's folder says."""
     if not (folder / MANIFEST).is_file():
         raise MissingFileError(
             f"folder {folder}",
@@ -165,12 +160,10 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def _folder_name(name: str) -> str:
-    """Return the name of a node's folder: its own, but for characters that no folder may have."""
     return UNSAFE.sub(lambda found: f"%{ord(found[0]):02x}", name)
 
 
 def _put_in_place(part: Path, folder: Path) -> None:
-    """Rename a folder to its name, in place of what was there."""
     before = own_name(folder.absolute())
     if folder.exists():
         os.rename(folder, before)

@@ -20,11 +20,7 @@ KINDS = {
 
 
 def kind_of(base: nn.Module) -> Literal["causal", "classification"]:
-    """Return what a transformers model is for: predicting next tokens, or classes of texts.
-
-    Raises:
-        TypeError: If it is for something else, or none of transformers' models.
-    """
+    """Return what a transformers model is for: next tokens, or classes of texts; a TypeError for any other model."""
     known = transformers().models.auto.modeling_auto
     classes = {one.__name__ for one in type(base).__mro__}
     for kind, mapping in KINDS.items():
@@ -43,11 +39,7 @@ def _as_tuple(entry: str | Sequence[str]) -> Sequence[str]:
 
 
 def require_causal(base: Any) -> None:
-    """Check by a pass over two tokens that what is predicted after the first does not depend on the second.
-
-    Raises:
-        ValueError: If it does: its loss would be low for no merit.
-    """
+    """Refuse a model whose prediction after a token depends on the next one: its loss would be low for no merit."""
     device = base.get_input_embeddings().weight.device
     training = base.training
     base.eval()
@@ -64,11 +56,7 @@ def require_causal(base: Any) -> None:
 
 
 def require_padding(base: Any) -> None:
-    """Check by two passes that what a classifier says of a text does not depend on the padding behind it.
-
-    Raises:
-        ValueError: If it does, or the model knows no padding: texts of unequal lengths would get wrong classes.
-    """
+    """Refuse a classifier whose answer depends on padding behind a text: wrong classes for texts of unequal lengths."""
     padding, end = (getattr(base.config.get_text_config(), f"{which}_token_id", None) for which in ("pad", "eos"))
     known = len(base.get_input_embeddings().weight)
     if padding is not None and not 0 <= padding < known:
@@ -125,15 +113,10 @@ def head_of(base: Any) -> list[str]:
 
 
 def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:
-    """Return the full names of the layers that get adapters.
+    """Return the full names of the layers that get adapters, given names or ends of them; a ValueError without any.
 
-    Args:
-        base: The model.
-        targets: Their names, or ends of them, such as ``["q_proj", "v_proj"]``. Default: all linear layers in the
-            repeated blocks of attention and MLP; so neither embeddings nor the layers behind the last block.
-
-    Raises:
-        ValueError: If a target names no linear layer; the message has the names there are.
+    Default: all linear layers in the repeated blocks of attention and MLP; so neither embeddings nor the layers behind
+    the last block.
     """
     every, blocks = _linear_layers(base)
     kinds = layer_names(base)
@@ -163,7 +146,6 @@ def layer_names(base: Any) -> list[str]:
 
 
 def _linear_layers(base: Any) -> tuple[list[str], list[str]]:
-    """Return the full names of all linear layers, and of those in repeated blocks."""
     inside = [name for name, layer in base.named_modules() if isinstance(layer, nn.ModuleList)]
     linear = nn.Linear, transformers().pytorch_utils.Conv1D
     every = [name for name, layer in base.named_modules() if isinstance(layer, linear)]

@@ -15,15 +15,9 @@ PADDING = -1
 
 
 def blocks_of(stream: Sequence[int], context: int) -> Tensor:
-    """Cut a stream of T + 1 tokens into blocks of L predicted tokens and the one before them, [ceil(T / L), L + 1].
+    """Cut T + 1 tokens into blocks of L predicted tokens and the one before them, [ceil(T / L), L + 1], padded with -1.
 
-    The last token of a block is the first of the next, so each token but the first is predicted once. What is missing
-    in the last block is -1.
-
-    Example:
-        >>> blocks_of([5, 6, 7, 8, 9, 4], 3)
-        tensor([[ 5,  6,  7,  8],
-                [ 8,  9,  4, -1]])
+    The last token of a block is the first of the next, so each token but the first is predicted once.
     """
     count = -(-(len(stream) - 1) // context)
     whole = torch.full((count * context + 1,), PADDING)
@@ -37,12 +31,7 @@ def count_predicted(blocks: Tensor) -> Tensor:
 
 
 def require_tokens(tasks: Tasks) -> None:
-    """Check that tasks are of blocks of tokens, as `text_tasks` makes them.
-
-    Raises:
-        ValueError: If the loss compares outputs with targets, or blocks have unequal numbers of predicted tokens and no
-            weights.
-    """
+    """Check that tasks are of blocks of tokens: the loss is over tokens, and blocks of unequal numbers have weights."""
     if isinstance(tasks.loss, str):
         raise ConflictError(
             "loss",

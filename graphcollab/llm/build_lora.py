@@ -33,22 +33,20 @@ def build_lora(
     """Put LoRA adapters into a model; the defaults are those of CoBo's experiment (section 4.3).
 
     The weights of the base are frozen, and not copied: several models may be built of one base. Adapters are drawn from
-    the global generator, as all layers of PyTorch are; ``run`` draws them by its seed if it is given a function,
-    ``lambda: build_lora(base)``.
+    the global generator, or by the seed of ``run``, given ``lambda: build_lora(base)``.
 
     Args:
-        base: A model of transformers for next tokens, or for classes of texts; or its folder, or name on a hub, which
-            is loaded in single precision.
+        base: A model of transformers for next tokens or classes of texts, or its folder or name on a hub (single
+            precision).
         rank: r, the rows of A and columns of B.
         alpha: What adapters compute is scaled by alpha / rank.
         dropout: Share of an adapter's inputs that is dropped in training.
-        targets: The layers that get adapters, by their names or the ends of these, such as ``["q_proj", "v_proj"]``.
-            Default: all linear layers of attention and MLP. The experts of a mixture (Mixtral's, say) are no linear
-            layers in transformers, but tensors of all experts at once, and get none.
+        targets: The layers that get adapters, by names or ends of names, such as ``["q_proj", "v_proj"]``. Default: all
+            linear layers of attention and MLP. The experts of a mixture (Mixtral's, say), tensors of all at once, get
+            none.
         share: Which matrices are shared, see `LanguageModel`: ``"both"``, ``"A"`` or ``"B"``.
         checkpointing: Compute activations again in the backward pass, to save memory.
-        classes: How many classes texts have, to load a classifier from a folder or hub. A classifier that is given
-            knows its own.
+        classes: Number of classes, to load a classifier from a folder or hub.
 
     Raises:
         TypeError: If the base is no such model.
@@ -87,7 +85,6 @@ def build_lora(
 
 
 def _adapted(model: Any, config: Any) -> Any:
-    """Return a model with adapters; a ValueError says which layers may get some where PEFT refuses others."""
     names = layer_names(model)
     try:
         return peft().get_peft_model(model, config)
@@ -99,12 +96,7 @@ def _adapted(model: Any, config: Any) -> Any:
 
 
 def read_base(base: Any, classes: int | None = None) -> Any:
-    """Return a base model without adapters, loaded where a folder or the name on a hub is given.
-
-    Raises:
-        TypeError: If it is no model of transformers.
-        ValueError: If it has adapters, or another number of classes.
-    """
+    """Return a base model without adapters, loaded where a folder or the name on a hub is given."""
     if isinstance(base, str | Path):
         library = transformers()
         if classes is None:

@@ -22,15 +22,7 @@ USES = {"train": "training", "val": "validation", "test": "testing"}
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents of all nodes.
-
-    Args:
-        texts: The texts, [N].
-        labels: What each is labelled as, [N], where they are.
-        sites: Whose they are.
-        words: For which split each is, [N], where that was said.
-        copies: A number that a node's documents of the same text have in common, [N].
-    """
+    """Documents of all nodes, [N]; ``copies`` are numbers that a node's documents of the same text have in common."""
 
     texts: list[str]
     labels: list[Any]
@@ -71,7 +63,6 @@ class Documents:
         return splits
 
     def _warn_of_shared(self) -> None:
-        """Warn of texts that a node has for two splits."""
         told, nodes = [], []
         for one, other in combinations(WORDS, 2):
             again = self._of(other) & torch.isin(self.copies, self.copies[self._of(one)])
@@ -88,21 +79,11 @@ class Documents:
             )
 
     def _of(self, word: str) -> Tensor:
-        """Tell which documents are given for a split, [N]."""
         return torch.from_numpy(np.asarray(self.words == word, bool))
 
 
 def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
-    """Put the documents of all nodes and splits one behind the other.
-
-    Args:
-        given: Documents of every node in a dict, by split; None where none are given.
-        labelled: Whether documents are pairs (text, label).
-
-    Raises:
-        TypeError: If a node has one text in place of a list.
-        ValueError: If a split is of other nodes, or a node has no text, or an empty one.
-    """
+    """Put the documents of all nodes and splits one behind the other, checked; ``labelled``: pairs (text, label)."""
     texts, labels, names, words = [], [], [], []
     for word in WORDS:
         if given.get(word) is None:
@@ -123,7 +104,6 @@ def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
 
 
 def _checked(some: Any, node: str, word: str, labelled: bool) -> list[tuple[str, Any]]:
-    """Return a node's documents as pairs of text and label."""
     subject, who = f"node {node!r}", f"{node} ({word})"
     if isinstance(some, str | bytes):
         raise InvalidTypeError(

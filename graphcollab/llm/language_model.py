@@ -36,8 +36,8 @@ class LanguageModel(nn.Module):
     r"""A transformers model whose weights are frozen, and adapters in it (PEFT), which are trained and shared.
 
     A layer with a frozen weight W computes :math:`(W + \frac{\alpha}{r} B A) x` with matrices A [r, in] and B [out, r],
-    from `LoRA: Low-Rank Adaptation of Large Language Models (Hu et al., ICLR 2022) <https://arxiv.org/abs/2106.09685>`_.
-    B begins as zero, so all nodes begin with the base.
+    from `LoRA: Low-Rank Adaptation of Large Language Models (Hu et al., ICLR 2022)
+    <https://arxiv.org/abs/2106.09685>`_. B begins as zero, so all nodes begin with the base.
 
     **To average A and B is not to average what they do**: the mean of :math:`B_i A_i` over nodes is not the product of
     the means. ``share`` says what is in the part ``"lora"``, and so what methods with ``part="lora"`` mix:
@@ -56,21 +56,20 @@ class LanguageModel(nn.Module):
         model: A ``peft.PeftModel`` of a causal model or of a classifier of texts, with one trainable adapter. It
             becomes part of this module.
         share: See above.
-        checkpointing: Keep activations at the borders of blocks only, and compute the others again for gradients: less
-            memory, for a further forward pass. Results are the same, dropout included.
+        checkpointing: Keep activations at the borders of blocks only, and compute others again: less memory, for a
+            further forward pass; results are the same, dropout included.
 
     Shapes:
-        inputs: Of causal models, blocks of L predicted tokens, [m, L + 1] int64; of classifiers texts, [m, L].
-            Where there is no token there is -1, at the end only.
+        inputs: Of causal models, blocks of L predicted tokens, [m, L + 1] int64; of classifiers texts, [m, L]. Where
+            there is no token there is -1, at the end only.
         Output: Of causal models the mean negative log-likelihood of a block's predicted tokens, [m], in nats; for
             `token_loss`. Of classifiers logits, [m, C].
 
     Raises:
         TypeError: If the model is no ``PeftModel``, or its base of another kind.
-        ValueError: If no adapter is trainable, or several are active or trainable; prompts are learned in place of
-            layers, A or B is to be shared and the adapters have other parameters, a model for next tokens sees them, or
-            what a classifier says of a text depends on the padding behind it; or a forward pass writes to the frozen
-            weights.
+        ValueError: If not exactly one adapter is active and trainable, prompts are learned in place of layers, A or B
+            is to be shared and adapters have other parameters, a model for next tokens sees them, a classifier's output
+            depends on the padding behind a text, or a forward pass writes to the frozen weights.
     """
 
     @checked
@@ -100,19 +99,14 @@ class LanguageModel(nn.Module):
     def parts_over(self) -> dict[str, str]:
         """Return what the adapters stand on, so that those over other weights are not averaged with them.
 
-        That is a checksum of all frozen weights, A among them where B alone is trained, and how adapters are scaled.
+        It is a checksum of all frozen weights, A among them where B alone is trained, and how adapters are scaled.
         """
         config = self.model.peft_config[adapter_of(self.model)].to_dict()  # type: ignore[union-attr, index]
         scale = {name: config.get(name) for name in SCALE}
         return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
 
     def check_tasks(self, tasks: Tasks) -> None:
-        """Check, before a run, that blocks of next tokens are judged over tokens.
-
-        Raises:
-            ValueError: If the loss compares outputs with targets, or blocks have unequal numbers of tokens and no
-                weights.
-        """
+        """Check, before a run, that blocks of next tokens are judged over tokens; else a ValueError."""
         if self.causal:
             require_tokens(tasks)
 
@@ -151,7 +145,6 @@ def _mean_loss(logits: Tensor, blocks: Tensor) -> Tensor:
 
 
 def _base_of(model: Any) -> Any:
-    """Return the transformers model inside a PEFT model, if this one is such as can be a node's."""
     config = getattr(model, "active_peft_config", None)
     if config is None or not hasattr(model, "get_base_model"):
         raise InvalidTypeError(
@@ -180,7 +173,6 @@ def adapter_of(model: Any) -> str:
 
 
 def _trained_adapters(model: nn.Module) -> list[str]:
-    """Return the names of the adapters that have trainable parameters."""
     found = []
     for layer in model.modules():
         for kind in (*getattr(layer, "adapter_layer_names", ()), "modules_to_save"):
@@ -223,7 +215,6 @@ def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
 
 
 def _checkpoint_blocks(model: nn.Module) -> None:
-    """Let the blocks of a transformers model compute their activations again."""
     blocks = [layer for layer in model.modules() if hasattr(layer, "gradient_checkpointing")]
     if not blocks:
         raise UnsupportedError(

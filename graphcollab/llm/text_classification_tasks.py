@@ -40,9 +40,9 @@ def text_classification_tasks(
 ) -> Tasks:
     """Build tasks of classifying every node's texts, for a `LanguageModel` of a classifier.
 
-    A sample is a text with the special tokens that the tokenizer gives it, [L] int64, padded with -1 at its end; what
-    is beyond L tokens is dropped. Some texts of every class are set aside, as in ``Tasks.from_arrays``, and all copies
-    of a text that a node has go together, whatever their labels; see `text_tasks`.
+    A sample is a text with the tokenizer's special tokens, [L] int64, padded with -1 at its end and cut after L tokens.
+    Some texts of every class are set aside, as in ``Tasks.from_arrays``, and all copies of a text that a node has go
+    together, whatever their labels; see `text_tasks`.
 
     Args:
         train: Labelled texts of every node, {node: list of pairs (text, label)}. Labels are names, or whole numbers.
@@ -52,9 +52,9 @@ def text_classification_tasks(
         test: Texts for testing, likewise.
         val_fraction: See `text_tasks`.
         test_fraction: See there.
-        classes: All labels, in the order of the model's outputs, such as ``[1, 2, 3, 4, 5]`` of ratings by stars.
-            Default: whole numbers are the numbers of outputs, from 0, as in ``Tasks.from_arrays``; of names all that
-            occur, sorted. Where sites keep their texts it must be given.
+        classes: All labels, in the order of the model's outputs, such as ``[1, 2, 3, 4, 5]`` of stars; required where
+            sites keep their texts. Default: whole numbers are the numbers of outputs, from 0; of names all that occur,
+            sorted.
         seed: Seed of the draws.
         metric: See `Tasks`.
         cluster: True cluster of every node where it is known.

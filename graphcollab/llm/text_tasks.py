@@ -41,38 +41,36 @@ def text_tasks(
 ) -> Tasks:
     """Build tasks of predicting the next token in every node's texts, for a causal `LanguageModel`.
 
-    Whole documents are for training, for validation or for testing: they are divided before they are cut, and all
-    copies of a text that a node has go together, so no block has text of two of the node's splits. What is given by
-    ``val`` and ``test`` stays as it is given; a warning counts texts that are in two splits.
+    Documents are divided before they are cut, and all copies of a text that a node has go together, so no block has
+    text of two of the node's splits. ``val`` and ``test`` stay as given; a warning counts texts in two splits.
 
-    A document ends with the tokenizer's end token. A node's documents of a split are joined into one stream, and that
-    is cut into blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is
-    padded with -1, which never counts, so no text is dropped, however short. Where a text contains a special token of
-    the tokenizer as it is written, such as ``<|im_start|>`` or the end token, it becomes that token, as ever in
-    transformers: formats of chats need it, and other texts should be rid of such words.
+    A document ends with the tokenizer's end token. A node's documents of a split are joined into one stream, cut into
+    blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is padded with
+    -1, which never counts, so no text is dropped. A special token that is written in a text, such as ``<|im_start|>``
+    or the end token, becomes that token, as ever in transformers: formats of chats need it, and other texts should be
+    rid of such words.
 
-    A sample is a block, [L + 1] int64, and weighs what it has of predicted tokens. So the loss (`token_loss`) and the
-    metric (`perplexity`) are means over tokens. How many samples a node has counts blocks.
+    A sample is a block, [L + 1] int64, weighted by its predicted tokens, so that the loss (`token_loss`) and the metric
+    (`perplexity`) are means over tokens. Numbers of samples count blocks.
 
     Args:
-        train: Documents of every node, {node: list of texts}, at best each text once. Nodes are known by name, as in
-            ``Tasks.from_arrays``.
+        train: Documents by node, {node: list of texts}, at best each text once; nodes as in ``Tasks.from_arrays``.
         tokenizer: The tokenizer of transformers that all nodes use.
         context: L, predicted tokens of a block.
         val: Documents for validation, given like ``train``. Default: ``val_fraction`` of each node's documents.
         test: Documents for testing, likewise.
-        val_fraction: Share of a node's training documents set aside for validation, where ``val`` is not given.
-        test_fraction: Share of a node's documents set aside for testing, where neither ``val`` nor ``test`` is given.
-        joined: Whether documents follow each other in a block. Else every document begins a block, which takes more
-            padding; long ones are cut in either case.
+        val_fraction: Share of a node's training documents for validation, where ``val`` is not given.
+        test_fraction: Share of a node's documents for testing, where neither ``val`` nor ``test`` is given.
+        joined: Whether documents follow each other in a block. Else each begins a block, with more padding; long ones
+            are cut.
         seed: Seed of the draws.
         cluster: True cluster of every node where it is known.
         statistics: Statistics over all texts where some are elsewhere.
 
     Raises:
         TypeError: If documents are not texts, or the tokenizer is none.
-        ValueError: If the tokenizer has no end token; or a node has no documents, too few different ones to divide, or
-            an empty or broken one. The message names the node.
+        ValueError: If the tokenizer has no end token; or a node, which is named, has no documents, too few to divide,
+            or an empty or broken one.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -129,7 +127,6 @@ def _tokens(documents: Documents, tokenizer: Any) -> list[list[int]]:
 def _pools(
     divided: Mapping[str, Split], tokens: Sequence[Sequence[int]], context: int, joined: bool
 ) -> tuple[dict[str, Pool], dict[str, Split]]:
-    """Return the blocks of every split, and whose they are."""
     pools, splits = {}, {}
     for name, split in divided.items():
         every = [_blocks([tokens[d] for d in split.of(k).tolist()], context, joined) for k in range(split.num_nodes)]

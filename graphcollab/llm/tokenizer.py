@@ -11,10 +11,7 @@ PASSING = "truncation", "padding"  # how a tokenizer was called last
 
 
 def fingerprint(tokenizer: Any) -> str:
-    """Return 16 digits of a SHA-256 checksum of how texts become tokens: vocabulary, merges and all rules.
-
-    Two tokenizers that differ in any of them differ in it, and so do two that end texts with different tokens.
-    """
+    """Return 16 digits of a SHA-256 of how texts become tokens: vocabulary, merges, all rules and the end token."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         rules: Any = {"vocabulary": tokenizer.get_vocab(), "class": type(tokenizer).__name__}
@@ -25,14 +22,7 @@ def fingerprint(tokenizer: Any) -> str:
 
 
 def encode(tokenizer: Any, texts: Sequence[str], whole: bool = True, longest: int | None = None) -> list[list[int]]:
-    """Return the tokens of every text.
-
-    Args:
-        tokenizer: How texts are cut.
-        texts: The texts.
-        whole: Leave out special tokens, since texts are parts of a stream.
-        longest: Drop what is beyond so many tokens.
-    """
+    """Return the tokens of every text, ``longest`` at most; ``whole``: of parts of a stream, without special tokens."""
     cut = {} if longest is None else {"truncation": True, "max_length": longest}
     found: list[list[int]] = tokenizer(
         list(texts), add_special_tokens=not whole, return_attention_mask=False, verbose=False, **cut

@@ -2,8 +2,7 @@
 
 Figures (``pip install 'graphcollab[figures]'``) are ``matplotlib.figure.Figure`` objects that no global state knows of,
 so they can be drawn in any thread, on machines without a display, and shown by a notebook as they are. A ``ValueError``
-says so where there is nothing to show (no graph, no run, no method), where what is given does not fit K nodes, and
-where there is no method of a name.
+says where there is nothing to show, or what is given does not fit K nodes or names no method.
 """
 
 from typing import TYPE_CHECKING

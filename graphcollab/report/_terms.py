@@ -20,18 +20,15 @@ EXACT = 1 + 1e-9  # means over nodes are rounded
 
 
 def unequal_terms(comparison: Comparison) -> list[Finding]:
-    """Return whether methods did other work, had other models, more settings, or were trained for too long.
-
-    What trials do not hold, as those that failed, is no difference.
-    """
+    """Return whether methods did other work, had other models or more settings, or trained too long, where known."""
     return [*_work(comparison), *_models(comparison), *_settings(comparison), *past_best(comparison)]
 
 
 def _work(comparison: Comparison) -> list[Finding]:
     """Say which two methods are furthest apart in local steps, of those that differ by more than half a round of each.
 
-    It is the first seed that decides, as it does where `compare` makes work equal: rounds are the same on others, and
-    of other samples they may take a few steps more or less. What is said are the means over seeds, as in tables.
+    The first seed decides, as where `compare` makes work equal: on others rounds are the same, and steps may differ a
+    little. What is said are the means over seeds, as in tables.
     """
     first = {name: trials[0] for name, trials in comparison.chosen.items() if trials}
     pairs = [pair for pair in combinations(first, 2) if _did_other_work(first[pair[0]], first[pair[1]])]
@@ -59,7 +56,6 @@ def _did_other_work(one: Trial, other: Trial) -> bool:
 
 
 def _models(comparison: Comparison) -> list[Finding]:
-    """Say which methods had models of one kind, where there are several."""
     known = {n: trials for n, trials in comparison.chosen.items() if any(trial.architectures for trial in trials)}
     seeds = [of_seed for of_seed in zip(*known.values(), strict=True) if all(t.architectures for t in of_seed)]
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -70,7 +66,6 @@ def _models(comparison: Comparison) -> list[Finding]:
 
 
 def _settings(comparison: Comparison) -> list[Finding]:
-    """Say how many settings every method could choose from on a seed, where these are not equally many."""
     tried = Counter((trial.method, trial.seed) for trial in comparison.trials)
     many: dict[int, list[str]] = {}
     for name in comparison.chosen:
@@ -81,12 +76,9 @@ def _settings(comparison: Comparison) -> list[Finding]:
 
 
 class Stopped(NamedTuple):
-    """What a method would have had if it had stopped at its best evaluation.
+    """What a method would have had by stopping at its best evaluation, after ``rounds``, with the mean ``then``.
 
-    Args:
-        rounds: Rounds up to that with the best mean over seeds.
-        then: That mean.
-        values: Of every seed, the mean test metric at the evaluation that is best in the mean over the other seeds.
+    ``values`` are of every seed, at the evaluation that is best in the mean over the other seeds.
     """
 
     rounds: int
@@ -97,8 +89,8 @@ class Stopped(NamedTuple):
 def past_best(comparison: Comparison) -> list[Finding]:
     """Say whose mean test metric was better at an earlier evaluation than at the end; nothing where no method's was.
 
-    It must be better with evidence (p below 0.01 to that side, as the choice of the evaluation still flatters it: of
-    curves of mere noise some in a hundred are found), and by more than one standard deviation over seeds.
+    It must be better by more than one standard deviation over seeds, and with p below 0.01 to that side, as the choice
+    of the evaluation still flatters it: of curves of mere noise some in a hundred are found.
     """
     stopped = {name: stopped_in_time(comparison, name) for name in comparison.chosen}
     found = {name: one for name, one in stopped.items() if one is not None and _was_better(one, comparison, name)}
@@ -116,7 +108,7 @@ def past_best(comparison: Comparison) -> list[Finding]:
 def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
     """Return what a method would have had at its best evaluation, chosen for each seed on the others.
 
-    None where it was best at the end, or returned its best models already, and with fewer than three seeds.
+    None where it was best at the end or returned its best models already, and with fewer than three seeds.
     """
     trials, sign = comparison.chosen[name], 1 if comparison.higher_is_better else -1
     if len(trials) < 3 or not all(_ended(trial) for trial in trials) or len({trial.rounds for trial in trials}) > 1:
@@ -132,9 +124,9 @@ def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
 def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over = None) -> float:
     """Return the p-value by which there is evidence that a method is better or worse than a reference.
 
-    What looks like a gain over a reference that was trained past its best may be nothing else, and so may the loss of a
-    method that was. So the one that does worse must do worse at its best evaluation, too: the larger of the two
-    p-values counts, which needs no correction. It is 1 where it does better then.
+    A gain over a reference that was trained past its best may be nothing else, and so may the loss of a method that
+    was. So the one that does worse must do worse at its best evaluation, too: the larger of the two p-values counts,
+    which needs no correction, and it is 1 where it does better then.
     """
     found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
     if safe is None:
@@ -145,10 +137,7 @@ def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over =
 def better_at_the_end_only(
     comparison: Comparison, reference: str, others: Sequence[str], level: float, over: Over = None
 ) -> list[Finding]:
-    """Say which methods are better than a reference at the end, by p-values up to a level, and not if it had stopped.
-
-    Nothing where there are none.
-    """
+    """Say which methods beat a reference at the end, with p up to a level, but not if it had stopped at its best."""
     sign, said = 1 if comparison.higher_is_better else -1, {}
     if (stopped := stopped_in_time(comparison, reference)) is None:
         return []
@@ -167,10 +156,7 @@ def better_at_the_end_only(
 
 
 def _in_time(comparison: Comparison, name: str, reference: str, over: Over = None) -> PairedDifference | None:
-    """Return the difference of a method and a reference where the one that does worse had stopped in time.
-
-    None where that was best at the end.
-    """
+    """Return the difference to a reference where the worse one had stopped in time; None if it was best at the end."""
     gains = (comparison.paired(name, reference).mean > 0) == comparison.higher_is_better
     if (stopped := stopped_in_time(comparison, reference if gains else name)) is None:
         return None
@@ -180,13 +166,11 @@ def _in_time(comparison: Comparison, name: str, reference: str, over: Over = Non
 
 
 def _ended(trial: Trial) -> bool:
-    """Tell whether the returned models are the last ones."""
     values = trial.curve[1]
     return bool(values) and all(map(math.isfinite, values)) and math.isclose(values[-1], trial.summary["mean"])
 
 
 def _was_better(stopped: Stopped, comparison: Comparison, name: str) -> bool:
-    """Tell whether values are better before the end, with evidence and by enough."""
     ends = comparison.values(name)
     found, sign = paired_difference(stopped.values, ends, 0.98), 1 if comparison.higher_is_better else -1
     least = found.low if sign > 0 else -found.high

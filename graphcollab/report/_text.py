@@ -102,15 +102,7 @@ FORMS: Mapping[Form, Callable[[float, int | None], str]] = {
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Align a table: the first column left, all others right; what a row lacks at its end is shown as missing.
-
-    Example:
-        >>> print(text_table(["method", "%", "s"], [["local", "9.5", "1.0"], ["l2c", "failed"]]))
-        method       %    s
-        ------  ------  ---
-        local      9.5  1.0
-        l2c     failed    –
-    """
+    """Align a table: the first column left, all others right; what a row lacks at its end is shown as missing."""
     rows = [[*map(in_cell, row), *[MISSING] * (len(header) - len(row))] for row in rows]
     header = [*map(in_cell, header)]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
@@ -168,12 +160,7 @@ def few_tested(comparison: Comparison) -> list[Finding]:
 
 
 def with_few(held: Iterable[tuple[str, float]], what: str = "class") -> str:
-    """Say which nodes have fewer than `FEW` of something beside most, those with none first; nothing where none has.
-
-    Example:
-        >>> with_few([("a", 2.0), ("b", 0.0), ("c", 7.0), ("d", 0.0)])
-        'one class only: b, d; a: 2'
-    """
+    """Say which nodes have fewer than `FEW` of something beside most, those with none first; "" where none has."""
     held = list(held)
     none = [name for name, many in held if many == 0]
     some = [f"{name}: {round(many, 1):g}" for name, many in held if 0 < many < FEW]

@@ -73,13 +73,7 @@ def benefit_answer(benefit: Benefit) -> str:
 
 
 def benefit_findings(benefit: Benefit) -> list[Finding]:
-    """Return the answer of `benefit_answer` as findings, whose codes, subjects and numbers do without their words.
-
-    What to do is the last, if anything follows: its code is ``"advice"`` and its subject a key of `ADVICE`.
-
-    Args:
-        benefit: What `graphcollab.benefit` found.
-    """
+    """Return `benefit_answer` as findings; the last may be of code ``"advice"``, its subject a key of `ADVICE`."""
     every = (benefit, *benefit.also.values())
     return [
         *_question(benefit, benefit.level * len(every)),
@@ -107,7 +101,6 @@ def _question(benefit: Benefit, level: float) -> Iterator[Finding]:
 
 
 def _headline(benefit: Benefit, several: bool) -> Finding:
-    """Say whether there is evidence of anything, in one metric of several or the only one."""
     by = {verdict: [gain.by for gain in benefit.overall if gain.verdict == verdict] for verdict in CLAIMED}
     groups = [gain.site for gain in benefit.group_gains if gain.verdict == "gains"]
     single = [gain for gain in benefit.found if gain.site in benefit.names]
@@ -130,7 +123,6 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
 
 
 def _means(benefit: Benefit) -> Iterator[Finding]:
-    """Yield what is gained in the mean over sites, by all together and by every method."""
     for gain, weighted in zip(benefit.overall, benefit.by_samples, strict=True):
         by = f"{by_whom(gain.by)}{mark(benefit, gain.by)}"
         if benefit.untold(gain.by):
@@ -143,13 +135,11 @@ def _means(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _told(benefit: Benefit, gain: Gain) -> str:
-    """Write a gain and its interval."""
     scale, digits, _ = scale_of(benefit)
     return cell_text(gain_cell(gain, scale), Column("", "gain", digits))
 
 
 def _sure(benefit: Benefit, gain: Gain) -> str:
-    """Say whether a gain is evidence, and what could have been detected."""
     scale, digits, _ = scale_of(benefit)
     if gain.verdict in CLAIMED:
         return f"There is evidence of that (p = {gain.p_value:.2g})."
@@ -180,7 +170,6 @@ def _best_group(benefit: Benefit) -> Gain | None:
 
 
 def _further(benefit: Benefit) -> Iterator[Finding]:
-    """Yield the means of further metrics."""
     for one in benefit.also.values():
         gains = "; ".join(f"{by_whom(gain.by)} {_told(one, gain)}" for gain in one.overall)
         numbers = {gain.by: gain.gain for gain in one.overall}
@@ -191,7 +180,6 @@ def _further(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _single(benefit: Benefit) -> Iterator[Finding]:
-    """Tell what there is evidence of at single sites."""
     for verdict in CLAIMED:
         some = [gain for gain in benefit.found if gain.site in benefit.names and gain.verdict == verdict]
         for gain in some[:SHOWN]:
@@ -225,7 +213,6 @@ def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
 
 
 def _units(benefit: Benefit) -> Iterator[Finding]:
-    """Say what the reader should know of targets and weights."""
     of_values = [one.metric for one in (benefit, *benefit.also.values()) if one.metric in IN_UNITS]
     if benefit.deviation is not None and of_values:
         name, deviation = benefit.deviation
@@ -247,7 +234,6 @@ def _weights(benefit: Benefit, method: str) -> Iterator[Finding]:
 
 
 def _samples(benefit: Benefit) -> Iterator[Finding]:
-    """Say what the reader should know of pairs and test samples."""
     tried, there = benefit.tried
     if tried < there:
         left = int((~benefit.without.isnan()).any(0).any(0).sum())
@@ -270,8 +256,6 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _advice(benefit: Benefit) -> Iterator[Finding]:
-    """Say what to do, if anything follows."""
-
     def so(what: str, words: Mapping[str, object] | None = None, **numbers: object) -> Finding:
         return Finding("advice", what, ADVICE[what].format(**{**numbers, **(words or {})}), numbers)
 

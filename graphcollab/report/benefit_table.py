@@ -70,12 +70,12 @@ def benefit_table(benefit: Benefit) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
 
     It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
-    in the group of all (none where no other gains it anything, or no absence costs it anything), both only where models
-    of such groups did better than constants on most splits, and tells what the model of all others gains it that it had
-    no part in. Where constants stood for the models on half of the splits or more, alone too, there is no gain to tell.
-    Where they do as well as training alone at any site, they have a column of their own (`graphcollab.gains.Benefit`).
-    The last two rows are means over sites, all alike and weighted by their test samples. A star marks a gain or loss
-    there is evidence of, all comparisons considered; the last row has none. Further metrics have tables of their own.
+    in the group of all (none without a gain or a cost), both only where models of such groups did better than constants
+    on most splits, and tells what it gains by the model of all others that it had no part in. There is no gain where
+    constants stood for models, alone too, on half of the splits or more; where constants do as well as training alone
+    at any site, they have a column (`graphcollab.gains.Benefit`). The last two rows are means over sites, all alike and
+    weighted by test samples. A star marks a gain or loss there is evidence of, all comparisons considered; the last row
+    has none. Further metrics have tables of their own.
 
     Args:
         benefit: What `graphcollab.benefit` found.
@@ -93,7 +93,6 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
 
 
 def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
-    """Return what is to be said below tables, by what they show."""
     cells = [cell for table in tables for row in table.rows for cell in row]
     alike = f"({MISSING} … {MISSING}): alike on all splits, so how it varies is not known."
     constant = f"{every[0].flat} of each site"
@@ -114,7 +113,6 @@ def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
 
 
 def _table(benefit: Benefit) -> Table:
-    """Return the table of one metric."""
     _, digits, unit = scale_of(benefit)
     gain = partial(Column, form="gain", digits=digits)
     columns = [Column("site"), Column("train", "general"), Column("test", "general"), *_alone(benefit)]
@@ -128,7 +126,6 @@ def _table(benefit: Benefit) -> Table:
 
 
 def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
-    """Return the cells of a site."""
     scale, gains = scale_of(benefit)[0], benefit.of(site)
     others = [gains[name] for name in benefit.names if name in gains and name != site]
     best = max(others, key=lambda gain: gain.gain, default=None)
@@ -148,14 +145,12 @@ def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
 
 
 def _alone(benefit: Benefit) -> list[Column]:
-    """Return the columns of what there is without collaborating."""
     digits = shown_in(benefit.metric in SHARES, 1)[1]
     titles = [f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
     return [Column(title, "number", digits) for title in titles]
 
 
 def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[Cell]:
-    """Return what there is alone, what constants have, and the gains by all together and by methods."""
     (scale, _, _), by = scale_of(benefit), {gain.by: gain for gain in gains}
     arms = [by[arm] for arm in benefit.arms]
     means = [arms[0].alone, *[arms[0].constant] * _rivals(benefit)]

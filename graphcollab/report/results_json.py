@@ -23,10 +23,9 @@ SHARES = (*METRIC_COLUMNS, "validation", "mean_std_over_seeds")
 def results_json(comparison: Comparison, reference: str | None = None, **more: Any) -> str:
     """Return a comparison as JSON text; numbers that are not defined are null.
 
-    ``methods`` holds the columns of `Comparison.rows` for every method, means over seeds, and in ``per_seed`` the same
-    of every seed, with the ``failure`` of those that failed. Beside it are the chosen ``settings``, the differences to
-    the reference in ``paired`` with their 95 % intervals (none where a method failed, or a mean is not defined), and
-    the ``versions`` used. Shares are in percent.
+    ``methods`` holds the columns of `Comparison.rows` for every method, means over seeds, and in ``per_seed`` of each,
+    with the ``failure`` of those that failed. Beside it are the chosen ``settings``, in ``paired`` the differences to
+    the reference with 95 % intervals (none where a mean is not defined), and the ``versions``. Shares are in percent.
 
     Args:
         more: Further entries, such as a script's arguments.

@@ -39,17 +39,15 @@ Results: TypeAlias = Annotated[
 class SiteScores:
     """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
 
-    ``str`` and `text` write tables with a row per node, `rows` are its numbers one by one, and `to_csv` writes
-    them to a file.
+    ``str`` and `text` write tables with a row per node; `rows` are its numbers, which `to_csv` writes to a file.
 
     Args:
         scores: For every method the metrics of all nodes.
         intervals: For every method the ends of the metrics' intervals, [M, K, 2].
-        differences: For every method but the reference what it has more than the reference and the ends of that
-            interval, [M, K, 3].
+        differences: For every method but the reference the difference to it and the ends of its interval, [M, K, 3].
         reference: Name of the method that the others are compared with, or None.
-        about: What the numbers are, in what units, where methods of a comparison did other work, had other models or
-            more settings to choose from, and which nodes have few samples of their rarer class.
+        about: What the numbers are, in what units, where methods were not compared on the same terms, and which nodes
+            have few samples of their rarer class.
     """
 
     scores: Mapping[str, Scores]
@@ -90,9 +88,8 @@ class SiteScores:
     def text(self) -> str:
         """Return a table with a row per node for every metric, and below it the means over the nodes that have a value.
 
-        The samples in the last row are those of all nodes that have a value in some column. Where a model has diverged
-        there are no means. Nodes that have left the collaboration (`graphcollab.control.Attendance`) have a row, and
-        are in no mean.
+        The samples in the last row are those of all nodes with a value in some column. Where a model has diverged there
+        are no means; nodes that have left (`graphcollab.control.Attendance`) have a row, and are in no mean.
         """
         return "\n\n".join(map(table_text, self.tables))
 
@@ -107,7 +104,6 @@ class SiteScores:
         return next(iter(self.scores.values()))
 
     def _notes(self) -> Iterator[Finding]:
-        """Yield what numbers are, and what so few samples leave open."""
         yield from self.about[:1]
         fewer = [metric.name for metric in self._first.metrics if not metric.higher_is_better]
         so = f", so − is an improvement on {self.reference}" * bool(self.differences)
@@ -150,7 +146,6 @@ class SiteScores:
             yield Column(title, "signed", digits), scale * values[m], both
 
     def _limits(self) -> Iterator[Finding]:
-        """Yield which intervals are too narrow, and why others are missing."""
         first, every = self._first, self.scores.items()
         away = {first.names[k] for _, one in every for k in (~one.members & ~one.loss.isnan()).nonzero()}
         left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
@@ -176,7 +171,6 @@ class SiteScores:
 
 
 def _missing(scores: Scores, metric: Metric, k: int) -> str:
-    """Say why a node has no interval of a metric."""
     if int(scores.sizes[k]) < 2:
         return "one sample" if int(scores.sizes[k]) else "no samples"
     if bool(scores.loss[k].isnan() & ~scores.members[k]):
@@ -196,7 +190,6 @@ def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
 
 
 def _cell(value: Sequence[float]) -> Cell:
-    """Return a value and the ends of its interval as a cell."""
     mean, low, high = value
     return Cell(mean, interval=None if math.isnan(low) else (low, high))
 
@@ -213,16 +206,16 @@ def site_table(
 ) -> SiteScores:
     """Return a table with a row per node: its samples, and every method's metrics with bootstrap intervals.
 
-    Samples of a node are drawn from its own with replacement, and an interval goes from one percentile of what the
-    metric is then to another. It says what so few samples leave open, with models and data as they are; what another
-    partition or seed would have brought is another question, see `paired_table`. Differences to a reference are of the
-    same resamples (a paired bootstrap). A node with fewer than two samples has no interval; one whose metric is not
-    defined (an AUC of one class) has no value, a warning names it, and means are over the others. Lines below the table
-    name nodes with fewer than 20 samples, whose intervals are too narrow, and say why others have none.
+    Intervals are percentiles of the metric over resamples of a node's own samples. They say what so few samples leave
+    open, with models and data as they are; for what another partition or seed would have brought, see `paired_table`.
+    Differences to a reference are of the same resamples (a paired bootstrap). A node with fewer than two samples has no
+    interval; one whose metric is not defined (an AUC of one class) has no value, a warning names it, and means are over
+    the others. Lines below the table name nodes with fewer than 20 samples, whose intervals are too narrow, and say why
+    others have none.
 
     Args:
-        results: What `run` or `compare` returns, or results by the names of their methods. A comparison shows the last
-            seed, with the settings that were chosen; a method that failed there is left out, and named.
+        results: What `run` or `compare` returns, or results by method. A comparison shows the last seed, with the
+            chosen settings; a method that failed there is left out, and named.
         metrics: A name, a ``Metric`` or a function, or several of them. Default: the tasks' own.
         reference: Name of the method that differences are taken to, such as ``"local"``. Default: there are none.
         split: Which samples the models are judged on.
@@ -231,7 +224,7 @@ def site_table(
         seed: Seed of the draw.
 
     Returns:
-        A `SiteScores`: ``print`` it, or take its ``rows``, ``text()`` or ``to_csv(path)``.
+        A `SiteScores` to ``print``, with ``rows``, ``text()`` and ``to_csv(path)``.
     """
     many, about = _by_name(results)
     if not many:
@@ -273,7 +266,6 @@ def site_table(
 
 
 def _rare(tasks: Tasks, split: str) -> list[Finding]:
-    """Say which nodes have few samples of their rarer class, where there are two classes."""
     rarer, sizes = rarer_held(tasks, split), tasks.sizes(split).tolist()
     if rarer is None:
         return []
@@ -330,7 +322,6 @@ def _resampled(
 
 
 def _warn_of_undefined(scores: Mapping[str, Scores], split: str) -> None:
-    """Warn of nodes for which a metric is not defined with some method."""
     first = next(iter(scores.values()))
     for metric in first.metrics:
         lost = {name for one in scores.values() for name in one.undefined(metric.name)}

@@ -1,8 +1,4 @@
-"""Comparisons as text: how good methods are, and how they differ.
-
-Tables are aligned for a terminal, or written in Markdown. A method that failed on a seed is shown as such, and has no
-numbers.
-"""
+"""Comparisons as text: how good methods are, and how they differ; without numbers for methods that failed on a seed."""
 
 from __future__ import annotations
 
@@ -49,19 +45,18 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
     """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
 
     It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst
-    20 % from 10 on, where each are two nodes at least; of fewer nodes, `site_table` shows every one. Some columns are
-    left out where there is nothing in them: "nodes" says over how many the means are where the metric of some is not
-    defined, "isolated" how many were left behind since they diverged (the most on any seed), "found" what was found
-    wrong with runs, and "models" how many models each node trained. Lines below the table say where methods were not
-    compared on the same terms, and which nodes count in means with fewer than five test samples.
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst 20
+    % from 10 on; of fewer nodes, `site_table` shows every one. Columns with nothing in them are left out: "nodes" says
+    over how many the means are where the metric of some is not defined, "isolated" how many diverged and were left
+    behind (the most on any seed), "found" what was found wrong with runs, and "models" how many models each node
+    trained. Lines below say where methods were not compared on the same terms, and which nodes count in means with
+    fewer than five test samples.
 
     Args:
-        settings: Whether to add the chosen settings, if there was anything to choose. Settings that were chosen on only
-            some of the seeds are separated by "or".
-        reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of nodes whose test
-            metric is better than with the reference on the same seed ("Imp. (%)" in Table 2 of `CoBo
-            <https://arxiv.org/abs/2409.05539>`_), mean over seeds.
+        settings: Whether to add the chosen settings, if any; those of different seeds are separated by "or".
+        reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of nodes that do better
+            than with it on the same seed ("Imp. (%)" in Table 2 of `CoBo <https://arxiv.org/abs/2409.05539>`_), mean
+            over seeds.
 
     Example:
         >>> from graphcollab.train import Trial
@@ -123,26 +118,22 @@ def _columns(comparison: Comparison, settings: bool, reference: str | None) -> I
 
 
 def _improved(comparison: Comparison, name: str, reference: str) -> Cell:
-    """Return the share of nodes that do better than with a reference."""
     better = comparison.improved(name, reference)
     return Cell() if name == reference else Cell(100 * sum(better) / len(better))
 
 
 def _nodes(row: Mapping[str, Any]) -> Cell:
-    """Return over how many nodes means are, by seed."""
     most = max((one.get("nodes", math.nan) for one in row["per_seed"]), default=math.nan)
     upto = f"to {most} " if most > row["nodes"] else ""
     return Cell() if math.isnan(row["nodes"]) else Cell(row["nodes"], unit=f"{upto}of {row['of_nodes']}")
 
 
 def _setting(row: Mapping[str, Any]) -> Cell:
-    """Return the settings that were chosen."""
     texts = [", ".join(f"{key}={value}" for key, value in setting.items()) for setting in row["settings"]]
     return Cell(" or ".join(dict.fromkeys(text or MISSING for text in texts)))
 
 
 def _on_seeds(found: Mapping[str, int], many: int) -> str:
-    """Write what was found, by kind, and on how many seeds where it is not all."""
     return ", ".join(kind if count == many else f"{kind} ({count} of {many})" for kind, count in found.items())
 
 
@@ -174,9 +165,9 @@ def paired_table(
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    Lines below the table say whether intervals are corrected for samples that seeds share, and what differences may
-    come of alone, such as other work (see `results_table`). Where one of the two failed on a seed, or has no value
-    there, that is said instead: there is no difference then.
+    Lines below say whether intervals are corrected for samples that seeds share, and what differences may come of
+    alone, such as other work (see `results_table`). Where one of the two failed on a seed, or has no value there, the
+    cell says so.
 
     Args:
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
@@ -250,7 +241,6 @@ def paired_values(
 
 
 def _no_difference(comparison: Comparison, name: str, reference: str, column: str) -> str:
-    """Say why there is no difference of two methods; nothing where there is one."""
     if missing := [f"{one}: {why}" for one in (name, reference) if (why := failures(comparison, one))]:
         return "; ".join(missing).removeprefix(f"{name}: ")
     without = comparison.undefined(name, reference, column)
@@ -258,7 +248,6 @@ def _no_difference(comparison: Comparison, name: str, reference: str, column: st
 
 
 def _of_tasks(comparison: Comparison) -> list[Finding]:
-    """Say in what units errors are, and whether samples have weights."""
     tasks = next((one.tasks for one in comparison.results.values()), None)
     if tasks is None:
         return []

@@ -16,17 +16,10 @@ Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value of a table.
+    """A value of a table: a number or words; None and NaN are shown as missing.
 
-    Args:
-        value: A number, or words; None and NaN are shown as missing.
-        unit: Words after the number, such as ``"of 5"``.
-        spread: Standard deviation over seeds or runs.
-        interval: Ends of an interval; NaN where it is not known.
-        star: Whether there is evidence of it.
-        mark: A sign that a note below the table explains.
-        subject: What the number is of, in front of it.
-        note: What is said of it in brackets.
+    ``unit`` follows the number, ``subject`` stands in front of it, ``note`` in brackets; ``spread`` is a standard
+    deviation over seeds or runs, ``star`` evidence, ``mark`` a sign that a note below the table explains.
     """
 
     value: float | str | None = None

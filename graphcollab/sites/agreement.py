@@ -30,11 +30,7 @@ Readers = Sequence[Mapping[str, Any]]
 
 
 def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
-    """Check that sites can make tasks together, by what each tells of itself first, such as the ``own`` facts.
-
-    A ValueError names the sites and what differs, in the same words at all of them: the version of graphcollab first,
-    then names, settings, sites that failed, and what kind of samples they have.
-    """
+    """Check what each site tells first; a ValueError, worded alike at all sites, names them and what differs."""
     if not all(isinstance(one, Mapping) for one in told):
         raise MismatchError("sites", "a site tells something that is no description of its samples")
     if which := _differing(told, [one.get("version") for one in told]):
@@ -82,7 +78,6 @@ def require_done(told: Readers, names: Sequence[str]) -> None:
 
 
 def _require_same_settings(told: Readers) -> None:
-    """Check that sites make tasks in the same way."""
     settings = [one["settings"] for one in told]
     differing = {
         name: _differing(told, [one.get(name) for one in settings])
@@ -94,7 +89,6 @@ def _require_same_settings(told: Readers) -> None:
 
 
 def _require_columns(told: Readers) -> None:
-    """Check that sites have the same columns to predict from."""
     columns = {one["site"]: one["facts"]["columns"] for one in told}
     partly = {
         name: [site for site, known in columns.items() if name in known]

@@ -31,24 +31,12 @@ from graphcollab.sites.past import Past
 class Connection:
     """What a site knows of where the run is, and the two things it does: tell all, and send to some.
 
-    Args:
-        link: How bytes travel.
-        patience: Seconds for which a coordinator that does not answer is asked again.
-        beat: Seconds between signs of life.
-        past: A file for what is told before rounds, from which a script that is started again goes on. None: it cannot.
-
-    Attributes:
-        present: The sites that take part, in order.
-        resting: Those of them that have just come back, or are refused, and only listen in this round.
-        refused: Those of them that rest as what they sent to be added up can be no model, and why.
-        unsure: Whether something was sent from site to site since all have told something.
-        wanted: Whether somebody wanted to come back when they did.
-        replays: Whether a round is being played, which can be played again.
-        runs: How many runs have begun.
-        exchanges: How often this site has waited for others so far.
-        delivery: How messages get to others.
-        listeners: The sites that may hear this one's models; None: all.
-        folder: Where the script of this site is, which keeps there what outlasts the run; None: nowhere.
+    ``patience`` are seconds for which a coordinator that does not answer is asked again, ``beat`` those between signs
+    of life, ``past`` a file from which a script that is started again goes on. Sites that are ``resting`` have just
+    come back, or are ``refused`` since their summands can be no model, and only listen in this round; ``unsure`` says
+    that something was sent from site to site since all have told something; ``wanted``, that somebody wanted to come
+    back then; ``replays``, that the round at hand can be played again. ``folder`` is the script's, for what outlasts
+    the run. ``listeners`` None: all may hear this site.
     """
 
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
@@ -80,11 +68,10 @@ class Connection:
     def tell(
         self, what: str, value: Any = None, tensors: Sequence[Tensor] = (), add: bool = False, **said: Any
     ) -> tuple[dict[str, Any], dict[str, list[Tensor]]]:
-        """Tell everybody a plain value and tensors, and return what all that are present have told, by site.
+        """Tell all a plain value and tensors, and return what all that are present have told, by site.
 
-        With ``add`` the tensors are added up instead, and returned under the name of this site. What else is said is
-        for the coordinator: with ``commit`` everybody has played the round when this returns, and with ``round`` those
-        that have played fewer rest until then.
+        With ``add``, return the sums of tensors instead, under this site's name. After a ``commit`` all have played the
+        round; with ``round``, those that have played fewer rest until then.
         """
         about = {"verb": "meet", "what": what, "value": value, "sum": add, **said}
         if self.past.recalls and not self.replays:
@@ -219,7 +206,6 @@ class Connection:
         self.mailbox.turn_to(self.epoch, step)
 
     def _until(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = (), what: str = "") -> Frame:
-        """Ask the coordinator until it has an answer."""
         content, again = self.delivery.frame(about, tensors), self.delivery.frame(about)
         if what:
             self.delivery.count(what, COORDINATOR, len(content))
@@ -254,7 +240,6 @@ class Connection:
         )
 
     def _why_lost(self, about: Mapping[str, Any]) -> str:
-        """Say who was lost where nothing can be played again."""
         if self.name not in about["present"]:
             return f"{self.name} was left behind by the others, who have heard nothing of it for too long"
         reasons = {**about["lost"], **about["refused"]}
@@ -263,7 +248,6 @@ class Connection:
 
 
 def _checksum(about: Mapping[str, Any], tensors: Sequence[Tensor]) -> bytes:
-    """Return a checksum of what is told, 16 bytes."""
     made = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16)
     made.update(Frame({}, tensors).pack())
     return made.digest()

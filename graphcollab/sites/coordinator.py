@@ -25,18 +25,12 @@ class Coordinator:
 
     All sites take the same steps. A step is a number within an *epoch*; a new epoch begins whenever it changes who is
     there, and whoever is in the middle of a round plays it again from its beginning. So a site that is lost has not
-    taken part in that round at all. One that comes back is let in when the next round has been agreed.
+    taken part in that round at all. One that comes back is let in when the next round has been agreed. The coordinator
+    sees what sites tell everybody, and what they send it to be added up, but never what goes from site to site.
 
-    It sees what sites tell everybody, and, where a method averages through a server, what they send it. It never sees
-    what goes from site to site.
-
-    Args:
-        sites: Names of all sites, in the order in which their contributions are added up.
-        deadline: Seconds without a sign of life after which a site is left behind. Sites give one while they compute.
-        at_least: How many must be left; with fewer the run stops.
-        poll: Seconds after which a call that waits is answered, to be made again.
-        lost: Seconds for which a site waits for a message that was sent, until the round is played again.
-        clock: Tells seconds.
+    Summands are added up in the order of ``sites``; with fewer than ``at_least`` the run stops. In seconds: a site is
+    left behind ``deadline`` after its last sign of life, a call that waits is answered after ``poll``, to be made
+    again, and a round is played again when a message has not come for ``lost``.
     """
 
     POLL: ClassVar[float] = 10.0
@@ -202,9 +196,9 @@ class Coordinator:
         return {"next": self._told()}
 
     def _begin(self) -> None:
-        """Begin an epoch; what has been concluded stays for those who have not read it yet.
+        """Begin an epoch; conclusions stay for those who have not read them yet.
 
-        Those who were about to learn what they had missed come back after another round: the others are on their way.
+        Sites that were learning what they had missed come back after another round: the others are on their way.
         """
         for site in self._catching_up:
             self.present.remove(site)
@@ -242,7 +236,6 @@ class Coordinator:
         return Frame({"status": "ok", "known": self._lives.greet(site, asked.about["life"])})
 
     def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site that computes gives a sign of life."""
         return self._news(site, epoch) or Frame({"status": "ok"})
 
     def _missing(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
@@ -274,7 +267,6 @@ class Coordinator:
         return news or Frame({"status": "ok"})
 
     def _take(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site that comes back takes what it has missed."""
         return self._wait(lambda: self._news(site, epoch) or self._state)
 
     def _back(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
@@ -290,7 +282,6 @@ class Coordinator:
         return self._wait(admitted)
 
     def _leave(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site leaves the run; the others go on."""
         if site in self._wanting:
             self._wanting.remove(site)
         if site in self.present and self._stopped is None:
@@ -298,13 +289,11 @@ class Coordinator:
         return Frame({"status": "ok"})
 
     def _fail(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """What has failed at a site fails everywhere."""
         if self._stopped is None and site in self.present:
             self._stop({"site": site, **{part: str(asked.about.get(part)) for part in ERROR}})
         return Frame({"status": "ok"})
 
     def _finish(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site has come to the end of its script."""
         self._done.add(site)
         for meeting in self._meetings.values():
             self._require_all(meeting)

@@ -21,12 +21,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0  # seconds until something that has failed
 
 
 class Link(Protocol):
-    """How bytes get from one site to the coordinator, and into the mailboxes of other sites.
-
-    Attributes:
-        name: This site.
-        sites: All of them, in an order that all have alike.
-    """
+    """How bytes get from the site ``name`` to the coordinator and to the others of ``sites``, an order alike at all."""
 
     name: str
     sites: tuple[str, ...]
@@ -42,16 +37,11 @@ class Link(Protocol):
 
 
 class Delivery:
-    """Sends messages again until they have come, and counts what has left this site.
+    """Sends messages again until they have come, and counts what has left this site, in ``sent``, by kind and receiver.
 
-    Args:
-        link: How bytes travel.
-        patience: Seconds for which a coordinator that does not answer is asked again.
-
-    Attributes:
-        place: The epoch and the step that the run has come to, which every message says.
-        life: What tells messages of this process from those of one before it, which may come late.
-        sent: Messages and bytes that have left this site so far, by what they were and to whom.
+    ``patience`` are seconds for which a coordinator that does not answer is asked again. Every message says ``place``,
+    the epoch and step of the run, and ``life``, which tells this process from one before it, whose messages may come
+    late.
     """
 
     def __init__(self, link: Link, patience: float) -> None:

@@ -23,7 +23,7 @@ def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) ->
     """Write the folder of a FLARE job that lets all connected sites play their scripts; it holds no code.
 
     Args:
-        folder: Is made; its name is the job's.
+        folder: New folder; its name is the job's.
         deadline: Seconds without a sign of life after which a site is left behind.
         at_least: How many sites must be left for the run to go on. The job starts with all that are connected.
 
@@ -73,10 +73,9 @@ def allow(kit: str | Path) -> Path:
 
     It writes ``local/resources.json``, beside the ``resources.json.default`` of the kit, or adds to the one that is
     there: jobs may name the classes of this package and those two of FLARE's by which sites call each other (in a new
-    file no others; FLARE's list has some that read files or send logs); a site's job that is killed is started again,
-    also when the machine comes back; errors of a site are not sent to the server; and the server keeps its jobs in its
-    kit, and not in ``/tmp``. And it writes ``local/authorization.json`` likewise: nobody's job may bring code, which
-    FLARE lets administrators do by default.
+    file no others; FLARE's list has some that read files or send logs); a killed job is started again, also when the
+    machine comes back; errors stay at the site; and the server keeps its jobs in its kit, not in ``/tmp``. In
+    ``local/authorization.json``, likewise, no job may bring code, which FLARE lets administrators do by default.
 
     Args:
         kit: The folder of a site or of the server, as FLARE's ``nvflare provision`` makes it.
@@ -107,7 +106,6 @@ def allow(kit: str | Path) -> Path:
 
 
 def _refuse_code(local: Path) -> None:
-    """Let nobody's job bring code, whatever else the kit allows to whom."""
     path, given = local / "authorization.json", local / "authorization.json.default"
     policy = json.loads((path if path.exists() else given).read_text())
     roles = policy["permissions"]

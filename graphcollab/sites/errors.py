@@ -23,11 +23,7 @@ class SiteLostError(ProcessLostError):
 
 
 class RoundLost(BaseException):
-    """Somebody was lost, or has come back: the round at hand is played again. No error: for the loop over rounds only.
-
-    Args:
-        told: What the coordinator says of the new epoch.
-    """
+    """A site was lost or has come back (``told``): the round is played again. No error: for the loop over rounds."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         super().__init__("the round is played again")
@@ -39,10 +35,7 @@ class LeftBehind(RoundLost):
 
 
 def as_shared(error: BaseException, site: str) -> dict[str, str]:
-    """Return an error of a site as other sites read it, as by `as_value`: its class and code, and `kind_of` it.
-
-    The message may quote a sample, and stays at the site.
-    """
+    """Return an error as other sites read it, by `as_value`, with its `kind_of`; its message may quote a sample."""
     return as_value(error, f"{site} {failure(error)}; its message stays there") | {"subject": kind_of(error)}
 
 
@@ -64,11 +57,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def received(value: Mapping[str, str]) -> Exception:
-    """Return the error to raise here because of one elsewhere.
-
-    Args:
-        value: The error, as by `as_value`, and the ``site`` where it was raised, if it was at one.
-    """
+    """Return the error to raise here for one elsewhere, given by `as_value` and perhaps the ``site`` that raised it."""
     site, *parts = (str(value.get(part, "")) for part in ("site", *PARTS))
     error = from_value(dict(zip(PARTS, parts, strict=True)))
     error.received = True  # type: ignore[attr-defined]

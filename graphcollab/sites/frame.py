@@ -57,18 +57,7 @@ class OtherVersionError(FrameError):
 
 @dataclass(frozen=True)
 class Frame:
-    """One message: a description that JSON can hold, and tensors as raw numbers. Nothing in it is ever executed.
-
-    Args:
-        about: What it is, such as its verb and where in the run it belongs.
-        tensors: Numbers, of any shape.
-
-    Example:
-        >>> frame = Frame({"verb": "rows"}, (torch.tensor([[1.0, 2.0]]),))
-        >>> again = Frame.unpack(frame.pack())
-        >>> again.about["verb"], again.tensors[0].tolist()
-        ('rows', [[1.0, 2.0]])
-    """
+    """One message: a description ``about``, as JSON, and tensors as raw numbers. Nothing in it is ever executed."""
 
     about: Mapping[str, Any]
     tensors: Sequence[Tensor] = field(default=())
@@ -83,12 +72,7 @@ class Frame:
 
     @classmethod
     def unpack(cls, content: object, described: int = DESCRIBED) -> Frame:
-        """Return the frame that bytes hold; a `FrameError` says what is wrong with them.
-
-        Args:
-            content: The bytes.
-            described: How many of them the description may take.
-        """
+        """Return the frame that bytes hold, its description of ``described`` bytes at most; else a `FrameError`."""
         if not isinstance(content, bytes):
             raise FrameError("message", f"a frame is bytes, got a {type(content).__name__}")
         start = len(MAGIC) + HEAD.size
@@ -155,12 +139,7 @@ def wrong_message(site: str, why: object) -> FrameError:
 
 
 def question(content: object, verbs: Collection[str]) -> Frame:
-    """Return the question that bytes hold; a `FrameError` says what is wrong with them.
-
-    Args:
-        content: What has come.
-        verbs: What can be asked.
-    """
+    """Return the question that bytes hold, with one of ``verbs``; a `FrameError` says what is wrong with them."""
     asked = printable(Frame.unpack(content))
     for name, kind in FIELDS.items():
         if (name in ALWAYS or name in asked.about) and type(asked.about.get(name)) is not kind:
@@ -188,7 +167,6 @@ def clipped(text: object) -> str:
 
 
 def _is_deep(held: Any, most: int) -> bool:
-    """Tell whether lists and dicts are nested more than so many times."""
     inner = held.values() if isinstance(held, dict) else held
     return most == 0 or any(_is_deep(one, most - 1) for one in inner if isinstance(one, dict | list))
 

@@ -20,11 +20,7 @@ CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=Non
 
 
 class Gathering:
-    """The sites of a connection, as those among whom runs are played.
-
-    Args:
-        connection: How this site takes part.
-    """
+    """The sites of a connection, as those among whom runs are played."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -40,12 +36,10 @@ class Gathering:
             self.connection.fail(error)
 
     def everyone(self, value: Any) -> list[Any]:
-        """Return what all sites have to tell."""
         values, _ = self.connection.tell(VALUES, value)
         return [*values.values()]
 
     def join(self, names: Sequence[str], owner: Tensor) -> Sites:
-        """Return how rows and numbers of nodes travel."""
         if lost := [one for one in self.connection.sites if one not in self.connection.present]:
             are = "is" if len(lost) == 1 else "are"
             raise SiteLostError(f"site {lost[0]!r}", f"a run begins with all sites, and {few(lost)} {are} not there")

@@ -17,12 +17,7 @@ T = TypeVar("T")
 
 
 class Hall:
-    """A coordinator and the mailboxes of sites that are threads of this process.
-
-    Args:
-        sites: Their names.
-        settings: Those of `Coordinator`.
-    """
+    """A coordinator and the mailboxes of sites that are threads of this process; ``settings`` are `Coordinator`'s."""
 
     def __init__(self, sites: Sequence[str], **settings: Any) -> None:
         self.sites, self.coordinator = tuple(sites), Coordinator(sites, **settings)
@@ -31,11 +26,7 @@ class Hall:
     def play(self, act: Callable[[Connection], T], here: str | None = None, **settings: Any) -> dict[str, T]:
         """Let every site act in a thread of its own, and return what each returns, or raise the first error.
 
-        Args:
-            act: What a site does with its connection.
-            here: The site that acts in the caller's thread, if any, so that warnings name the caller; its error comes
-                first.
-            settings: Those of `Connection`.
+        The site ``here`` acts in the caller's thread, so that warnings name the caller; its error comes first.
         """
 
         def work(name: str) -> T:
@@ -81,26 +72,18 @@ def _played(work: Callable[[], T]) -> Future[T]:
 
 
 class Door:
-    """A `Link` into a hall.
-
-    Args:
-        hall: The hall.
-        name: The site.
-    """
+    """A `Link` into a hall."""
 
     def __init__(self, hall: Hall, name: str) -> None:
         self.hall, self.name, self.sites = hall, name, hall.sites
 
     def open(self, mailbox: Mailbox) -> None:
-        """Let messages of other sites come into a mailbox."""
         self.hall.mailboxes[self.name] = mailbox
 
     def ask(self, content: bytes) -> bytes:
-        """Return the coordinator's answer."""
         return self.hall.coordinator.answer(self.name, content)
 
     def push(self, to: str, content: bytes) -> str:
-        """Put a message into another site's mailbox, and return its answer."""
         if to not in self.hall.mailboxes:
             raise ConnectionError(f"{to} is not there yet")
         return self.hall.mailboxes[to].put(self.name, content)

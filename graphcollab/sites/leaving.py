@@ -42,9 +42,9 @@ class Line:
 class Leaving:
     """What would leave a site in a run, as found by a rehearsal of it among copies of the site; its text is a table.
 
-    Which sites exchange something may be drawn at random or found out in the run, so of what goes to single sites the
-    most that one got in the rehearsal is shown for each. Models are larger where other sites have categories or classes
-    that this one has not. Signs of life, which hold nothing, are not in it.
+    Which sites exchange something may be drawn or found out in the run, so what goes to single sites is the most that
+    one got in the rehearsal. Models are larger where others have categories or classes that this one has not. Signs of
+    life, which hold nothing, are left out.
 
     Args:
         site: The site.
@@ -98,15 +98,7 @@ def leaving(
     method: Method | Phases,
     rounds: int,
 ) -> Leaving:
-    """Return what would leave a site in a run that was rehearsed.
-
-    Args:
-        site: The site's name.
-        listeners: Sites that may hear it; None: all.
-        played: Each site's connection in the rehearsal, by name.
-        method: The run's method.
-        rounds: Rounds of the run.
-    """
+    """Return what would leave a site in a rehearsed run, given each site's connection; ``listeners`` None: all."""
     sent, others = played[site].delivery.sent, sorted({*played} - {site})
     lines = []
     for what in sorted({what for what, _ in sent}):

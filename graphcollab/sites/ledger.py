@@ -25,8 +25,7 @@ class Ledger:
     """A file of a site's own with all that it has told of the columns of its table.
 
     From sums over two sets of rows others compute the sum over the rows in which they differ, which may be one. So a
-    column's counts, sums and names are those that were told before, or none are told. There is nothing in the file that
-    other sites do not have.
+    column's counts, sums and names are told again as before, or not at all. Other sites have all that is in the file.
 
     Args:
         path: The file.

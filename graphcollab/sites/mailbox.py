@@ -13,14 +13,9 @@ DESCRIBED = 2**16  # bytes of a message's description, at most, which may take 4
 
 
 class Mailbox:
-    """Takes messages from other sites, each for an epoch and a step of the run, and holds each once.
+    """Holds each message for an epoch and a step once; nothing comes of damaged, late, doubled or strangers' ones.
 
-    Nothing comes of a message that is damaged, late, doubled, or from nobody of this run.
-
-    Args:
-        sites: Who may send.
-        limit: Bytes of one sender that may wait at a time, so that nobody takes the room of others. No sender may have
-            more than 1,000 messages waiting.
+    ``limit`` are bytes of one sender that may wait, so that nobody takes the room of others, in 1,000 messages at most.
     """
 
     def __init__(self, sites: Collection[str], limit: int = 2**32) -> None:

@@ -18,12 +18,7 @@ GREETINGS, FORMER = 100, 1000  # lives of a site that are remembered, at most
 
 @dataclass
 class Meeting:
-    """What has come for one step.
-
-    Args:
-        frames: What sites tell.
-        reply: What all of them hear, once all have come.
-    """
+    """What has come for one step: ``frames``, by site, and the ``reply`` that all of them hear once all have come."""
 
     frames: dict[str, Frame] = field(default_factory=dict)
     reply: Frame | None = None
@@ -73,9 +68,6 @@ class Lives:
 
     A process draws its *life*, greets with it, and says it in every message. It speaks for its site from its next
     message on: only who has got an answer to its greeting goes on, so a greeting that comes late changes nothing.
-
-    Args:
-        sites: Names of all sites.
     """
 
     def __init__(self, sites: Sequence[str]) -> None:

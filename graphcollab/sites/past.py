@@ -17,12 +17,8 @@ ITEM = struct.Struct("<IQ")  # lengths of a sender's name and of its message
 class Past:
     """A file with what was told outside of rounds, so that a script that is started again need not ask for it.
 
-    A script does the same whenever it is started, so what it asks for comes in the same order. Rounds are not in it:
-    where a run has come to in the meantime, another site tells.
-
-    Args:
-        path: The file. None: nothing is kept.
-        known: Whether the others know this site already; else what the file holds is of another run.
+    A script asks for the same in the same order whenever it is started. If the others do not know this site
+    (``known``), what the file holds is of another run. Without a ``path`` nothing is kept.
     """
 
     def __init__(self, path: Path | None, known: bool = False) -> None:
@@ -41,14 +37,7 @@ class Past:
         return bool(self._records)
 
     def recall(self, told: bytes | None) -> dict[str, Frame]:
-        """Return what came when this site told the same, by sender.
-
-        Args:
-            told: A checksum of what it tells now, 16 bytes; None if it may differ.
-
-        Raises:
-            ValueError: If it told something else then.
-        """
+        """Return what came, by sender, when this site told the same, by checksum (None: any); else a ValueError."""
         before, frames = self._records.pop()
         if told not in (None, before):
             raise MismatchError(

@@ -23,13 +23,7 @@ _FAR = 100  # as many deviations, or as many times larger or smaller, is a colum
 
 @dataclass(frozen=True)
 class Received:
-    """A value of each site.
-
-    Args:
-        sites: Names of the sites.
-        values: Theirs, in this order.
-        rows: How many rows each says it has, [K].
-    """
+    """A value of each site, in the order of ``sites``; ``rows`` [K] are how many each says it has."""
 
     sites: Sequence[str]
     values: Sequence[Mapping[str, Any]]
@@ -86,15 +80,7 @@ class Received:
         return out
 
     def warn_of_scale(self, name: str, known: np.ndarray, sums: np.ndarray, squares: np.ndarray, here: int) -> None:
-        """Warn of sites whose values of a column are of quite another size than those of most, or, of two, than here.
-
-        Args:
-            name: The column.
-            known: How many values sums are of, [K].
-            sums: Their sums, [K].
-            squares: Their squared deviations from the site's mean, [K].
-            here: The site that is here.
-        """
+        """Warn of sites whose values are of quite another size than most sites', or, of two, than ``here``; [K] all."""
         where = known.nonzero()[0]
         if len(where) < 2:
             return

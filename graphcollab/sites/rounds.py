@@ -11,11 +11,7 @@ from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
 
 
 class Rounds:
-    """The rounds of a run between sites: those that are lost are left behind, and come back between two rounds.
-
-    Args:
-        connection: How this site takes part.
-    """
+    """The rounds of a run between sites: those that are lost are left behind, and come back between two rounds."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -41,11 +37,9 @@ class Rounds:
     ) -> None:
         """Play a round, or what follows one; from its beginning where a site was lost in the middle of it.
 
-        Args:
-            act: Does it, and changes nothing of the state before all have agreed that it has been done.
-            snapshot: Returns what everybody may know of the run.
-            restore: Takes it over, where this site has missed rounds. They have been played then.
-            again: Whether that is to be done for the round at hand all the same.
+        ``act`` changes nothing of the state before all have agreed that it has been done. ``restore`` takes a
+        ``snapshot`` over where this site has missed rounds: they have been played then, unless ``again`` asks for the
+        one at hand.
         """
         self.connection.replays = True
         try:
@@ -75,14 +69,7 @@ class Rounds:
         """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
 
         A job may end while the last round is evaluated, so that some sites have saved what has come of that and others
-        have not. Then all make it again, since they have to take the same steps.
-
-        Args:
-            round_: Rounds that this site has played.
-            evaluated: Whether it has evaluated the last of them.
-            forget: Forgets that evaluation.
-            snapshot: Returns what everybody may know of the run.
-            restore: Takes it over.
+        have not. Then all ``forget`` it and make it again, since they have to take the same steps.
         """
         here = self.connection
         self._begun = True
@@ -123,7 +110,6 @@ class Rounds:
         return next(site for site in here.present if site not in here.resting)
 
     def _hand_over(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
-        """Tell those that have just come back what they have missed."""
         here = self.connection
         if here.name != self._eldest or self._handed == here.epoch:
             return

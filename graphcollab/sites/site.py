@@ -74,21 +74,21 @@ def site(
 ) -> Site:
     """Take part in a run between sites, each of which keeps its data: say who this is, what it has, and who may listen.
 
-    Every site runs a small script of its own, which calls this once and then, like all others, `Site.run`,
-    `Site.benefit` or `Site.compare`. NVIDIA FLARE starts the script and connects the sites: docs/deploying.md says how,
-    and docs/threat_model.md what is told to whom. Started by hand, a script can be rehearsed, by ``dry_run``.
+    Every site runs a script of its own, which calls this once and then, like all others, `Site.run`, `Site.benefit` or
+    `Site.compare`. NVIDIA FLARE starts it and connects the sites: docs/deploying.md says how, docs/threat_model.md what
+    is told to whom. Started by hand, a script can be rehearsed, by ``dry_run``.
 
     Args:
         name: Name of this site, as on its certificate.
         data: Its own samples: a table, see `Tasks.from_frame`, or a pair (inputs, targets), see `Tasks.from_arrays`.
         target: Column of targets, the same at all sites. Default: ``"y"``, if it is a table.
         listeners: Sites that may hear this one's models. Default: all.
-        dry_run: Whether nothing is to leave this site: what is called then returns a `Leaving`, which lists what would.
-            All rounds are rehearsed in this process, among copies of the site, without callbacks. The names of the
-            other sites say how many there are to be; ``True`` stands for the listeners, or for three others.
-        ledger: File in which this site keeps what counts and sums of its columns others were told, so that later jobs
-            tell the same ones, or none. Default: ``NAME.told.json`` beside the script that FLARE starts. A rehearsal
-            reads it, if it is named, and writes nothing.
+        dry_run: Whether nothing is to leave this site: what is called returns a `Leaving`, which lists what would, and
+            all rounds are rehearsed in this process, among copies of the site, without callbacks. Names are of the
+            other sites; ``True`` stands for the listeners, or three others.
+        ledger: File of the counts and sums of its columns that others were told, so that later jobs tell the same ones,
+            or none. Default: ``NAME.told.json`` beside the script that FLARE starts. A rehearsal only reads it, if
+            named.
         tell_changes: Whether others may be told of other rows than before, and so compute what the changed rows hold.
         settings: Other settings of how tasks are made, the same at all sites: those of `Tasks.from_frame`, or of
             `Tasks.from_arrays`.
@@ -117,17 +117,7 @@ def site(
 
 @dataclass(frozen=True)
 class Site:
-    """A site that takes part in runs with others, as `site` makes it.
-
-    Args:
-        name: See `site`.
-        data: See there.
-        listeners: See there.
-        dry_run: See there.
-        settings: See there.
-        ledger: See there.
-        tell_changes: See there.
-    """
+    """A site that takes part in runs with others; `site` makes it, and says what its fields mean."""
 
     name: str
     data: Any = dataclasses.field(repr=False)
@@ -140,13 +130,12 @@ class Site:
     def run(self, method: Method | Phases, model: Any, *, rounds: Count, **settings: Any) -> Result | Leaving:
         """Let the sites train their models together; the same call at all of them.
 
-        Where a site is lost the others go on without it, and it may come back: `graphcollab.sites`. Give a
-        ``checkpoint=`` folder of this site's own, from which a site that was started again goes on.
+        Where a site is lost the others go on without it, and it may come back: `graphcollab.sites`; started again, it
+        goes on from a ``checkpoint=`` folder of its own.
 
         Args:
             method: The method.
-            model: A module, or a function that makes one, see `graphcollab.run`. A function that takes an argument is
-                given the tasks.
+            model: A module, or a function that makes one, of the tasks if it takes an argument; see `graphcollab.run`.
             rounds: Rounds to play.
             settings: Other settings of `graphcollab.run`, such as ``seed`` and ``checkpoint``.
 
@@ -208,7 +197,6 @@ class Site:
         return leaving(self.name, self.listeners, self.rehearse(play), method, rounds)
 
     def _many(self, what: str, settings: Iterable[str], act: Callable[[], T]) -> T:
-        """Play many runs with the other sites."""
         if self.dry_run:
             fedavg = " with fedavg() and" if what == "benefit" else ""
             raise UnsupportedError(
@@ -278,11 +266,7 @@ class Site:
         return [(sender, to) for sender in tasks.names for to in tasks.names if to in every[sender] - {sender}]
 
     def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:
-        """Let this site and others, which have copies of its data, act in this process; nothing leaves it.
-
-        Returns:
-            Each site's connection, by name.
-        """
+        """Let this site and others, with copies of its data, act in this process; return connections, by name."""
         named = self.listeners if isinstance(self.dry_run, bool) else self.dry_run
         others = [name for name in named or [f"site {k}" for k in range(2, GHOSTS + 2)] if name != self.name]
         ghosts = {name: dataclasses.replace(self, name=name, listeners=None, ledger=None) for name in others}
@@ -305,7 +289,6 @@ def _refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
 
 
 def _apart(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Return groups of sites between which there are no edges."""
     groups = {name: [name] for name in names}
     for one, other in graph:
         if groups[one] is not groups[other]:

@@ -58,9 +58,8 @@ class SiteStatistics(Statistics):
        deviations, and the names of categories and classes; where every site has means of its own, no sums.
     3. ``"sizes"``: how many samples every split has, and of which classes those are that may train.
 
-    Rows that may train are all but those that are kept for validation or testing by name: which of them a seed draws
-    changes nothing in the statistics of columns and classes, or sums over many draws would disclose every row.
-    The name of a category that a single row has is sent, unless categories were declared.
+    Rows that may train are all but those kept for validation or testing by name, whichever a seed draws, or sums over
+    many draws would disclose every row. The name of a category that a single row has is sent, unless declared.
 
     Args:
         name: Name of this site, text or a whole number.
@@ -124,7 +123,6 @@ class SiteStatistics(Statistics):
         return made
 
     def _disclosed(self, counts: Counts) -> dict[str, Any]:
-        """Return the counts that this site sends."""
         few = {name: known[0] < FEW for name, known in counts.known.items()}
         self._warn_of_few([name for name in counts.sums if few[name] and counts.known[name][0]])
         value: dict[str, Any] = {"rows": int(counts.rows[0]), "known": _plain(counts.known)}
@@ -134,7 +132,6 @@ class SiteStatistics(Statistics):
         return value if self.ledger is None else self.ledger.settle(value)
 
     def _pooled(self, own: Counts, received: Received) -> Counts:
-        """Return the counts of all sites."""
         rows = received.counts("rows", most=received.rows)
         known = {name: received.counts("known", name, rows.tolist()) for name in own.known}
         sums, squares = (
@@ -152,7 +149,6 @@ class SiteStatistics(Statistics):
         return Counts(rows, known, sums, squares, {name: received.words(name) for name in own.names}, counted)
 
     def _united(self, tasks: Tasks, received: Received, labelled: bool) -> Tasks:
-        """Return the tasks of all sites."""
         place, splits = self._names.index(self.name), {}
         for name, split in tasks.splits.items():
             most = received.rows if name == "train" else None
@@ -171,7 +167,6 @@ class SiteStatistics(Statistics):
         return out
 
     def _warn_of_few(self, names: Sequence[str]) -> None:
-        """Warn of columns of which the site has too few values to tell their sums."""
         if names:
             have = f"columns {few_names([*map(repr, names)])} have" if len(names) > 1 else f"column {names[0]!r} has"
             issue(
@@ -218,10 +213,7 @@ def _alike(of: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> d
 
 
 def _said(value: Any) -> Any:
-    """Return a setting as a value of JSON that is the same at two sites where the setting is.
-
-    Of an array it says that there is one, and of a function its name.
-    """
+    """Return a setting as a value of JSON, equal at sites where the setting is; of an array that there is one."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | int | float):

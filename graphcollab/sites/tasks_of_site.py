@@ -27,11 +27,10 @@ def tasks_of_site(
 ) -> Tasks:
     """Make the tasks of all sites at one of them, which gives its own samples and meets the others.
 
-    They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`): the same names,
-    ids, splits, features and classes. Means and deviations, categories and classes are those of all rows that may
-    train, whatever is drawn, so other seeds disclose nothing more. `SiteStatistics` says what this site sends: nothing
-    of single rows but the names of categories and classes, of which some may be of one row only. Declare such
-    categories, ``categories={"ward": ["A", "B"]}``, and no name is sent.
+    They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`). Means and
+    deviations, categories and classes are those of all rows that may train, whatever is drawn, so other seeds disclose
+    nothing more. `SiteStatistics` says what this site sends: nothing of single rows but names of categories and
+    classes, some perhaps of one row. Declare categories, ``categories={"ward": ["A", "B"]}``, and no name is sent.
 
     What must be alike at all sites is compared first. If it differs, or a site fails, all sites raise the same
     ``ValueError``, which names the site. What a failing site's own error says stays there, as its cause.
@@ -41,8 +40,8 @@ def tasks_of_site(
         site: Its name, text or a whole number.
         data: Its table, as `Tasks.from_frame` takes one; or a pair (inputs, targets), see `Tasks.from_arrays`; or a
             ``Dataset``, see `Tasks.from_samples`, by which pairs are read, too, where ``val`` or ``test`` are given.
-        rehearsed: Whether the others are not there, or have copies of this site's samples: that all are of one class
-            is no error then, as there may be another class elsewhere.
+        rehearsed: Whether the others are not there, or have copies of this site's samples, so that one class is no
+            error.
         ledger: What this site has told of its columns before, which it tells again, or nothing.
         build: Function that makes the tasks of a dict {site: data}, such as `graphcollab.llm.text_tasks`. Default: one
             of those above.
@@ -96,7 +95,7 @@ def tasks_of_site(
 
 
 def told_by_site(site: object, data: Any, **settings: Any) -> list[dict[str, Any]]:
-    """Return the JSON values that a site would send to others by `tasks_of_site`; nothing leaves the site.
+    """Return the JSON values that a site would send to others by `tasks_of_site` with these arguments; none leave it.
 
     Args:
         site: See `tasks_of_site`.

@@ -28,7 +28,6 @@ class Presence(Attendance):
     """Who takes part in a round between sites: whoever is there."""
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
         there = cast(Any, env.plane.transport).working  # of `Sites`
         return there, there
 
@@ -39,10 +38,6 @@ class Sites(Rounds, SharedTransport):
     Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
     coordinator. Where a site is lost the round is played again without it (`play`). What nodes have that are not there
     is NaN, -1 or False here, so that nobody goes on with it unnoticed.
-
-    Args:
-        connection: How this site takes part.
-        owner: The number of every node's site, [K].
     """
 
     speaks = True
@@ -61,14 +56,12 @@ class Sites(Rounds, SharedTransport):
         return torch.tensor(there)[self.owner]
 
     def there(self, count: int) -> Tensor | None:
-        """Return which of K nodes belong to sites that are there, a mask [K]; None if all do."""
         if len(self.connection.present) == len(self._sites):
             return None
         return torch.tensor([site in self.connection.present for site in self._sites])[self.owner]
 
     @property
     def refused(self) -> dict[int, str]:
-        """Nodes of sites whose summands the coordinator has refused in this round, and why."""
         why = {self._sites.index(site): why for site, why in self.connection.refused.items()}
         return {node: why[site] for node, site in enumerate(self.owner.tolist()) if site in why}
 
@@ -82,7 +75,6 @@ class Sites(Rounds, SharedTransport):
         return [(p, one) for p, one in enumerate(self._sites) if one in self.connection.present and p != self.process]
 
     def where(self, node: int) -> str:
-        """Say at which site a node is that is not owned here."""
         return f"at {self._sites[int(self.owner[node])]}"
 
     def status(self, error: Exception | None = None) -> None:
@@ -100,7 +92,6 @@ class Sites(Rounds, SharedTransport):
             self.connection.fail(error)
 
     def everyone(self, value: Any) -> list[Any]:
-        """Return what all sites that are there have to tell, in their order."""
         values, _ = self.connection.tell(VALUES, value)
         return [*values.values()]
 
@@ -123,7 +114,6 @@ class Sites(Rounds, SharedTransport):
         return *self._placed(values, told), *totals
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
         return self._placed(values, self._hear(NUMBERS, values, self.owner))
 
     def _placed(self, values: Sequence[Tensor], told: Mapping[str, Sequence[Tensor]]) -> tuple[Tensor, ...]:
@@ -135,7 +125,6 @@ class Sites(Rounds, SharedTransport):
         return out
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values of all sites that are there, one site's after the other's, [N, ...]."""
         told = self._hear("what all are told as lists: edges, cluster centres", values)
         for site, (nodes, *_) in told.items():
             self._require_own(site, nodes)
@@ -148,7 +137,6 @@ class Sites(Rounds, SharedTransport):
         raise ContractError("method", message)
 
     def _require_own(self, site: str, nodes: Tensor) -> None:
-        """Check that what a site has told is of its own nodes."""
         if not bool(torch.isin(nodes.cpu(), (self.owner == self._sites.index(site)).nonzero()).all()):
             raise wrong_message(site, "it speaks for nodes of other sites")
 
@@ -178,13 +166,9 @@ class Sites(Rounds, SharedTransport):
     def _hear(
         self, what: str, values: Sequence[Tensor], by: Tensor | None = None, whole: Sequence[Tensor] = ()
     ) -> dict[str, list[Tensor]]:
-        """Tell everybody values [n, ...], and return what every site has told: of the same kinds, checked here.
+        """Tell all values [n, ...] and ``whole`` ones; return what every site has told, of the same kinds, as checked.
 
-        Args:
-            what: What they are.
-            values: Those of this site.
-            by: Whose each of all sites' values is, where that is known, [N].
-            whole: Further ones, of which every site has as many.
+        ``by`` [N] is whose each value of all sites is, where that is known.
         """
         kinds = _kinds_of([*values, *(one[None] for one in whole)])
         _, told = self.connection.tell(f"{what} ({kinds})", tensors=[*values, *whole])
@@ -205,7 +189,6 @@ class Sites(Rounds, SharedTransport):
             raise ConflictError("listeners", message)
 
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return whose entries are passed on to nodes here, [N], and these, [N, ...]; from site to site."""
         wanted, give, take = self.wanted(edge_index), {}, {}
         entries = (owner, *values)
         for p, name in self._others:
@@ -247,7 +230,6 @@ def _kinds_of(values: Iterable[Tensor]) -> str:
 
 
 def _require_finite(site: str, values: Iterable[Tensor]) -> None:
-    """Check that what a site has sent is finite."""
     if not all(bool(torch.isfinite(one).all()) for one in values):
         raise wrong_message(site, "it holds values that are not finite")
 

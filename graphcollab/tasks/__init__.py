@@ -1,7 +1,6 @@
 """What nodes own: their samples, how a dataset is dealt out to them, and the batches they train on.
 
-Builders of tasks raise a ``ValueError`` where there are too few samples or classes for the nodes or clusters, or where
-the numbers of what is given do not agree; it says how many are needed.
+Builders of tasks raise a ``ValueError`` where samples or classes are too few, and say how many are needed.
 """
 
 from typing import TYPE_CHECKING

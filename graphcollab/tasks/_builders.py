@@ -60,11 +60,10 @@ class Builders:
         """Build tasks from every node's own arrays or datasets.
 
         Args:
-            train: One pair (inputs, targets), dict or torch ``Dataset`` per node. In a dict by name the order does not
-                matter: nodes are sorted by name, and what is random about a node follows from its name. In a list
-                it does, too, where nodes have ``names``; else it follows from the node's place. A dict, also as a
-                sample of a ``Dataset``, may have weights as its entry ``"weight"``; all nodes have some then, in every
-                split. `from_arrays` says what they do.
+            train: One pair (inputs, targets), dict or torch ``Dataset`` per node. A dict by name is sorted by name.
+                Randomness is keyed by the node's name, in a list without ``names`` by its place. A dict, also as a
+                sample of a ``Dataset``, may have weights as its entry ``"weight"``, see `from_arrays`; all nodes have
+                some then, in every split.
             val: Validation samples per node, given like ``train``. Default: ``val_fraction`` of the training samples,
                 drawn at random.
             test: Test samples per node, if there are any.
@@ -104,20 +103,19 @@ class Builders:
     ) -> Self:
         """Build tasks from flat arrays, with a column that says whose row it is.
 
-        Nodes are sorted by name, and what is random about a node follows from its name. So neither the order of nodes
-        nor how their rows are interleaved matters, only the order of a node's own rows. Arrays of float32 and int64 are
-        not copied.
+        Nodes are sorted by name, and randomness is keyed by it: only the order of a node's own rows matters. Arrays of
+        float32 and int64 are not copied.
 
         Args:
             inputs: Samples of all nodes, [N, ...].
             targets: Class labels from 0, [N], or real values, [N] or [N, D].
             node: The name of every row's node, [N]: strings or whole numbers.
-            weight: What every row counts in losses and metrics of its node, which are then weighted means, [N]: finite
-                numbers, not negative, of which only ratios within a node matter. How many rows a node has still counts
-                every row as one. Default: all count alike.
-            group: What every row belongs to, such as the patient whose visit it is, [N]: rows of one group at a node
-                are for training, for validation or for testing together, also where `graphcollab.benefit` deals them
-                anew. The same name at two nodes is two groups. Default: every row is by itself.
+            weight: Weight of every row in losses and metrics of its node, which are then weighted means, [N]: finite,
+                not negative; only ratios within a node matter. Numbers of rows count each as one. Default: all count
+                alike.
+            group: Group of every row, such as the patient whose visit it is, [N]: rows of one group at a node stay in
+                one split, also where `graphcollab.benefit` deals them anew. The same name at two nodes is two groups.
+                Default: every row is by itself.
             split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
             val_fraction: Share of a node's training rows, or of their groups, set aside for validation, where ``split``
                 names none.
@@ -198,9 +196,8 @@ class Builders:
     ) -> Self:
         """Build tasks from a table with a column that says whose row it is.
 
-        Numbers are standardised, missing ones become the mean, and text is encoded one-hot. This is fitted on training
-        rows only, and no row leaves its site: `preparation` says how, and what sites share. Nodes are known by name,
-        as in `from_arrays`.
+        Numbers are standardised, missing ones become the mean, text is encoded one-hot, as fitted on training rows
+        only; no row leaves its site: `preparation` says what sites share. Nodes are known by name, as in `from_arrays`.
 
         Args:
             frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or
@@ -213,26 +210,21 @@ class Builders:
             columns: The columns to predict from. Default: all others but those in ``leave_out``.
             leave_out: The columns not to predict from, where ``columns`` does not say from which.
             categorical: Those whose numbers are categories. Columns of text always are.
-            categories: All categories of some columns, and of the target all classes, {column: names}: then it is not
-                looked at what occurs, and no names are shared. Other values of a column count as unknown.
-            pooled: ``"sums"``: means and deviations are those of all sites, from sums that they share. ``"per_site"``:
-                every site has its own. Names of categories and classes are shared in any case.
-            indicator_above: A column of which a larger share of training rows lacks the value gets an indicator, a
-                further number that says where it is missing.
+            categories: All categories of some columns, of the target all classes, {column: names}: no names are shared
+                then, and other values count as unknown.
+            pooled: ``"sums"``: means and deviations of all sites, from sums that they share. ``"per_site"``: every
+                site's own. Names of categories and classes are shared in any case.
+            indicator_above: Columns missing in a larger share of training rows get an indicator, a further number.
             standardise_target: Whether real targets are standardised too. Loss and metric are then in these units, and
                 ``preparation.restore`` brings predictions back.
             preparation: What other tasks were prepared by, for newcomers and further rows: nothing is fitted. Of the
                 arguments above, columns may be named if they are the same ones; the others do not count.
             refit: Whether means and deviations are fitted all the same, and only the columns, categories, classes and
                 indicators of ``preparation`` are kept. So models fit other splits, which may lack a rare category.
-            group: The column with what rows belong to, such as the patient whose visit each is, or a name for every
-                row: rows of a group stay together; see `from_arrays`.
+            group: The column of groups, such as patients, or a name for every row; see `from_arrays`.
             split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
                 random.
-            val_fraction: See `from_arrays`, as for the next three.
-            test_fraction: See there.
-            stratify: See there.
-            seed: See there.
+            val_fraction, test_fraction, stratify, seed: See `from_arrays`.
             loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
             metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values.
             statistics: Statistics over all rows where some are elsewhere.

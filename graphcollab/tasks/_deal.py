@@ -92,10 +92,9 @@ def clusters_of(nodes: Sequence[int]) -> Tensor:
 
 
 def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int) -> Shares:
-    """Deal different samples to every node, from those in ``index`` [n], in an order that depends on seed and keys.
+    """Deal the samples ``index`` [n] out to nodes, different ones to each, in an order that depends on seed and keys.
 
-    A node gets ``train`` samples, and what it gets does not depend on the nodes behind it. With None all samples are
-    dealt out, in shares whose sizes differ by at most one (the first nodes have the larger ones).
+    A node's share does not depend on nodes behind it. With ``train`` None all are dealt, by 1 more to the first nodes.
     """
     fewest = 1 if train is None else train
     need = nodes * (fewest + val)
@@ -111,10 +110,7 @@ def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who:
 
 
 def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: int, who: str) -> list[Tensor]:
-    """Return the test samples of a cluster's nodes: all of the cluster's, or a number drawn for every node.
-
-    Nodes draw independently, so two nodes may draw the same sample.
-    """
+    """Return the test samples of a cluster's nodes: all of the cluster's, or ``test`` for each, drawn independently."""
     if test != 0 and len(index) < (test or 1):
         asked = "" if test is None else f", {test} per node are asked for"
         raise TooFewError(who, f"{who} has {len(index)} test samples{asked}: use data with more, or test=0")
@@ -195,10 +191,7 @@ def _pool(pairs: Sequence[tuple[Tensor, Tensor]]) -> Pool:
 def assemble(
     pools: Mapping[str, Pool], samples: Mapping[str, tuple[str, Sequence[Tensor]]], cluster: Tensor, **kwargs: Any
 ) -> Tasks:
-    """Build tasks with the true clusters [K] attached and nodes named after them.
-
-    ``samples`` has a pool and one index tensor per node for every split; those that nobody has samples in are left out.
-    """
+    """Build tasks with true clusters [K], of a pool and an index tensor per node by split; without empty splits."""
     names = tuple(f"cluster {c}, node {k}" for k, c in enumerate(cluster.tolist()))
     splits = {name: Split.from_lists(pool, lists) for name, (pool, lists) in samples.items() if any(map(len, lists))}
     used = {split.pool for split in splits.values()}

@@ -1,7 +1,4 @@
-"""Tables in files, read by pandas: CSV, Excel and Parquet.
-
-CSV cells are read as text first, so that numbers that could be read in two ways can be refused.
-"""
+"""Tables in CSV, Excel and Parquet files, read by pandas; CSV cells first as text, to refuse ambiguous numbers."""
 
 from __future__ import annotations
 
@@ -86,7 +83,6 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Read]:
 
 
 def _cells(path: Path) -> tuple[list[list[str]], str]:
-    """Return the cells of a file, the names of columns first, and what separates them."""
     import pandas  # takes half a second
 
     subject = f"file {path}"
@@ -119,7 +115,6 @@ def _cells(path: Path) -> tuple[list[list[str]], str]:
 
 
 def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
-    """Refuse a first line that does not name all columns, each differently, or that no rows follow."""
     subject, numbers = f"file {path}", sum(map(is_number, names))
     headless = ". The first line must name the columns: is there one with names?" * (2 * numbers > len(names))
     if not rows:
@@ -139,7 +134,6 @@ def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
 
 
 def _refuse_ambiguous(path: Path, name: str, cells: Sequence[str], separator: str, commas: Callable[[], bool]) -> None:
-    """Refuse numbers whose commas or points may separate thousands or decimals."""
     known = [cell for cell in cells if cell not in MISSING]
     if separator in _DECIMAL_COMMAS_WITH:
         mark, word = ".", "point"
@@ -168,10 +162,7 @@ def _only_above(known: Sequence[str]) -> bool:
 
 
 def _parsed(cells: Sequence[str]) -> np.ndarray:
-    """Return cells as numbers where all are that are not missing; text where some begin with zeros, as codes do.
-
-    Numbers may have decimal commas, where commas can mean nothing else.
-    """
+    """Return numbers, also with decimal commas, where all known cells are such; text where some begin with zeros."""
     known = [cell for cell in cells if cell not in MISSING]
     if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
         return np.array([np.nan if cell in MISSING else float(cell.replace(",", ".")) for cell in cells])

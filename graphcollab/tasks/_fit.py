@@ -30,12 +30,8 @@ _ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and
 class Draft:
     """A column before it is fitted, with what the k sites that are here say of it.
 
-    Args:
-        column: What is known of it already.
-        known: How many of these rows have a value, [k], where that matters.
-        numbers: Numbers in these rows where they are known and the site of each, [n], if they are to be standardised.
-        names: Different values that every site has in these rows, [k], if they become categories.
-        every: Different values in all rows, if so.
+    ``known`` [k] counts rows with a value; ``numbers`` are values to be standardised and the site of each, [n];
+    ``names`` are every site's different values in the rows to fit, [k], ``every`` those in all rows.
     """
 
     column: Column
@@ -47,15 +43,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Seen:
-    """Columns before they are fitted, with what the rows here say of them, of one site or of all.
-
-    `count` is pooled over sites; `preparation` follows from the counts of all.
-
-    Args:
-        table: The rows that are here.
-        rows: Those of them to which columns are fitted.
-        real: Whether targets are real values.
-    """
+    """Columns before they are fitted to ``rows`` of those here; only what `count` returns is pooled over sites."""
 
     table: Rows
     rows: Split
@@ -74,7 +62,6 @@ class Seen:
         return {**inputs, self.how.target: self._target(self.how.target, table.values)}
 
     def _input(self, name: str, values: np.ndarray, categorical: bool) -> Draft:
-        """Look at a column of inputs: of numbers, unless it holds text or is to be categorical, or as it was before."""
         before = () if self.how.preparation is None else self.how.preparation.columns
         like = next((one for one in before if one.name == name), self.how.declared.get(name))
         if like is not None and like.categories is not None:
@@ -87,7 +74,6 @@ class Seen:
         return self._of_names(Column(name, categories=(), numbers=values.dtype.kind != "O"), values)
 
     def _target(self, name: str, values: np.ndarray) -> Draft:
-        """Look at the targets."""
         if self.real:
             numbers = numbers_of(name, values, self.table.sites.at, DROP)
             return self._of_numbers(Column(name), numbers) if self.how.standardise_target else Draft(Column(name))
@@ -119,10 +105,7 @@ class Seen:
         return np.bincount(self.table.sites.owner.numpy()[index[mask[index]]], minlength=len(self.table.sites.names))
 
     def count(self) -> Counts:
-        """Count rows and known values, add these up, and name the values of categories, site by site.
-
-        Where every site has means of its own nothing is added up.
-        """
+        """Count rows and known values, add these up (none where sites have own means), name categories, by site."""
         drafts = self.drafts.items()
         known = {name: one.known for name, one in drafts if one.known is not None}
         numbers = {name: one.numbers for name, one in drafts if one.numbers is not None and not self.how.per_site}
@@ -219,7 +202,6 @@ def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Colum
 
 
 def _few_enough(name: str, names: Sized) -> None:
-    """Refuse more categories than anybody means."""
     if len(names) > _MOST_CATEGORIES:
         raise TooManyError(
             f"column {name!r}",

@@ -104,7 +104,6 @@ def _prepared(seen: Seen, statistics: Statistics, loss: Any, metric: Any) -> tup
 
 
 def _judged(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
-    """Return loss and metric, by default those of real values or of classes."""
     usual = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     return usual[0] if loss is None else loss, usual[1] if metric is None else metric
 

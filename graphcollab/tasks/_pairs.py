@@ -89,7 +89,6 @@ def gathered(
 
 
 def _by_name(split: str, samples: Every, names: Sequence[Any]) -> list[Samples]:
-    """Return the samples that a dict has for every node, in the order of the names."""
     if not isinstance(samples, Mapping):
         raise InvalidValueError(
             split, f"{split!r} must be a dict by the nodes' names as 'train' is, got a {type(samples).__name__}"
@@ -103,7 +102,6 @@ def _by_name(split: str, samples: Every, names: Sequence[Any]) -> list[Samples]:
 
 
 def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tuple[Pool, Split]:
-    """Put the samples of all nodes into one pool."""
     triples = [_to_triple(one, f"{name} ({split})") for one, name in zip(samples, names, strict=True)]
     for what, kinds in (("inputs", [x.dtype for x, *_ in triples]), ("targets", [y.dtype for _, y, _ in triples])):
         other = next((k for k, kind in enumerate(kinds) if kind.is_floating_point != kinds[0].is_floating_point), None)
@@ -134,7 +132,6 @@ def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tu
 
 
 def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str]) -> Tensor | None:
-    """Put the weights of all nodes' samples together, if they have some."""
     known = [weight for weight in weights if weight is not None]
     lacking = [f"{name} ({split})" for name, weight in zip(names, weights, strict=True) if weight is None]
     if known and lacking:
@@ -145,7 +142,6 @@ def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str])
 
 
 def _to_triple(samples: Samples, who: str) -> _Triple:
-    """Turn a node's samples into inputs and targets, as `to_tensors` does, and weights, if there are such."""
     if isinstance(samples, Dataset):
         read = _to_triple(_collated(samples, who), who)
         _warn_of_draws(samples, read, who)
@@ -174,7 +170,6 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
 
 
 def _collated(samples: Dataset[Any], who: str) -> Any:
-    """Return all samples of a dataset as one batch, a pair or a dict."""
     if isinstance(samples, IterableDataset):
         raise UnsupportedError(
             who, f"{who} has an IterableDataset, whose samples cannot be numbered: give a list of its samples"

@@ -49,16 +49,8 @@ class TableSettings:
 class Rows:
     """The rows of a table that are here, column by column.
 
-    Args:
-        how: The settings, with the columns of sites and targets.
-        sites: Whose rows they are.
-        read: The columns to predict from.
-        categorical: Those of them whose values are categories, whatever they are.
-        values: The targets.
-        classes: Whether it was declared that these are classes.
-        weights: Weights of rows, [N].
-        groups: Groups of rows, [N].
-        draw: How the rows are divided.
+    ``read`` are the columns to predict from, ``categorical`` those of them that are categories whatever their values,
+    ``values`` the targets, ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N].
     """
 
     how: TableSettings
@@ -141,7 +133,6 @@ def _as_prepared(how: TableSettings, known: Preparation) -> TableSettings:
 
 
 def _require_said(table: Table, node: str, target: str) -> None:
-    """Check that a table has columns of the names that those of sites and targets have where nothing is said."""
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
         if name == _DEFAULTS[argument] and name not in table.names:
             alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
@@ -153,7 +144,6 @@ def _require_said(table: Table, node: str, target: str) -> None:
 
 
 def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collection[str]) -> list[str]:
-    """Return the columns to predict from, of those of a table that are ``free`` for it, as the arguments say."""
     if how.columns is not None and how.leave_out:
         raise ConflictError(
             "columns", "columns= says what to predict from, and leave_out= what not: give only one of them"
@@ -181,7 +171,6 @@ def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collec
 
 
 def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
-    """Refuse rows without a target."""
     lacks = values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  of every entry
     if lacks.any():
         others = int(lacks.sum()) - 1
@@ -274,7 +263,6 @@ def _like_others(column: np.ndarray, kind: str, text: bool) -> np.ndarray:
 
 
 def _sites_of(table: Table, node: str, given: str) -> Sites:
-    """Find the sites of a table."""
     column = table.column(node, given)
     if not len(column):
         raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
@@ -302,7 +290,6 @@ def _remembered(known: Preparation, table: Table) -> str | None:
 
 
 def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
-    """Return the weights of all rows, [N], of a column or as they were given."""
     if weight is None:
         return None
     where = f" in column {weight!r}" if isinstance(weight, str) else ""

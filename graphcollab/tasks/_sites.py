@@ -35,14 +35,10 @@ _EXACT = 2.0**53  # up to which floats are exact whole numbers
 
 @dataclass(frozen=True)
 class Sites:
-    """Who owns which rows of a flat table.
+    """Who owns which rows of a flat table; nodes are sorted by name: whole numbers by size, text by its letters.
 
-    Args:
-        names: Names of the nodes, sorted: whole numbers by size, text by its letters.
-        node_id: Identities that follow from the names alone, [K].
-        rows: Every node's rows in the order of the table.
-        owner: The node of every row, [N].
-        first: The first row of every node, where rows are counted node by node.
+    ``rows`` keeps the table's order; ``node_id`` [K] follows from the names alone; ``owner`` [N] is the node of every
+    row, ``first`` the first row of every node, where rows are counted node by node.
     """
 
     names: tuple[str, ...]
@@ -58,12 +54,7 @@ class Sites:
 
 
 def name_ids(names: Iterable[str]) -> Tensor:
-    """Return whole numbers of 63 bits that follow from the names: the first of BLAKE2b, [K].
-
-    Example:
-        >>> name_ids(["north", "south"]).tolist() == name_ids(["south", "north"]).tolist()[::-1]
-        True
-    """
+    """Return whole numbers of 63 bits that follow from the names alone, by BLAKE2b, [K]."""
     encoded = (name.encode(errors="surrogatepass") for name in names)
     digests = b"".join(blake2b(one, digest_size=8).digest() for one in encoded)
     return torch.from_numpy(np.frombuffer(digests, "<i8").astype(np.int64) & _LAST)
@@ -111,15 +102,10 @@ def to_groups(sites: Sites, group: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Draw:
-    """How every node's rows are divided into training, validation and test rows.
+    """How every node's rows are divided: by ``words`` (train, val or test, [N]), else at random.
 
-    Args:
-        words: ``"train"``, ``"val"`` or ``"test"`` for every row, [N].
-        val_fraction: Share of training rows to draw for validation, where no words say which.
-        test_fraction: Share of all rows to draw for testing, where there are no words.
-        stratify: Whether some rows of every class are drawn.
-        seed: Seed of the draws.
-        elsewhere: Words that rows of other sites have.
+    ``val_fraction`` is of training rows, where no words say which; ``test_fraction`` of all rows, where there are no
+    words. ``elsewhere`` are words that rows of other sites have.
     """
 
     words: Any
@@ -193,10 +179,7 @@ def _words(words: Any) -> np.ndarray:
 
 
 def _by_word(sites: Sites, words: Any, elsewhere: Collection[str] = ()) -> dict[str, Split]:
-    """Divide rows by the words ``"train"``, ``"val"`` and ``"test"``; those that no row has are left out.
-
-    Not those that rows ``elsewhere`` have.
-    """
+    """Divide rows by the words train, val and test; those that no row has, here or ``elsewhere``, are left out."""
     column = _words(words)
     if column.shape != (len(sites.owner),):
         raise ShapeError(
@@ -219,7 +202,6 @@ def _by_word(sites: Sites, words: Any, elsewhere: Collection[str] = ()) -> dict[
 
 
 def _refuse_divided(sites: Sites, splits: Mapping[str, Split], group: Tensor) -> None:
-    """Raise a ValueError that names a row whose group is in two splits, if there is one."""
     seen = torch.full((int(group.max()) + 1,), -1)
     for place, (name, split) in enumerate(splits.items()):
         before = seen[group[split.index]]

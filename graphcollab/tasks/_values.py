@@ -109,7 +109,6 @@ def from_array(name: str, values: Any) -> np.ndarray:
 
 
 def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
-    """Return a column of Python's objects as numbers or text."""
     lacks = [is_missing(one) for one in values]
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
     kinds = set(map(type, known)) or {str for one in values if isinstance(one, str)}
@@ -140,7 +139,6 @@ def from_words(words: Sequence[str | None]) -> np.ndarray:
 
 
 def _from_numbers(name: str, values: Sequence[Any]) -> np.ndarray:
-    """Return numbers as bool, int64 or float64."""
     kinds = set(map(type, values))
     if kinds and kinds <= {bool, np.bool_}:
         return np.array(values, bool)
@@ -177,11 +175,7 @@ def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
 def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the different values of a column as text, in order, and which of them every row has, -1 for a missing one.
 
-    Numbers are ordered by size and come before text, which is ordered by its letters. Whole numbers have no point.
-
-    Example:
-        >>> factorised(np.array([10.0, 9.0, np.nan]))
-        (('9', '10'), array([ 1,  0, -1]))
+    Numbers come first, by size, whole ones without a point; then text, by its letters.
     """
     if values.dtype.kind == "O":
         known = sorted_names({one for one in values.tolist() if one is not None})
@@ -217,11 +211,7 @@ def as_number(text: str) -> str:
 def numbers_of(
     name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format, lacking: str = LACKING
 ) -> np.ndarray:
-    """Return a column's values as float64.
-
-    A ValueError says by ``at`` which is the first that is text, infinite or too large, and what to do with what is
-    ``lacking``.
-    """
+    """Return a column as float64; an error says, by ``at``, which is the first text, infinite or too large value."""
     if values.dtype.kind == "O":
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
         if known:
@@ -246,10 +236,9 @@ def numbers_of(
 def refuse_no_categories(
     name: str, values: np.ndarray, at: Callable[[int], str], cure: str, target: bool = False, declared: bool = False
 ) -> None:
-    """Refuse a column of text [N] whose values are hardly categories: mostly dates or numbers, or nearly all different.
+    """Refuse text [N] that is hardly categories: mostly dates or numbers (if not ``declared``), or nearly all distinct.
 
-    A ValueError names the column, a row by ``at``, and the ``cure`` if they are categories after all. Numbers may be
-    categories where a frame has ``declared`` them to be.
+    A ValueError names the column, a row by ``at``, and the ``cure`` if they are categories after all.
     """
     rows = Counter(values.tolist())
     rows.pop(None, None)

@@ -1,7 +1,7 @@
 """Nodes that have a number of samples of every class: majority classes, and MAPL's clusters of classes.
 
-Training and validation samples belong to one node each, and what a node gets depends on the seed and the nodes before
-it, not on those behind. Test samples are drawn for every node on its own, so nodes may share some.
+A node's training and validation samples are its own, and depend on the seed and the nodes before it, not on those
+behind. Test samples are drawn for every node on its own, so nodes may share some.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ _COUNT_STREAM = 151
 def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, classes: Count = 10) -> list[int]:
     """Return how many of N samples are of each class: N p / n of n majority classes, N (1 - p) / (C - n) of others.
 
-    Where these are not whole numbers: the majority has N p samples, rounded to the nearest whole number (half up), the
-    minority the rest, and inside each the classes with the smallest labels get one more where it does not divide
-    evenly. So exactly N come out.
+    The majority has N p samples, rounded to the nearest whole number (half up), the minority the rest, and inside each
+    the classes with the smallest labels get one more where it does not divide evenly: N in all.
 
     Args:
         size: N.
@@ -72,9 +71,9 @@ def majority_tasks(
 
     Section 5.1 of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, Ohio State
     University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
-    other class; p = n / 10 makes all nodes alike. `majority_counts` says how this is rounded. Training, validation and
-    test samples follow the same proportions; the thesis has no validation samples, use ``val=0`` for its setting.
-    ``cluster`` says which nodes have the same majority classes, numbered as they come.
+    other class; p = n / 10 makes all nodes alike (rounding: `majority_counts`), in training, validation and testing;
+    the thesis has no validation samples (``val=0``). ``cluster`` says which nodes have the same majority classes,
+    numbered as they come.
 
     Args:
         majorities: Majority classes of every node.
@@ -104,7 +103,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
 
     The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
     every piece is lengthened by the next ``overlap`` classes. Where that is longer than a piece, clusters that are not
-    neighbours share classes too. A ``ValueError`` says how many of the C ``classes`` are too few.
+    neighbors share classes too. A ``ValueError`` says how many of the C ``classes`` are too few.
 
     Example:
         >>> class_windows(10, 2, overlap=4), class_windows(10, 3)
@@ -147,15 +146,15 @@ def class_clusters(
     ========  ==================  =================  ===========
 
     Classes go to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4 of 10
-    classes in common (0 … 6 and 3 … 9); a figure in their appendix has 2 (0 … 5 and 4 … 9). Numbers are drawn from
-    [100, 300] in the text and without the end in the code, as here. One thing is different: their code gives two nodes
-    of consecutive numbers 100 samples of each class in common.
+    classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9). Numbers are drawn from [100,
+    300] in the text, without the end in the code, as here. Unlike this one, their code gives two nodes of
+    consecutive numbers 100 samples of each class in common.
 
     Args:
         nodes: K. Nodes are ordered cluster by cluster; sizes of clusters differ by at most one.
         clusters: Number of clusters.
-        per_class: Samples of each of its classes that a node has: a number, or ``(low, high)``, from which numbers low,
-            …, high - 1 are drawn for every node and class on its own. Small datasets need fewer than the default.
+        per_class: A node's samples of each of its classes: a number, or ``(low, high)``, from which low, …, high - 1
+            are drawn for every node and class. Small datasets need fewer than the default.
         overlap: Classes that neighbouring clusters share.
         val: How many of a node's samples of each class are set aside for validation. The paper has none.
         test: Test samples of a node for each of its classes.

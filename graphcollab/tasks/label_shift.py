@@ -88,8 +88,8 @@ def label_shift(
     `CIFAR100_GROUPS` and `FIVE_PAIRS` are its groups.
 
     A node's samples are drawn at random from those of its cluster's classes, without regard to the class, and belong to
-    no other node. Labels stay what they are: a node does not know which classes it has. Samples are stored once and
-    shared by index. What the m-th node of a cluster gets depends on the seed, the cluster's classes and m alone.
+    no other node. Labels stay what they are. What the m-th node of a cluster gets depends on the seed, the cluster's
+    classes and m alone; samples are stored once.
 
     Args:
         groups: Classes of every cluster; no class may be in two.

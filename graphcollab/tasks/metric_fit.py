@@ -32,14 +32,9 @@ METRICS = _Metrics()
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
-    """Refuse a named metric that would judge other things than models learn; the ValueError says which ones fit.
+    """Refuse a named metric that does not fit loss and targets [N, ...]; ``has`` says how many classes a column has.
 
-    Args:
-        metric: Its name.
-        loss: The tasks' loss; a function of the user's own may go with any metric, as far as targets allow it, unless
-            it has a function ``refuse_metric``, which raises for others.
-        targets: Targets of all samples, [N, ...].
-        has: Which column has how many classes, in words. Default: that is not known.
+    A user's own loss goes with any metric that targets allow, unless its function ``refuse_metric`` raises.
     """
     of_classes = getattr(METRICS.get(metric), "of_classes", None)
     if (refuse := getattr(loss, "refuse_metric", None)) is not None:

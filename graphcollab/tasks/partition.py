@@ -74,7 +74,7 @@ def shard_tasks(
 
     (a) The samples of each of the M classes are cut into P shards; (b) one shard of every class, at random, makes a
     group, P groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test
-    data are all test samples of its classes; they are stored once and shared by index.
+    data are all test samples of its classes, stored once.
 
     Args:
         shards: P.
@@ -143,7 +143,6 @@ def grouped_tasks(
 def _with_tests(
     data: Labelled, labels: list[list[int]], index: list[Tensor], held: tuple[float, int, bool], **kwargs: Any
 ) -> Tasks:
-    """Attach all test samples of every node's classes and hold out validation samples."""
     of_class = {c: (data.test_targets == c).nonzero().flatten() for group in labels for c in group}
     lacking = sorted(c for c, where in of_class.items() if not len(where))
     if lacking:

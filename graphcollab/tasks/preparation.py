@@ -36,15 +36,15 @@ _VERSION = 1
 class Column:
     """How the values of a column become numbers.
 
-    Numbers are standardised, (value - mean) / deviation, and are 0 where the deviation is 0 or the value is missing.
-    Text is encoded one-hot, and is all zeros where it is missing or no known category.
+    Numbers are standardised, (value - mean) / deviation, and 0 where the deviation is 0 or the value is missing. Text
+    is encoded one-hot, all zeros where it is missing or no known category.
 
     Args:
         name: Its name in the table.
         mean: Mean of the known training values: one for all sites, or one for each.
         deviation: Their standard deviation, likewise.
         categories: The different values of a column of text, or the classes of a target; None for numbers.
-        indicator: Whether a further number says where the value is missing, or no known category.
+        indicator: Whether a further number says where the value is missing or unknown.
         numbers: Whether categories are numbers in the table.
         truths: Whether they are false and true there.
     """
@@ -135,20 +135,18 @@ class Column:
 class Preparation:
     """What turns the rows of a table into numbers: plain data, fitted on training rows, without pooling any rows.
 
-    `Tasks.from_frame` fits it, where some rows are elsewhere on all rows that may train in some split, and
-    `Tasks.preparation` keeps it. Sites share counts, sums, sums of squared deviations and the names of categories and
-    classes; or, where every site has means and deviations of its own (``sites``), only the names, and of which columns
-    they lack values. All rows count alike, also where they have weights.
+    `Tasks.from_frame` fits it, between sites on all rows that may train in some split. Sites share counts, sums, sums
+    of squared deviations and the names of categories and classes; where every site has means and deviations of its own
+    (``sites``), only the names, and of which columns they lack values. Weights of rows do not count.
 
     Args:
         columns: The columns that become the inputs, in order.
         target: The column with the targets. Its categories are the classes; without such, targets are real.
         node: The column that names the site of a row.
         sites: Names of the sites, where each has means and deviations of its own.
-        floats_per_site: What a site has shared at most, in floats of 4 bytes; four letters of a name count as one. A
-            run begins with it in ``bytes_sent``. 0 for tasks that were prepared as others had been.
-        group: The column that says which rows belong together, such as a patient's, if there is one. Other tasks that
-            are prepared so keep such rows together, too.
+        floats_per_site: What a site has shared at most, in floats of 4 bytes, with which ``bytes_sent`` begins; four
+            letters of a name count as one. 0 for tasks prepared as others had been.
+        group: The column of groups, such as patients, if any; tasks prepared so keep their rows together, too.
 
     Example:
         >>> from graphcollab import Tasks
@@ -204,13 +202,12 @@ class Preparation:
         """Return the inputs of a table's rows, float32 [n, D].
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, or the path of a CSV, Excel
-                or Parquet file. Columns that are not needed may be there or not.
+            frame: A table, as `Tasks.from_frame` takes one; columns that are not needed may be there or not.
             site: Whose rows they are. Default: as the table says, if that matters.
 
         Raises:
-            ValueError: If a column is missing or holds the wrong kind of values, or a site is needed and unknown, or
-                the table has rows of another one.
+            ValueError: If a column is missing or of the wrong kind, or a site needed and unknown, or rows are of
+                another one.
         """
         table = self._open(frame, site)
         rows, read = self._sites_of(table, site), {one.name: table.column(one.name) for one in self.columns}

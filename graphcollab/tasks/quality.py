@@ -50,17 +50,7 @@ def of_columns(
     sites: Sequence[str],
     group: Tensor | None,
 ) -> list[Finding]:
-    """Return findings about the columns of a table.
-
-    Args:
-        read: Columns to predict from, [N] each.
-        categorical: Those whose numbers are categories.
-        target: The column of targets.
-        values: Its values, [N].
-        owner: The site of every row, [N].
-        sites: Names of the sites.
-        group: The group of every row, [N].
-    """
+    """Return findings about columns to predict from, ``read``, and target ``values``; sites are ``owner`` [N]."""
     findings = [*_of_leaks(read, target, values, group)]
     leaks = {name for one in findings for name in one.numbers["columns"]}
     if group is None:

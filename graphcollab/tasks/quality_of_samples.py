@@ -20,8 +20,8 @@ def of_repeats(
 ) -> list[Finding]:
     """Return the finding that a twentieth of the samples for testing, or else validation, are for training, too.
 
-    Different samples must nearly all differ in every second number already, so that equal ones are no chance. All
-    samples are counted, whatever split they are in, so that many draws are warned of once.
+    Different samples must nearly all differ in every second number already, so that equal ones are no chance. Samples
+    of all splits are counted, so that many draws are warned of once.
     """
     held = next((name for name in ("test", "val") if name in splits), None)
     if held is None or not pools[splits["train"].pool].inputs[:1].numel():

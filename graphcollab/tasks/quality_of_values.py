@@ -32,16 +32,10 @@ def of_many_classes(target: str, different: int, above: int = 10) -> list[Findin
 def of_codings(
     sites: Sequence[str], rows: Sequence[int], names: Mapping[str, Sequence[Sequence[str]]], target: str
 ) -> list[Finding]:
-    """Return the finding that some sites write values of a column otherwise than others, such as 0, 1 and no, yes.
+    """Return the finding that sites write values of a column otherwise than others, such as 0, 1 and no, yes.
 
-    Two sites have no value in common, of classes at most half of them, or one counts from 0 and another from 1; each
-    has two or more of them and enough rows to show what the other has, and no site has the values of both.
-
-    Args:
-        sites: Their names, [K].
-        rows: How many training rows each has, [K].
-        names: Values that every site has in training rows, [K] lists by column of categories.
-        target: The column of classes.
+    Two sites have no value in common, of classes at most half, or count from 0 and from 1; each has two or more and
+    enough rows to show the other's, and no site has both. ``rows`` [K] are for training, ``names`` [K] lists by column.
     """
     found = {name: _codings(sites, rows, by_site, 0.5 * (name == target)) for name, by_site in names.items()}
     found = {name: one for name, one in found.items() if one}
@@ -103,14 +97,7 @@ def of_no_values(name: str, counts: str) -> list[Finding]:
 
 
 def of_new_numbers(name: str, values: np.ndarray, apart: np.ndarray, mean: np.ndarray) -> list[Finding]:
-    """Return the finding that numbers have another unit than in training.
-
-    Args:
-        name: The column.
-        values: Its values, [n].
-        apart: How many standard deviations they are from the mean of training, [n], NaN where they are missing.
-        mean: This mean for the site of every row, [n].
-    """
+    """Return the finding that values [n] have another unit than in training, ``apart`` in deviations from ``mean``."""
     known = np.sort(apart[~np.isnan(apart)])
     if not len(known):
         return []

@@ -50,9 +50,9 @@ def refuse_bad_weights(weight: Tensor, at: Callable[[int], str] = "sample {}".fo
 class Pool:
     """Samples of a dataset, all of them finite, stored once however many nodes use them.
 
-    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N] is what samples count in
-    means over a node's samples, finite and not negative; None: all count alike. Only ratios within a node matter.
-    ``group`` [N] are whole numbers, alike for a node's samples that are never divided between splits; None: all may be.
+    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N], finite and not
+    negative, counts in means over a node's samples, of which only ratios matter; None: all alike. ``group`` [N] are
+    whole numbers, alike for a node's samples that are never divided between splits; None: all may be.
     """
 
     inputs: Tensor
@@ -231,13 +231,10 @@ def hold_out(
 ) -> tuple[Split, Split]:
     """Divide every node's samples into those it keeps and those that are held out, max(round(fraction n), 1) of n.
 
-    Samples are shuffled, keyed by seed and node. Without labels the first ones are held out. With them every class is
-    held out in proportion to its share, by largest remainders, but first, as far as the total allows it, one sample of
-    every class of which a node has several, and last, only if nothing else is left, the last sample of a class.
-
-    ``ids`` [K] are the nodes' identities, ``labels`` [total] the classes of the split's samples in its order. Draws
-    ``into`` ``"val"`` and into ``"test"`` are independent of each other. With the ``group`` of every sample, [total],
-    whole groups are held out, and all of the above is about groups; the class of one is that of its first sample.
+    The draw is keyed by seed and node (``ids`` [K]), and independent for ``into`` ``"val"`` and ``"test"``. With
+    ``labels`` [total] every class is held out in proportion, by largest remainders, but first one sample of every class
+    of which a node has several, and last, only if nothing else is left, the last sample of a class. With ``group``
+    [total] all this is about whole groups, each of its first sample's class.
     """
     if group is not None:
         return _hold_out_groups(split, ids, fraction, seed, labels, into, group)

@@ -44,8 +44,8 @@ def make_schedule(
 ) -> Schedule:
     """Shuffle every node's samples anew for every pass and cut them into batches.
 
-    The last batch of a pass may be short. The order is a function of (seed, node_id, round, pass) alone: it does not
-    depend on which other rows are drawn. S is the most steps of any row.
+    The last batch of a pass may be short. The order is a function of (seed, node_id, round, pass) alone, whatever other
+    rows are drawn. S is the most steps of any row.
 
     Args:
         counts: Samples of every row's node, [R].
@@ -76,14 +76,9 @@ def make_schedule(
 
 
 class _Cut(NamedTuple):
-    """Where batches lie in the order of the samples, which is the same in every round.
+    """Where batches lie in the order of the samples, the same in every round: ``steps`` [R], the others [R, S].
 
-    Args:
-        steps: Local steps of every row, [R].
-        size: Length of every batch, [R, S].
-        start: Place of its first sample in the order, [R, S].
-        turn: Which pass it is of, [R, S].
-        passes: How many there are.
+    ``start`` is the place of a batch's first sample, ``turn`` the pass it is of, out of ``passes``.
     """
 
     steps: Tensor

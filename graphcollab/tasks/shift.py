@@ -73,12 +73,11 @@ def covariate_shift(
     """Change the inputs of every cluster of nodes in its own way; labels stay what they are.
 
     Samples are drawn at random from the whole dataset and belong to one node each; which ones the k-th node gets
-    depends on the seed and k alone. Only samples that are dealt are transformed; a cluster's test samples are
-    transformed once, all of them, and shared by its nodes.
+    depends on the seed and k alone. Only dealt samples are transformed; a cluster's test samples once, for all its
+    nodes.
 
     Args:
-        transforms: What is done to the inputs of every cluster: functions of many inputs [N, ...] at once that return
-            as many of the same shape.
+        transforms: What is done to the inputs of every cluster: functions of inputs [N, ...] that keep their shape.
     """
     check_clusters(nodes, len(transforms), "transforms")
     own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
@@ -119,8 +118,8 @@ def rotation_shift(
     Args:
         data: Images [N, C, H, W] with labels.
         angles: Degrees of every cluster. Multiples of 90 lose nothing, others interpolate.
-        fill: Value of corners that a rotation uncovers. Default: the smallest value of every channel among the training
-            images, which is black also where images have been standardised (0 would be grey there).
+        fill: Value of corners that a rotation uncovers. Default: the smallest of every channel in training, which is
+            black also where images have been standardised (0 would be gray).
     """
     if data.train_inputs.dim() != 4:
         raise ShapeError(
@@ -147,8 +146,7 @@ def concept_shift(
     each gives 20 labels, MNIST's own and Fashion-MNIST's shifted up by 10. All nodes need a model with an output for
     every label of every source, since they do not know whose they are.
 
-    What the m-th node of a cluster gets depends on the seed, the source and m alone. Only samples that are dealt are
-    copied.
+    What the m-th node of a cluster gets depends on the seed, the source and m alone. Only dealt samples are copied.
 
     Args:
         sources: The dataset of every cluster, all with inputs of one shape. Labels of a source are shifted up by the
@@ -211,19 +209,19 @@ def permuted_labels(
 
     The cross-silo task of section 4.1 of `CoBo: Collaborative Learning via Bilevel Optimization
     <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024): a model for all is poor, since clusters
-    contradict each other in every class; nodes of a cluster gain from each other's samples. A cluster's nodes share out
-    the samples at random, anew in every cluster. The article's setting is the default, on CIFAR-100 and without
-    validation samples (``val=0``); its Fig. 2(a) varies ``fraction``, the number of clusters
-    (``nodes=(2,) * clusters``) and their size (``nodes=(size,) * 4``). It wants unique labels for each class throughout
-    all clusters, which permutations from different random seeds alone do not give; `label_permutations` does.
+    contradict each other in every class; nodes of a cluster gain from each other's samples, which they share out at
+    random. The article's setting is the default, on CIFAR-100 and without validation samples (``val=0``); its Fig. 2(a)
+    varies ``fraction``, the number of clusters (``nodes=(2,) * clusters``) and their size (``nodes=(size,) * 4``). It
+    wants unique labels for each class throughout all clusters, which random permutations do not give;
+    `label_permutations` does.
 
     Inputs are copied for every cluster, those of training and validation only where they are dealt.
 
     Args:
-        fraction: Share of the dataset's training samples that is used, the same samples in every cluster. Those of a
-            smaller fraction are among those of a larger one.
-        permutations: Label of every class in every cluster, [clusters, classes]. Default:
-            `label_permutations`, with which every class has different labels in all clusters.
+        fraction: Share of the training samples that is used, the same in every cluster, nested in those of larger
+            shares.
+        permutations: Label of every class in every cluster, [clusters, classes]. Default: `label_permutations`, with
+            which every class has different labels in all clusters.
     """
     classes = num_classes(data)
     labels = label_permutations(classes, max(len(nodes), 1), seed=seed) if permutations is None else permutations

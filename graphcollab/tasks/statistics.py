@@ -19,16 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Counts:
-    """Additive facts of columns, over the rows to which they are fitted, and names of categories.
+    """Additive facts of columns over the rows to which they are fitted, [k] each, and names of categories, [k] lists.
 
-    Args:
-        rows: Rows of every site, [k].
-        known: Rows with a value, by column, [k] each.
-        sums: Sums of these values, by column of numbers, [k] each.
-        squares: Their squared deviations from the mean of the site, by column, [k] each; of no column whose values are
-            all here, as deviations from the common mean have more digits.
-        names: Different values at every site, by column of categories, [k] lists each.
-        counted: Values that the sums are of, by column, [k] each; 0 where a site does not share its sums.
+    ``squares`` are deviations from the mean of the site, of no column whose values are all here, as deviations from the
+    common mean have more digits; ``counted`` are the values that ``sums`` are of, 0 where a site does not share them.
     """
 
     rows: np.ndarray
@@ -70,11 +64,7 @@ HERE = Statistics()
 
 
 def common_kind(name: str, kinds: Iterable[tuple[object, str]], target: bool = False) -> str:
-    """Return the kind of values that a column has at all sites where it is not empty, given pairs (site, kind).
-
-    Raises:
-        MismatchError: If kinds differ.
-    """
+    """Return the kind that a column has at all sites where it is not empty, given pairs (site, kind), or raise."""
     some = [(site, kind) for site, kind in kinds if kind != NOTHING]
     if which := differing(some):
         raise MismatchError(

@@ -108,12 +108,7 @@ def open_table(frame: Any, node: str | None = None) -> Table:
 
 
 def no_column(name: str, names: Iterable[str], given: str = "") -> str:
-    """Return the message for a column that does not exist, ``given`` by an argument.
-
-    Example:
-        >>> no_column("il", ["site", "ill"], "target='il'")
-        "there is no column 'il' (target='il'); did you mean 'ill'? The columns are 'site', 'ill'"
-    """
+    """Return the message for a column that does not exist, ``given`` by an argument."""
     names, told = list(names), f"there is no column {name!r}{given and f' ({given})'}"
     hint = f"; {near}The" if (near := close(name, names)) else ": the"
     return f"{told}{hint} columns are {few([*map(repr, names)])}"
@@ -153,7 +148,6 @@ def _of_columns(columns: Mapping[str, Any]) -> Table:
 
 
 def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
-    """Put the tables of all sites below each other."""
     names = dict.fromkeys(name for table in tables.values() for name in table.names if name != node)
     kinds: dict[str, Mapping[str, str]] = {}
 
@@ -195,7 +189,6 @@ def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
 
 
 def _of_site(site: str, table: Table, name: str) -> np.ndarray:
-    """Return a column of one site's table."""
     if name not in table.names:
         raise MismatchError(
             f"column {name!r}",
@@ -209,7 +202,6 @@ def _of_site(site: str, table: Table, name: str) -> np.ndarray:
 
 
 def _from_frame(frame: Any) -> Table:
-    """Open a frame of any library that narwhals knows."""
     import narwhals as nw  # takes a tenth of a second
 
     try:

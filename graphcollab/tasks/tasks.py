@@ -31,17 +31,15 @@ class Tasks(Builders):
         names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
         loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's
             batch. Samples with weights need a loss per sample, ``graphcollab.engine.Loss(function, per_sample=True)``.
-        metric: A name from ``graphcollab.metrics.METRICS``, such as ``"accuracy"``, ``"auc"``, ``"brier"`` or
-            ``"mae"``, a ``graphcollab.metrics.Metric``, or a function ``(outputs, targets) -> number`` of one node's
-            samples with an attribute ``higher_is_better`` (True or False), as those of torchmetrics have,
-            and ``weighted`` if it takes the samples' weights, too.
+        metric: A name from ``graphcollab.metrics.METRICS``, such as ``"auc"`` or ``"mae"``, a
+            ``graphcollab.metrics.Metric``, or a function ``(outputs, targets) -> number`` of one node's samples with an
+            attribute ``higher_is_better``, as torchmetrics' have, and ``weighted`` if it takes weights, too.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
-        preparation: What turned the rows of a table into the samples, where that is what they were.
-        split_given: Whether it was said which samples are for testing, and not drawn: `graphcollab.benefit` then does
-            not deal them anew.
-        told: Which classes occur among every node's training samples, or between sites among those that may train,
-            [K, C], where some of these are elsewhere.
+        preparation: What turned the rows of a table into the samples, if any.
+        split_given: Whether test samples were given, not drawn: `graphcollab.benefit` does not deal them anew then.
+        told: Classes among a node's training samples (between sites: those that may train), [K, C], if some are
+            elsewhere.
         findings: Doubts about the samples that were warned of when tasks were made of a table.
 
     Raises:
@@ -203,12 +201,10 @@ class Tasks(Builders):
     ) -> Tasks:
         """Set a random share of every node's training samples aside for validation or testing.
 
-        At least one is set aside of two or more.
-
-        Where samples have one label each, whole numbers or zeros and ones of any type, every class of a node is held
-        out in proportion: at least one sample of each class that has several, as far as the node's total allows it, and
-        never all. Without ``stratify`` samples are drawn without regard to classes. Where samples have groups, whole
-        groups are drawn.
+        At least one is set aside of two or more. Where samples have one label each, whole numbers or zeros and ones of
+        any type, every class of a node is held out in proportion: at least one sample of each class that has several,
+        as far as the node's total allows it, and never all; without ``stratify``, classes do not count. Whole groups
+        are drawn where samples have some.
         """
         self.require_here(torch.arange(self.num_nodes), ": set them aside before tasks are shared")
         split = self.splits["train"]

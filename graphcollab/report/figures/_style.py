@@ -45,14 +45,7 @@ def new_panels(
 
 
 def figure_names(names: Sequence[str]) -> list[str]:
-    """Return names as figures write them: long ones without their middle, and dollar signs as no mathematics.
-
-    Names that would look alike without their middle keep it.
-
-    Example:
-        >>> figure_names(["Bern", "Klinikum der Universität München Großhadern"])
-        ['Bern', 'Klinikum der…Großhadern']
-    """
+    """Return names with dollar signs escaped, long ones without their middle unless they would look alike then."""
     begin, end = LONG // 2, LONG - LONG // 2 - 1
     short = [n if len(n) <= LONG else f"{n[:begin].rstrip()}…{n[-end:].lstrip()}" for n in names]
     alike = Counter(short)

@@ -25,12 +25,11 @@ FLOOR = -200.0  # percent; errors that have more than trebled are beyond the axi
 def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     """Draw what each site gains by all together and by methods, with intervals, and what by each other site in a pair.
 
-    Left, a filled mark is a gain or loss there is evidence of, all comparisons considered, the number of a site's test
-    samples is beside its name, and the last row is the mean over sites; right, evidence is in bold with a frame. Pairs
-    that were not tried, or have no value, are gray, and so are all pairs where constants did as well as their models on
-    half of the splits or more. Intervals and colors that are far beyond those of nine in ten are cut, so that a site
-    with few samples does not hide the others; a gain beyond the axis is written at its end. Further metrics have
-    figures of their own, of ``benefit.also``.
+    Left, a filled mark is a gain or loss there is evidence of, all comparisons considered, numbers of test samples are
+    beside names, and the last row is the mean over sites; right, evidence is in bold with a frame. Pairs that were not
+    tried, or have no value, are gray, and all are where constants did as well as their models on half of the splits or
+    more. Intervals and colors far beyond those of nine in ten are cut, so that a site with few samples does not hide
+    the others; a gain beyond the axis is written at its end. Further metrics: draw ``benefit.also``.
 
     Args:
         benefit: What `graphcollab.benefit` found.
@@ -58,7 +57,6 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
 
 
 def _sites(panel: Axes, benefit: Benefit) -> None:
-    """Draw every site's gains by all together and by methods."""
     scale, count, arms = scale_of(benefit)[0], len(benefit.names), benefit.arms
     by = {(gain.site, gain.by): gain for gain in (*benefit.gains, *benefit.overall)}
     bounds = _bounds(benefit, scale)
@@ -106,7 +104,6 @@ def _bounds(benefit: Benefit, scale: float) -> tuple[float, float]:
 
 
 def _pairs(panel: Axes, benefit: Benefit) -> None:
-    """Draw what every site gains by every other when the two collaborate."""
     scale, digits, _ = scale_of(benefit)
     matrix = scale * benefit.matrix.numpy()
     if constants := benefit.by_constants("pairs"):

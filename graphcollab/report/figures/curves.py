@@ -36,9 +36,8 @@ def accuracy_curves(
     single seed has none. Rounds at which not all seeds of a method were evaluated are left out.
 
     Args:
-        curves: What `compare` returns, drawn over local steps per node where methods have played other numbers of
-            rounds; methods that failed on some seeds have the curve of the others, and their name says so. Or for every
-            method one pair (rounds, values) per seed, which must have a round in common.
+        curves: What `compare` returns, drawn over local steps per node where numbers of rounds differ, without failed
+            seeds, as names say; or for every method one pair (rounds, values) per seed, with a round in common.
         metric: Name of the metric; a comparison knows it, as well as what follows.
         percent: Whether values are shares to be shown in percent.
         over: What the curves count where it is no rounds.

@@ -46,10 +46,10 @@ def weight_heatmaps(
 
     It is Fig. 4 and 5 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
     2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. A row is a receiver, a column a sender; a pair without an
-    edge stays white. All panels share one color scale, in which color follows the square root of the weight, so that
-    uniform weights of many nodes and the few large ones that are learned can both be seen. Where weights are negative,
-    the scale is linear and symmetric about 0 instead. Of up to ten nodes the weights are written into the cells.
-    Between sites each knows the weights of its own node only; those of other receivers are gray.
+    edge stays white. All panels share one color scale of the square root of the weight, so that uniform weights of many
+    nodes and few large ones can both be seen; with negative weights it is linear and symmetric about 0. Of up to ten
+    nodes the weights are written into the cells. Between sites each knows its own node's weights only; those of other
+    receivers are gray.
 
     With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
     as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
@@ -57,15 +57,13 @@ def weight_heatmaps(
 
     Args:
         graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
-            know the nodes' names. A result without recorded graphs shows that of its last round. Or a learned graph by
-            itself, such as ``load(folder).graph()``, or what `join` returns.
+            know the nodes' names (the last round's graph if none were recorded); or a learned graph, such as
+            ``load(folder).graph()``, or what `join` returns.
         num_nodes: K. Default: a history knows it.
-        cluster: The true cluster of each node, [K] of integers, or which classes each node has, [K, C] of bool, as in
-            ``tasks.classes``. Nodes are sorted by it (classes: by their first, then by their second class, and so on)
-            and lines are drawn between the clusters (between nodes of different first classes), which are numbered
-            where nodes are many or have no names.
-        classes: Which classes each node has, [K, C] of bool, such as ``tasks.classes``, for the first panel. Default:
-            there is none.
+        cluster: The true cluster of each node, [K] of integers, or which classes each has, [K, C] of bool, as in
+            ``tasks.classes``. Nodes are sorted by it (by their first class, then by their second, and so on), with
+            lines between clusters (first classes), which are numbered where nodes are many or have no names.
+        classes: Which classes each node has, as above, for the first panel. Default: there is none.
     """
     if isinstance(graphs, Joined):
         graphs = graphs.graph()
@@ -103,7 +101,6 @@ def _unknown(edges: Tensor, weights: Tensor, count: int) -> Tensor:
 def _of_run(
     graphs: Graphs | History | Result, num_nodes: int | None, names: Sequence[str] | None
 ) -> tuple[Graphs, int, Sequence[str] | None]:
-    """Return graphs by round, how many nodes they have, and the nodes' names where they are known."""
     if isinstance(graphs, Result):
         last = graphs.graph()
         rounds = graphs.history.graphs or {graphs.data.round: (last.edge_index, last.edge_weight)}
@@ -126,10 +123,7 @@ def _draw(
     common: Tensor | None,
     unknown: Mapping[str, Tensor],
 ) -> Figure:
-    """Draw matrices [K, K] on one color scale, and shares of common classes before them on one of its own.
-
-    What is ``unknown`` of a matrix, [K, K] of bool, is gray.
-    """
+    """Draw matrices [K, K] on one color scale, shares of common classes before them; what is ``unknown`` is gray."""
     drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
     if common is not None:
         drawn.insert(0, (COMMON, common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
@@ -162,7 +156,6 @@ def _draw(
 
 
 def _write(panel: Axes, picture: Any, colors: ScalarMappable, form: str) -> None:
-    """Write the numbers of few nodes into their cells, and where there are none at all, that there are no edges."""
     for i, j in zip(*picture.nonzero(), strict=True) if len(picture) <= WRITTEN else ():
         if isfinite(value := float(picture[i, j])):
             dark = sum(colors.to_rgba(picture[[i], j])[0][:3]) < 1.5
@@ -204,7 +197,6 @@ def _arranged(cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None
 
 
 def _ticks(panel: Axes, labels: Sequence[str] | None, group: Tensor | None) -> None:
-    """Draw lines between groups, and name every node, or without names all groups but tiny ones."""
     named = None if labels is None else dict[float, str](enumerate(labels))
     if group is not None:
         ends = [0, *((group[1:] != group[:-1]).nonzero().flatten() + 1).tolist(), len(group)]

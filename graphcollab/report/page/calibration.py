@@ -28,10 +28,7 @@ OF_CLASSES = ("cross_entropy", "bce")
 
 
 def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
-    """Yield a section on whether probabilities mean what they say, where methods predict any.
-
-    Bins are those of `graphcollab.metrics.ece`, of the test samples of all nodes together.
-    """
+    """Yield a section on whether probabilities mean what they say, over all nodes' test samples, in bins as `ece`'s."""
     some = {name: result for name, result in last.items() if result.tasks.loss in OF_CLASSES}
     rows = [
         [Cell(name), Cell(weight), Cell(100 * confidence / weight), Cell(100 * right / weight)]

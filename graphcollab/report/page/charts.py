@@ -38,10 +38,7 @@ BELOW = {"bottom": {"anchor": "start", "direction": "vertical"}}  # several lege
 
 
 def curve_chart(name: str, caption: str, table: Table) -> Chart:
-    """Draw means of methods over rounds or steps, and a band of a standard deviation where there are several seeds.
-
-    Columns of the table are methods, rounds or steps, and means.
-    """
+    """Draw means over rounds or steps, with standard deviations; columns: methods, rounds or steps, means."""
     alt = altair()
     over, what = table.columns[1].title, table.columns[2].title
     rows = []
@@ -67,10 +64,7 @@ def curve_chart(name: str, caption: str, table: Table) -> Chart:
 
 
 def calibration_chart(name: str, caption: str, table: Table) -> Chart:
-    """Draw how often predictions were right, by how sure they were; on the dotted line they mean what they say.
-
-    Columns of the table are methods, samples, mean confidence and the share that was right, in percent.
-    """
+    """Draw how often predictions were right by how sure they were; columns: methods, samples, confidence, right (%)."""
     alt = altair()
     keys = ("method", "samples", "confidence", "right")
     rows: list[dict[str, Any]] = [dict(zip(keys, (cell.value for cell in row), strict=True)) for row in table.rows]
@@ -88,7 +82,6 @@ def calibration_chart(name: str, caption: str, table: Table) -> Chart:
 
 
 def _by_method(rows: Rows) -> tuple[Any, Any, list[str]]:
-    """Return a chart of rows colored by method, a control that chooses a method, and the methods."""
     alt = altair()
     methods = list(dict.fromkeys(row["method"] for row in rows))
     control = alt.binding_select(options=[None, *methods], labels=["all", *methods], name="method ")
@@ -99,10 +92,7 @@ def _by_method(rows: Rows) -> tuple[Any, Any, list[str]]:
 
 
 def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) -> Chart:
-    """Draw what sites gain by others as cells; orange is a loss, blue a gain.
-
-    Columns of the table are who gains, by whom, and the gain.
-    """
+    """Draw what sites gain by others as cells, losses orange, gains blue; columns: who gains, by whom, the gain."""
     alt = altair()
     column = table.columns[2]
     rows = []
@@ -120,12 +110,7 @@ def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) ->
 def cells(base: Any, names: Sequence[str], titles: tuple[str, str, str], scale: Any, dark: str) -> Any:
     """Draw the fields ``to``, ``by`` and ``value`` as a matrix; of a few nodes ``short`` stands in its cells.
 
-    Args:
-        base: A chart of the data.
-        names: Nodes, in rows and in columns.
-        titles: What rows, columns and values are.
-        scale: The scale of colors.
-        dark: Which cells are so dark that words in them are white.
+    ``titles`` are of rows, columns and values; ``dark`` tells which cells are so dark that words in them are white.
     """
     alt = altair()
     (rows, columns, value), domain = titles, alt.Scale(domain=[*names])

@@ -12,14 +12,7 @@ from graphcollab.report.values import Table
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart.
-
-    Args:
-        name: Its place in the page, such as ``"accuracy"``.
-        caption: What it shows, for readers who do not see it.
-        spec: The Vega-Lite specification, as JSON.
-        table: The numbers behind it.
-    """
+    """A chart: its place ``name``, a caption for who does not see it, its Vega-Lite ``spec``, and its numbers."""
 
     name: str
     caption: str
@@ -29,17 +22,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands below it, in this order.
-
-    Args:
-        name: Its anchor.
-        title: The heading.
-        said: Sentences.
-        charts: Charts.
-        tables: Tables.
-        folded: Settings, which unfold.
-        code: Lines to type.
-    """
+    """A heading, and what stands below it, in this order; ``name`` is its anchor, and ``folded`` settings unfold."""
 
     name: str
     title: str
@@ -52,14 +35,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Content:
-    """A whole page.
-
-    Args:
-        title: Its title.
-        asked: The question.
-        answer: The answer, the headline first.
-        sections: What it rests on.
-    """
+    """A whole page: the question, the answer, the headline first, and the sections that it rests on."""
 
     title: str
     asked: str

@@ -68,7 +68,6 @@ def weights_of(result: Result, graphs_of_page: int = 1) -> Weights | None:
 
 
 def _between(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Return edges between different nodes that have a weight."""
     edges, weights = edges.cpu(), weights.cpu().nan_to_num(0.0).float()
     some = (edges[0] != edges[1]) & (weights > 0)
     return edges[:, some], weights[some]
@@ -83,7 +82,6 @@ def _matrix(edges: Tensor, weights: Tensor, chosen: Tensor, count: int) -> Tenso
 
 
 def _graph_chart(place: str, name: str, one: Weights, count: int) -> Chart:
-    """Draw the weights of a round as cells, and a slider where there are several rounds."""
     alt = altair()
     names, first, last = [*map(in_cell, one.names)], one.rounds[0], one.rounds[-1]
     slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined

@@ -41,11 +41,11 @@ def page(
 ) -> Path:
     """Write what was found as one page of HTML, whole or not at all, and return its path.
 
-    The page opens from disk without a network. It has what was asked, the answer with its uncertainty, the tables of
-    `results_table`, `paired_table`, `site_table` or `benefit_table`, who listens to whom, with a slider over the rounds
-    that `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say,
-    settings and the commands; of a benefit the matrix of pairwise gains. It has names of nodes and what they have
-    reached, and no sample. It needs ``pip install 'graphcollab[page]'``.
+    The page opens from disk without a network. It has the question, the answer with its uncertainty, the tables of
+    `results_table`, `paired_table`, `site_table` or `benefit_table`, who listens to whom in the rounds that
+    `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say, settings and
+    commands; of a benefit pairwise gains. It has nodes' names and results, and no sample.
+    It needs ``pip install 'graphcollab[page]'``.
 
     In a run of several processes all of them call it, and the first writes. Between sites each writes its own, with
     what all have reached; calibration is left out there, as it would take counts of single predictions.
@@ -81,7 +81,6 @@ def page(
 
 
 def _written(content: Content, commands: Sequence[str]) -> str:
-    """Return the page's text; everything that others have named is escaped."""
     from jinja2 import Environment
 
     repeat = Section("repeat", "To repeat it", code="\n".join(commands))
@@ -100,12 +99,7 @@ def _written(content: Content, commands: Sequence[str]) -> str:
 
 
 def fitted(table: Table, parts: int = 1) -> Table:
-    """Return a table with as many rows as a page has room for, each with all its cells.
-
-    Args:
-        table: The table.
-        parts: How many tables share the room.
-    """
+    """Return a table with as many rows, each with all cells, as a page has room for, shared by ``parts`` tables."""
     width = len(table.columns)
     rows = [[*row, *[Cell()] * (width - len(row))] for row in table.rows]
     body, end = rows[: len(rows) - table.foot], rows[len(rows) - table.foot :]
@@ -133,5 +127,4 @@ def in_print(spec: Any) -> Any:
 
 
 def _beside(name: str) -> str:
-    """Return the text of a file beside this one."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

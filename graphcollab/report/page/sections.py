@@ -49,7 +49,6 @@ def answer(comparison: Comparison, reference: str | None, sites: SiteScores | No
 def _beside(
     comparison: Comparison, reference: str, ranked: Sequence[str], others: list[str], sites: SiteScores | None
 ) -> Iterator[Finding]:
-    """Yield how methods compare with the reference."""
     better, worse = _sure(comparison, reference, others)
     against = next(iter(better), others[0])
     yield _verdict(comparison, reference, better, worse)
@@ -62,7 +61,6 @@ def _beside(
 
 
 def _ranked(comparison: Comparison) -> list[str]:
-    """Return methods with a mean, the best first."""
     whole = [name for name in comparison.chosen if not failures(comparison, name)]
     means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
     known = [name for name in whole if math.isfinite(means[name])]
@@ -76,11 +74,7 @@ def _best_mean(comparison: Comparison, name: str) -> Finding:
 
 
 def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
-    """Return methods of which there is evidence that they are better than the reference, and that they are worse.
-
-    p-values are corrected by Bonferroni, for as many comparisons as there are methods. Who does worse must do worse at
-    its best evaluation, too (`sure_p_value`).
-    """
+    """Return methods better and worse than the reference by `sure_p_value`, corrected (Bonferroni) for all methods."""
     if len(comparison.chosen[reference]) in FEW_SEEDS:
         return [], []
     sign = 1 if comparison.higher_is_better else -1
@@ -94,7 +88,6 @@ def _corrected(comparison: Comparison, p_value: float) -> float:
 
 
 def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> Finding:
-    """Say of what there is evidence: code ``"evidence"``, ``"no-evidence"``, or ``"open"`` with too few seeds."""
     seeds = len(comparison.chosen[reference])
     if seeds in FEW_SEEDS:
         said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
@@ -107,7 +100,6 @@ def _verdict(comparison: Comparison, reference: str, better: list[str], worse: l
 
 
 def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
-    """Say by how much a method differs from the reference, as the table of differences does."""
     table = paired_values(comparison, reference)
     _, mean, interval, *_ = next(row for row in table.rows if row[0].value == name)
     many, p = len(comparison.chosen) - 1, _corrected(comparison, comparison.paired(name, reference).p_value)
@@ -120,7 +112,6 @@ def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
 
 
 def _of_sites(sites: SiteScores, name: str) -> Finding:
-    """Say for how many nodes a method is better than the reference, and worse, by their own intervals."""
     first = sites.scores[name].metrics[0]
     _, low, high = sites.differences[name][0].unbind(1)
     more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
@@ -162,7 +153,6 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
 
 
 def _asked(comparison: Comparison) -> str:
-    """Say what was compared."""
     trials = next(iter(comparison.chosen.values()))
     direction = "more" if comparison.higher_is_better else "less"
     return (
@@ -240,7 +230,6 @@ def content_of_benefit(benefit: Benefit, title: str) -> Content:
 
 
 def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
-    """Yield a chart of what sites gain by each other, where pairs were tried."""
     scale, digits, unit = scale_of(benefit)
     names = benefit.names[:MOST_SITES]
     gains = [g for g in benefit.pair_gains if {g.site, g.by} <= {*names} and not math.isnan(g.gain)]
@@ -259,6 +248,5 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
 
 
 def _settings(benefit: Benefit) -> str:
-    """Return what was set, and what was chosen."""
     chosen = [f"chosen for {arm}: {', '.join(some)}" for arm, some in benefit.chosen.items()]
     return "\n".join([f"work: {benefit.work}", f"level: {benefit.level:g}", *chosen])

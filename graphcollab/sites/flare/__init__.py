@@ -45,12 +45,7 @@ TALKATIVE = (
 
 
 class Server:
-    """What FLARE's server does in a job: it lets the sites meet.
-
-    Args:
-        deadline: Seconds without a sign of life after which a site is left behind.
-        at_least: How many sites must be left.
-    """
+    """What FLARE's server does in a job: it lets the sites meet, as a `Coordinator` with these settings."""
 
     def __init__(self, deadline: float = 60.0, at_least: int = 1) -> None:
         self.deadline, self.at_least = deadline, at_least
@@ -81,13 +76,10 @@ class Server:
 
 
 class Client:
-    """What FLARE's client does in a job: it runs the site's own script.
+    """What FLARE's client does in a job: it runs the site's own script, with ten signs of life in every ``deadline``.
 
     What goes from site to site is encrypted for the other site, past the server that relays it, wherever sites have
     certificates (FLARE's simulator has none), and nothing else is taken from other sites then.
-
-    Args:
-        deadline: The coordinator's; signs of life are given ten times as often.
     """
 
     def __init__(self, deadline: float = 60.0) -> None:
@@ -155,16 +147,13 @@ class _Link:
         self._others = {one.name: one for one in app.client_proxies}
 
     def open(self, mailbox: Mailbox) -> None:
-        """Let messages of other sites come into a mailbox."""
         self.client._mailbox = mailbox
 
     def ask(self, content: bytes) -> bytes:
-        """Return the coordinator's answer; a ConnectionError where there is none."""
         reply: bytes = _call(self.app.server_proxy(timeout=Coordinator.POLL + SPARE).ask, content)
         return reply
 
     def push(self, to: str, content: bytes) -> str:
-        """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
         reply: str = _call(self._others[to](timeout=60.0, secure=self.client.sealed).push, content)
         return reply
 

@@ -1,9 +1,8 @@
-"""A site's job that is killed goes on: what starts it again, and what connects it again.
+"""A site's job that is killed goes on; with undocumented parts of FLARE, so for FLARE 2.9 only.
 
 FLARE fails a job for all sites when the process of one is killed, and gives a job only to those that are there when it
 starts. `Launcher`, in a site's own ``local/resources.json``, starts the process again instead; `Executor`, in the job,
-connects it with the others as before. Both keep what they need in the job's folder at the site. Parts of FLARE that
-are used here are not documented, so this is for FLARE 2.9 only.
+connects it with the others as before. Both keep what they need in the job's folder at the site.
 """
 
 from __future__ import annotations
@@ -34,17 +33,13 @@ class Launcher(ClientProcessJobLauncher):
     """Starts jobs at a site, and starts those again that were killed, alone or together with the client."""
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> JobHandleSpec:
-        """Start a job's process."""
         launch = super().launch_job
         running = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_run_dir(job_meta["job_id"])) / RUNNING
         running.touch()
         return _Again(lambda: launch(job_meta, fl_ctx), lambda: running.unlink(missing_ok=True))
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """As the client begins, say so if it has no script, and start the jobs that had not ended.
-
-        FLARE ends those that are over by now.
-        """
+        """As the client begins, say if it has no script, and start unended jobs; FLARE ends those that are over."""
         super().handle_event(event_type, fl_ctx)
         if event_type == EventType.SYSTEM_START:
             try:
@@ -69,17 +64,14 @@ class _Again(JobHandleSpec):
         self._now = launch()
 
     def terminate(self) -> None:
-        """End it for good."""
         with self._lock:
             self._stopped = True
             self._now.terminate()
 
     def poll(self) -> Any:
-        """Return how it has ended."""
         return self._now.poll() if self._over() else JobReturnCode.UNKNOWN
 
     def wait(self) -> None:
-        """Wait until it has ended for good."""
         while not self._over():
             self._now.wait()
 

@@ -14,13 +14,10 @@ SEALED = "graphcollab_sealed"  # a property of messages in this process, which d
 def only_sealed(fl_ctx: Any) -> bool:
     """Refuse what other sites send unencrypted, and return whether there are certificates to encrypt for.
 
-    What is encrypted is also signed with the sender's key. What is not, the operator of the server could send in a
-    site's name: a published function is not told how a message came, so it is noted here before it is decrypted, and
-    looked at when it is about to be delivered. That is done for every piece of a message, whatever it says of what it
-    belongs to, and also for those that come many in one, which FLARE takes apart without asking the first filter.
-
-    Args:
-        fl_ctx: FLARE's context of the job.
+    What is encrypted is also signed with the sender's key; what is not, the operator of the server could send in a
+    site's name. A published function is not told how a message came, so it is noted here before it is decrypted, and
+    looked at when it is about to be delivered: for every piece of a message, whatever it says of what it belongs to,
+    and also for those that come many in one, which FLARE takes apart without asking the first filter.
     """
     core = fl_ctx.get_engine().get_cell().core_cell
     if not core.supports_secure_messages():
@@ -41,5 +38,5 @@ def only_sealed(fl_ctx: Any) -> bool:
 
 
 def _root(name: object) -> str:
-    """Return the site of a name such as ``Bern.5``: that of a process of its."""
+    """Return the site of a name such as ``Bern.5``, of a process of its."""
     return str(name).split(".")[0]
