@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from graphcollab._wording import printable
+from graphcollab._ranges import printable
 from graphcollab.errors import GraphcollabWarning
 
 __all__ = ["issue", "issue_again", "own_filter", "unlogged"]

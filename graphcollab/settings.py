@@ -17,8 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeAlias, Type
 
 import numpy as np
 
-from graphcollab._ranges import MOST, Known, Real, bounds_of, is_in, literals_of
-from graphcollab._wording import describe
+from graphcollab._ranges import MOST, Known, Real, bounds_of, describe, is_in, literals_of
 from graphcollab.errors import InvalidTypeError, InvalidValueError, UnknownError
 from graphcollab.naming import close
 

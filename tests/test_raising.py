@@ -7,7 +7,7 @@ import pytest
 
 from graphcollab import errors
 from graphcollab.checks import issue
-from graphcollab.distributed.errors import PYTHON, as_value, from_value
+from graphcollab.distributed.meeting import PYTHON, as_value, from_value
 from graphcollab.errors import GraphcollabError, RangeError, UnknownError
 from tests.raising import raises, warns
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from torch import Tensor
 
-from graphcollab._wording import describe
+from graphcollab._ranges import describe
 from graphcollab.settings import Count, Positive, SettingError, check_setting
 from tests.raising import raises
 

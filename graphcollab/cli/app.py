@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
 
+from graphcollab._ranges import printable
 from graphcollab._version import __version__
-from graphcollab._wording import printable
 from graphcollab.cli.commands import COMMANDS
-from graphcollab.cli.output import note, write_in_any_encoding
+from graphcollab.cli.folder import note, write_in_any_encoding
 from graphcollab.cli.settings_file import read_settings
 from graphcollab.cli.values import flat
 from graphcollab.errors import DivergedError, GraphcollabError, InUseError, LostError, ResourceError, StateError

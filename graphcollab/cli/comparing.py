@@ -17,12 +17,10 @@ from tqdm import tqdm
 from graphcollab import report
 from graphcollab.checks import issue
 from graphcollab.cli.data import model_for, require_data, tasks_for
-from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, settings_kept, write_figures, write_page
-from graphcollab.cli.method_settings import ALL, Grids, makers_of, only_values, settings_grids
+from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, note, settings_kept, tell, write_figures, write_page
 from graphcollab.cli.options import Computing, Training
-from graphcollab.cli.output import note, tell
 from graphcollab.cli.settings_file import RUN
-from graphcollab.cli.values import entries
+from graphcollab.cli.values import ALL, Grids, entries, makers_of, only_values, settings_grids
 from graphcollab.errors import MissingError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit

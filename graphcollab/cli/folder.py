@@ -1,7 +1,10 @@
-"""The folder of a run: refused where it holds anything else, and the settings and the page in it."""
+"""The folder of a run: refused where it holds anything else, and the settings and the page in it; and what is printed."""
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graphcollab import report
+from graphcollab._ranges import printable
 from graphcollab.checks import issue
 from graphcollab.cli.settings_file import RUN, read_toml, settings_text
 from graphcollab.errors import ExistsError, FormatError, MissingPackageError, OtherRunError, PathError
@@ -106,3 +110,28 @@ def _write_extra(extra: str, what: str, write: Callable[[], list[Path]]) -> list
     except MissingPackageError as error:
         issue("missing-package", extra, f"{what} not written: {error}")
         return []
+
+
+def tell(text: str, table: bool = False) -> None:
+    """Print the answer, silently where the reader is gone (``| head``); CSV (``table``) as it is, but on a terminal."""
+    try:
+        print(text if table and not sys.stdout.isatty() else printable(text), flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def note(text: str, quiet: bool = False) -> None:
+    """Print a note beside the answer, above a progress bar."""
+    if not quiet:
+        from tqdm import tqdm
+
+        tqdm.write(printable(text), file=sys.stderr)
+
+
+def write_in_any_encoding() -> None:
+    """Let the standard streams write every text: what their encoding lacks as codes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

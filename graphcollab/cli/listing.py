@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from graphcollab import datasets, methods
-from graphcollab._wording import describe
+from graphcollab._ranges import describe
 from graphcollab.checks import own_filter
 from graphcollab.cli.data import changed
-from graphcollab.cli.folder import RESULTS
+from graphcollab.cli.folder import RESULTS, tell
 from graphcollab.cli.options import Table
-from graphcollab.cli.output import tell
 from graphcollab.cli.predicting import folders_of_models, saved_models, trained_past_best
 from graphcollab.cli.settings_file import RUN
 from graphcollab.documentation import entries

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphcollab.cli.data import require_data
-from graphcollab.cli.output import note, tell
+from graphcollab.cli.folder import note, tell
 from graphcollab.cli.settings_file import RUN
 from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
 from graphcollab.files import csv_text, write_csv

@@ -6,11 +6,10 @@ from dataclasses import fields
 from typing import Any
 
 from graphcollab.cli.data import changed, model_for, require_data
-from graphcollab.cli.folder import CHECKPOINTS, folder_of, settings_kept
-from graphcollab.cli.method_settings import makers_of, only_values, settings_grids
+from graphcollab.cli.folder import CHECKPOINTS, folder_of, note, settings_kept, tell
 from graphcollab.cli.options import Columns, Computing, Training
-from graphcollab.cli.output import note, tell
 from graphcollab.cli.settings_file import RUN
+from graphcollab.cli.values import makers_of, only_values, settings_grids
 from graphcollab.errors import StateError
 from graphcollab.report import site_table
 from graphcollab.sites import site

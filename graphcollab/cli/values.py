@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args
 
 import attrs
 from cyclopts import Parameter, Token, convert
 
-from graphcollab.errors import FormatError
+from graphcollab.errors import ConflictError, DuplicateError, FormatError, UnknownError
+from graphcollab.methods import get_method
 
 RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 LITERALS = {"none": None, "true": True, "false": False}
@@ -69,3 +70,43 @@ def flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
         group = is_dataclass(value) and not isinstance(value, type)
         found |= {field.name: getattr(value, field.name) for field in fields(value)} if group else {name: value}
     return found
+
+
+ALL = "*"
+Grids = dict[str, dict[str, list[Any]]]
+
+
+def makers_of(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """Return the functions of methods by name."""
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DuplicateError("methods", f"expected different methods, got {twice!r} several times")
+    return {name: get_method(name) for name in names}
+
+
+def settings_grids(names: Sequence[str], words: Sequence[str], lrs: Sequence[float] = ()) -> Grids:
+    """Return values to try by method, of ``lrs`` for all and of METHOD.SETTING=A,B, where ``*`` is for all methods."""
+    found: Grids = {ALL: {"lr": list(lrs)}} if lrs else {}
+    for key, texts in entries("set", words, "cobo.rho=0.1").items():
+        name, dot, setting = key.partition(".")
+        if not (name and dot and setting):
+            raise FormatError("set", f"expected METHOD.SETTING=VALUE, such as cobo.rho=0.1, got {key!r}")
+        if name not in (ALL, *names):
+            raise UnknownError("set", f"{name!r} is none of the methods of this command: {', '.join(names)}")
+        found.setdefault(name, {})[setting.replace("-", "_")] = [literal(text) for text in texts]
+    for name in names if words else ():
+        own = {**found.get(ALL, {}), **found.get(name, {})}
+        first = {setting: values[0] for setting, values in own.items()}
+        for setting, values in own.items():
+            for value in values:
+                get_method(name)(**{**first, setting: value})  # refuses wrong names and values
+    return found
+
+
+def only_values(grids: Grids, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the settings of every method, each of which must have one value."""
+    for name, settings in grids.items():
+        for setting, values in settings.items():
+            if len(values) != 1:
+                raise ConflictError("set", f"{name}.{setting} must have one value here, got {values}")
+    both: Mapping[str, dict[str, list[Any]]] = {name: {**grids.get(ALL, {}), **grids.get(name, {})} for name in names}
+    return {name: {key: values[0] for key, values in own.items()} for name, own in both.items()}

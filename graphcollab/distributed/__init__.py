@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.distributed.errors import ProcessLostError as ProcessLostError
     from graphcollab.distributed.launch import (
         Company as Company,
         agreed as agreed,
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         one_voice as one_voice,
         speaks as speaks,
     )
+    from graphcollab.distributed.meeting import ProcessLostError as ProcessLostError
     from graphcollab.distributed.processes import Processes as Processes
 
 __all__ = make_lazy(__name__)

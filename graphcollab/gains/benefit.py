@@ -16,9 +16,8 @@ from graphcollab.checks import issue
 from graphcollab.distributed import agreed, speaks
 from graphcollab.errors import ConflictError, EmptyError, InvalidTypeError, MismatchError, TooFewError, UnknownError
 from graphcollab.gains.arms import Make, Measured
-from graphcollab.gains.constant import CONSTANTS
 from graphcollab.gains.experiment import Experiment, Played
-from graphcollab.gains.held import groups_held, minority_held, rarer_held
+from graphcollab.gains.held import CONSTANTS, groups_held, minority_held, rarer_held
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit

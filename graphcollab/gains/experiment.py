@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.gains.arms import Make, Measured, Runs, averaging, nodes_of
-from graphcollab.gains.constant import CONSTANTS, constants
+from graphcollab.gains.held import CONSTANTS, constants
 from graphcollab.gains.layout import Layout
 from graphcollab.tasks import Tasks
 from graphcollab.train.start import Model, build_modules, for_tasks

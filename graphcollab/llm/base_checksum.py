@@ -8,7 +8,7 @@ from torch import nn
 
 from graphcollab.llm.base import head_of, kind_of, shared_copy
 from graphcollab.llm.language_model import LanguageModel
-from graphcollab.train.checksum import weights_checksum
+from graphcollab.train.fingerprint import weights_checksum
 
 
 def base_checksum(model: nn.Module) -> str:

@@ -1,8 +1,10 @@
-"""Every node's documents, one behind the other, checked, and divided into those for training and the others."""
+"""Tokenizers, and every node's documents, one behind the other, checked, and divided into those for training and the others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -116,3 +118,26 @@ def _checked(some: Any, node: str, word: str, labelled: bool) -> list[tuple[str,
         if not isinstance(text, str) or not text.strip():
             raise EmptyError(subject, f"{who}: document {place} is {text!r}, expected a text that is not empty")
     return pairs
+
+
+PASSING = "truncation", "padding"  # how a tokenizer was called last
+
+
+def fingerprint(tokenizer: Any) -> str:
+    """Return 16 digits of a SHA-256 of how texts become tokens: vocabulary, merges, all rules and the end token."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        rules: Any = {"vocabulary": tokenizer.get_vocab(), "class": type(tokenizer).__name__}
+    else:
+        rules = {name: rule for name, rule in json.loads(backend.to_str()).items() if name not in PASSING}
+    text = json.dumps({"rules": rules, "end": tokenizer.eos_token_id}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def encode(tokenizer: Any, texts: Sequence[str], whole: bool = True, longest: int | None = None) -> list[list[int]]:
+    """Return the tokens of every text, ``longest`` at most; ``whole``: of parts of a stream, without special tokens."""
+    cut = {} if longest is None else {"truncation": True, "max_length": longest}
+    found: list[list[int]] = tokenizer(
+        list(texts), add_special_tokens=not whole, return_attention_mask=False, verbose=False, **cut
+    )["input_ids"]
+    return found

@@ -20,11 +20,11 @@ from graphcollab.errors import (
     UnsupportedError,
 )
 from graphcollab.llm.base import kind_of, require_causal, require_padding
-from graphcollab.llm.blocks import PADDING, require_tokens
+from graphcollab.llm.token_loss import PADDING, require_tokens
 from graphcollab.param_spec import shared_tensors
 from graphcollab.settings import checked
 from graphcollab.tasks import Tasks
-from graphcollab.train.checksum import weights_checksum
+from graphcollab.train.fingerprint import weights_checksum
 
 Share: TypeAlias = Literal["both", "A", "B"]
 """Which matrices of the adapters make up the part ``"lora"``."""

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from graphcollab.errors import DuplicateError, InvalidTypeError, MissingError, RangeError, UnknownError
-from graphcollab.llm.blocks import PADDING
-from graphcollab.llm.documents import Documents, gather_documents
+from graphcollab.llm.documents import Documents, encode, fingerprint, gather_documents
 from graphcollab.llm.text_tasks import Clusters, Texts, clusters_in_order
-from graphcollab.llm.tokenizer import encode, fingerprint
+from graphcollab.llm.token_loss import PADDING
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Tasks
 from graphcollab.tasks._builders import AnyMetric, Part

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from graphcollab.errors import EmptyError, MismatchError, MissingError
-from graphcollab.llm.blocks import blocks_of, count_predicted
-from graphcollab.llm.documents import Documents, gather_documents
-from graphcollab.llm.token_loss import perplexity, token_loss
-from graphcollab.llm.tokenizer import encode, fingerprint
+from graphcollab.llm.documents import Documents, encode, fingerprint, gather_documents
+from graphcollab.llm.token_loss import blocks_of, count_predicted, perplexity, token_loss
 from graphcollab.settings import Count, Seed, checked
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.tasks._builders import Part

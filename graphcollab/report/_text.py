@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab._wording import printable
+from graphcollab._ranges import printable
 from graphcollab.documentation import checked_with
 from graphcollab.findings import Finding
 from graphcollab.metrics.edges import SHARED

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graphcollab._wording import printable
+from graphcollab._ranges import printable
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.constant import CONSTANTS
-from graphcollab.gains.held import LEAST
+from graphcollab.gains.held import CONSTANTS, LEAST
 from graphcollab.naming import few
 from graphcollab.report._text import FEW, agreement, cell_text, number, shown, shown_in, with_few
 from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of

@@ -26,7 +26,7 @@ from graphcollab.report.values import Cell, Column, Table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result
-from graphcollab.train.summaries import in_deviations
+from graphcollab.train.history import in_deviations
 from graphcollab.train.trial import SHARES
 
 SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word

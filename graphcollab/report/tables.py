@@ -28,8 +28,8 @@ from graphcollab.report._text import (
 from graphcollab.report.values import Cell, Column, Table, mean_cell
 from graphcollab.settings import Real
 from graphcollab.train import Comparison
+from graphcollab.train.history import in_deviations
 from graphcollab.train.shared_samples import Over
-from graphcollab.train.summaries import in_deviations
 from graphcollab.train.trial import METRIC_COLUMNS
 
 METHODS = "Every method, in the mean over nodes"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from graphcollab.distributed.errors import as_value
+from graphcollab.distributed.meeting import as_value
 from graphcollab.errors import GraphcollabError, StateError
 from graphcollab.naming import few
 from graphcollab.sites.errors import SiteLostError

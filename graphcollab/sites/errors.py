@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphcollab.distributed import ProcessLostError
-from graphcollab.distributed.errors import PARTS, as_value, from_value
+from graphcollab.distributed.meeting import PARTS, as_value, from_value
 from graphcollab.errors import GraphcollabError
 from graphcollab.settings import SettingError
 

@@ -18,8 +18,7 @@ from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.slots import Exchanger
 from graphcollab.stack import ParamSpec
-from graphcollab.train.checksum import checksum
-from graphcollab.train.fingerprint import describe, fingerprint
+from graphcollab.train.fingerprint import checksum, describe, fingerprint
 
 SKETCHED = 8  # sums by which sites find out whether their initial models are the same
 COARSE = 1e-2  # the step to which these are rounded, in lengths of the model, which is their standard deviation

@@ -23,9 +23,10 @@ from graphcollab.control.shares import join_rows, with_rows
 from graphcollab.errors import DamagedError, FormatError, MissingFileError
 from graphcollab.files import PART, own_name
 from graphcollab.settings import checked
-from graphcollab.train.encoding import decode, encode
 from graphcollab.train.folder import (
     damage_of,
+    decode,
+    encode,
     read_tensors,
     require_version,
     verify,

@@ -25,9 +25,8 @@ from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.train.checksum import checksum, digests, weights_checksum
-from graphcollab.train.encoding import encode
-from graphcollab.train.fingerprint import MODELS, describe, fingerprint
+from graphcollab.train.fingerprint import MODELS, checksum, describe, digests, fingerprint, weights_checksum
+from graphcollab.train.folder import encode
 
 OWN = ("inputs in", "targets in", "weights in", "edge_")  # what sites do not compare, not even by checksums
 VERSION = "version of "

@@ -16,8 +16,7 @@ from torch_geometric.data import Data
 from graphcollab.control.shares import ROWS
 from graphcollab.errors import ConflictError, ContractError, DamagedError, FormatError, RangeError, ShapeError
 from graphcollab.piece import Field
-from graphcollab.train.encoding import decode, encode
-from graphcollab.train.folder import DAMAGES
+from graphcollab.train.folder import DAMAGES, decode, encode
 from graphcollab.train.history import History
 
 OWN = ("refused", "graphs", "scores", "observed", "findings")  # of a history: seen by each site for itself

@@ -25,10 +25,9 @@ from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Predicts, Reading
-from graphcollab.train.history import History
+from graphcollab.train.history import MISSING, History, in_deviations
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.save_models import about_run, save_models
-from graphcollab.train.summaries import MISSING, in_deviations
 
 
 @dataclass(frozen=True)

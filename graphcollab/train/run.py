@@ -39,11 +39,10 @@ from graphcollab.train.identity import (
     require_same_run,
 )
 from graphcollab.train.ids import check_ids
-from graphcollab.train.limits import name_limits
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
-from graphcollab.train.session import Session
+from graphcollab.train.session import Session, name_limits
 from graphcollab.train.start import (
     Architecture,
     Model,

@@ -27,7 +27,7 @@ from graphcollab.train.checkpoint import (
     write_checkpoint,
     write_rows,
 )
-from graphcollab.train.encoding import encode
+from graphcollab.train.folder import encode
 from graphcollab.train.history import History
 from graphcollab.train.history_file import Known
 from graphcollab.train.lock import hold_folder

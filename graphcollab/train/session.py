@@ -19,7 +19,9 @@ from torch_geometric.data import Data
 from graphcollab.checks import issue
 from graphcollab.control.shares import tell_all
 from graphcollab.control.state import LOOP
+from graphcollab.engine import Plan
 from graphcollab.env import Env
+from graphcollab.memory import used_up
 from graphcollab.method import Method
 from graphcollab.metrics import Metric
 from graphcollab.phases import Phases
@@ -31,10 +33,28 @@ from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, rememb
 from graphcollab.train.findings import report_divergence, told_by_table, warn_of_undefined
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
-from graphcollab.train.limits import name_limits
 from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
+
+KINDS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
+
+
+@contextmanager
+def name_limits(plans: Sequence[Plan]) -> Iterator[None]:
+    """Let an error of memory that is used up say which settings to lower, and what they are; its cause is the error."""
+    try:
+        yield
+    except KINDS as error:
+        if not used_up(error):
+            raise
+        chunks = ", ".join(dict.fromkeys(f"{plan.chunk} rows" for plan in plans))
+        parts = ", ".join(dict.fromkeys(f"{plan.microbatch or 'all'} samples of a batch" for plan in plans))
+        kind = next(one for one in KINDS if isinstance(error, one))
+        raise kind(
+            f"memory is used up ({' '.join(str(error).split())[:300]}): lower chunk (now {chunks} at a time), or "
+            f"microbatch (now {parts} at a time)"
+        ) from error
 
 
 @dataclass(eq=False)

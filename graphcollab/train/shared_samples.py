@@ -12,9 +12,8 @@ from torch import Tensor
 
 from graphcollab.errors import ConflictError, MissingError
 from graphcollab.tasks import Tasks
-from graphcollab.train.checksum import checksum
-from graphcollab.train.elsewhere import plane_of
-from graphcollab.train.fingerprint import fingerprint
+from graphcollab.train.fingerprint import checksum, fingerprint
+from graphcollab.train.start import plane_of
 
 Over: TypeAlias = Annotated[
     Literal["samples", "seeds"] | None,

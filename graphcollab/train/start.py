@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab.control.allowed import allow, components
-from graphcollab.distributed import agreed
+from graphcollab.distributed import agreed, meet
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.errors import (
@@ -29,7 +29,7 @@ from graphcollab.keyed import keyed_seed
 from graphcollab.method import Method
 from graphcollab.naming import find_nodes
 from graphcollab.phases import Phases
-from graphcollab.plane import BYTES_PER_FLOAT
+from graphcollab.plane import BYTES_PER_FLOAT, Plane
 from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
@@ -231,3 +231,16 @@ def check_device(device: torch.device | str) -> torch.device:
             "device", f"device {device!r} cannot be used ({reason}); this machine has {', '.join(known)}"
         ) from error
     return found
+
+
+def plane_of(tasks: Tasks) -> Plane:
+    """Return how processes meet that have the samples of some nodes each; where all are here, nobody is met."""
+    if not bool(tasks.elsewhere.any()):
+        return Plane(tasks.num_nodes)
+    work = tasks.sizes("train").double()
+    return Plane(tasks.num_nodes, meet(tasks.names, lambda: work, None, tasks.elsewhere))
+
+
+def told_by_owners(tasks: Tasks, values: Tensor) -> Tensor:
+    """Return numbers of all nodes, [K, ...], given those of the nodes whose samples are in this process."""
+    return plane_of(tasks).publish(values)

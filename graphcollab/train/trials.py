@@ -18,13 +18,12 @@ from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Spending
-from graphcollab.train.elsewhere import plane_of
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.shared_samples import identify_samples
-from graphcollab.train.start import Model, tasks_of
+from graphcollab.train.start import Model, plane_of, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 
 

@@ -11,7 +11,7 @@ import torch
 from graphcollab import benefit
 from graphcollab.gains import resplit
 from graphcollab.llm import text_classification_tasks, text_tasks
-from graphcollab.llm.tokenizer import fingerprint
+from graphcollab.llm.documents import fingerprint
 from graphcollab.sites import tasks_of_site
 from tests.llm.tiny import TEXTS, gpt, words
 from tests.raising import raises, warns

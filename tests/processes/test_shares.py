@@ -11,7 +11,7 @@ from graphcollab.distributed import deal, launched, meet, speaks
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.testing.scene import Scene
-from graphcollab.train.checksum import digests
+from graphcollab.train.fingerprint import digests
 from tests.raising import raises
 
 

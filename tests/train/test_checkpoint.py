@@ -24,7 +24,6 @@ from graphcollab.train import (
     History,
     RecordGraph,
     checkpoint,
-    encoding,
     folder,
     history_file,
     latest_checkpoint,
@@ -307,7 +306,7 @@ def test_loading_executes_nothing(tmp_path, load):
     assert not victim.exists()
 
 
-@pytest.mark.parametrize("module", [checkpoint, encoding, folder, history_file, inspect.getmodule(Mixer)])
+@pytest.mark.parametrize("module", [checkpoint, folder, history_file, inspect.getmodule(Mixer)])
 def test_no_way_to_execute_is_even_imported(module):
     tree = ast.parse(inspect.getsource(module))
     imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
@@ -334,6 +333,6 @@ def test_a_description_that_cannot_be_read(played):
 def test_classes_of_others_that_have_our_names_are_not_taken_for_ours():
     other = dataclasses.make_dataclass("Finding", ["nodes"])
     with raises("type", "x", "Finding"):
-        encoding.encode(other(("a",)), "x", {})
+        folder.encode(other(("a",)), "x", {})
     with raises("type", "x", "tuple"):
-        encoding.encode({(1, 2): 3}, "x", {})
+        folder.encode({(1, 2): 3}, "x", {})

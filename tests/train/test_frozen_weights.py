@@ -11,7 +11,7 @@ from graphcollab.engine import AdamW, LocalSteps, Rows
 from graphcollab.errors import OtherRunError
 from graphcollab.report._terms import unequal_terms
 from graphcollab.train import load_checkpoint
-from graphcollab.train.checksum import weights_checksum
+from graphcollab.train.fingerprint import weights_checksum
 from graphcollab.train.identity import identify_models
 from tests.raising import raises
 

@@ -12,7 +12,7 @@ from graphcollab import Tasks, benefit, compare, fedavg, ifca, join, l2c, load, 
 from graphcollab.engine import Loss
 from graphcollab.errors import OtherRunError
 from graphcollab.gains.arms import Measured
-from graphcollab.gains.constant import constants
+from graphcollab.gains.held import constants
 from graphcollab.metrics import METRICS, Metric
 from tests.raising import raises
 

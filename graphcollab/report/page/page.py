@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from graphcollab._wording import printable
+from graphcollab._ranges import printable
 from graphcollab.checks import issue
 from graphcollab.distributed import speaks
 from graphcollab.files import write_whole
