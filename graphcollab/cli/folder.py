@@ -1,4 +1,4 @@
-"""The folder of a run: refused where it holds anything else, and the settings and the page in it; and what is printed."""
+"""The folder of a run: what it may hold, the settings and the page in it; and what commands print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizers, and every node's documents, one behind the other, checked, and divided into those for training and the others."""
+"""Every node's documents, tokenized and joined, checked, and divided into training and other splits."""
 
 from __future__ import annotations
 
