@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, get_type_hints
 
 from graphcollab.documentation import documented, entries
-from graphcollab.engine import RowOptimizer, as_row_optimizer
+from graphcollab.engine import RowOptimizer
+from graphcollab.engine.optimizer import as_row_optimizer
 from graphcollab.errors import ConflictError, InvalidTypeError
 from graphcollab.exchange import Exchange
 from graphcollab.judge import Judge

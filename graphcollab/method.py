@@ -16,9 +16,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab.control import attend, dismiss
+from graphcollab.control import attend
 from graphcollab.control.allowed import allowed_only
-from graphcollab.control.at_work import count_messages
+from graphcollab.control.at_work import count_messages, dismiss
 from graphcollab.control.guard import screen, settle, settle_validation, sift, unless_ruined, without_refused
 from graphcollab.control.state import LOOP, end_round, fields_of, start_round
 from graphcollab.device import beside

@@ -31,14 +31,17 @@ from graphcollab import (
     run,
     shard_tasks,
 )
-from graphcollab.engine import SGD, Adam, Loss, as_objective, as_row_optimizer
+from graphcollab.engine import SGD, Adam, Loss
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.optimizer import as_row_optimizer
 from graphcollab.exchange import Exchange, Receive, ThroughCenters, ThroughServer
 from graphcollab.local import Fit
 from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
 from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.stack import ParamSpec
-from graphcollab.train import Callback, Comparison, History, save_checkpoint
+from graphcollab.train import Callback, Comparison, History
+from graphcollab.train.saver import save_checkpoint
 from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, Engine, Proximal, as_objective
+from graphcollab.engine import SGD, Engine, Proximal
+from graphcollab.engine.losses import as_objective
 from graphcollab.env import Env
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import Judge

@@ -13,7 +13,8 @@ from graphcollab.cli.settings_file import RUN
 from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
 from graphcollab.files import csv_text, write_csv
 from graphcollab.naming import close, few
-from graphcollab.tasks import Table, open_table
+from graphcollab.tasks import Table
+from graphcollab.tasks.table import open_table
 from graphcollab.train import Models, load
 from graphcollab.train.folder import MANIFEST
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.control.at_work import attend as attend, dismiss as dismiss
-    from graphcollab.env import Attendance as Attendance, Isolate as Isolate
+    from graphcollab.control.at_work import attend as attend
+    from graphcollab.env import Attendance as Attendance
 
 __all__ = make_lazy(__name__)

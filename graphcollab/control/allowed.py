@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from graphcollab.env import Env
 from graphcollab.errors import DisconnectedError
 from graphcollab.relation import Relation
-from graphcollab.transforms import select_edges
+from graphcollab.transforms._edges import select_edges
 
 
 def allow(edge_index: Tensor, num_nodes: int) -> Relation:

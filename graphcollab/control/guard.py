@@ -16,7 +16,7 @@ from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env, Isolate
 from graphcollab.slots import Local
 from graphcollab.stack import Stacks
-from graphcollab.transforms import select_edges
+from graphcollab.transforms._edges import select_edges
 
 RAISED, WINDOW = 3, 10
 LARGE = 3.0  # mean or deviation of targets from which squared errors make steps that suit others diverge

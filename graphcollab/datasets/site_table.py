@@ -12,7 +12,8 @@ import numpy as np
 
 from graphcollab.errors import MissingFileError
 from graphcollab.settings import checked
-from graphcollab.tasks import Tasks, open_table
+from graphcollab.tasks import Tasks
+from graphcollab.tasks.table import open_table
 
 _HEART = Path(__file__).with_name("heart_disease.csv")
 _PARKINSONS = "parkinsons_updrs.data"

@@ -6,7 +6,6 @@ from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.distributed.launch import (
-        Company as Company,
         agreed as agreed,
         among as among,
         deal as deal,

@@ -23,7 +23,8 @@ from graphcollab.engine.standing import Replays, StandingBatches
 from graphcollab.engine.views import Views
 from graphcollab.memory import keep_heap, new_rows
 from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks, local_steps, make_schedule
+from graphcollab.tasks import Tasks, make_schedule
+from graphcollab.tasks.schedule import local_steps
 
 
 class Engine:

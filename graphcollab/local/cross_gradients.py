@@ -15,7 +15,8 @@ from torch_geometric.data import Data
 from graphcollab.control.allowed import require_both_ways
 from graphcollab.control.at_work import edges_in_use
 from graphcollab.device import beside, pick, read
-from graphcollab.engine import SGD, RowOptimizer, Rows, as_row_optimizer
+from graphcollab.engine import SGD, RowOptimizer, Rows
+from graphcollab.engine.optimizer import as_row_optimizer
 from graphcollab.env import Env
 from graphcollab.local.combine import Combine
 from graphcollab.local.fit import Fit

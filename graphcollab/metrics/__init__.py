@@ -6,14 +6,9 @@ from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.metrics.as_metric import METRICS as METRICS, as_metric as as_metric
-    from graphcollab.metrics.bootstrap import bootstrap as bootstrap, percentile_interval as percentile_interval
     from graphcollab.metrics.classification import accuracy as accuracy, auc as auc
     from graphcollab.metrics.errors import mae as mae, mse as mse, r2 as r2, rmse as rmse
-    from graphcollab.metrics.inference import (
-        Differences as Differences,
-        corrected_differences as corrected_differences,
-        holm as holm,
-    )
+    from graphcollab.metrics.inference import Differences as Differences, corrected_differences as corrected_differences
     from graphcollab.metrics.metric import Metric as Metric
     from graphcollab.metrics.probabilities import brier as brier, ece as ece, log_loss as log_loss
     from graphcollab.metrics.recovery import (
@@ -24,17 +19,8 @@ if TYPE_CHECKING:
         recovery_auc as recovery_auc,
         weight_by_overlap as weight_by_overlap,
     )
-    from graphcollab.metrics.scores import (
-        Scores as Scores,
-        as_metrics as as_metrics,
-        score_nodes as score_nodes,
-        score_rows as score_rows,
-    )
-    from graphcollab.metrics.statistics import (
-        PairedDifference as PairedDifference,
-        paired_difference as paired_difference,
-        summarize as summarize,
-    )
+    from graphcollab.metrics.scores import Scores as Scores, score_rows as score_rows
+    from graphcollab.metrics.statistics import paired_difference as paired_difference
     from graphcollab.metrics.traffic import (
         cluster_traffic as cluster_traffic,
         contact_counts as contact_counts,
@@ -42,10 +28,6 @@ if TYPE_CHECKING:
         server_graph as server_graph,
         similarity_by_cluster as similarity_by_cluster,
     )
-    from graphcollab.metrics.weight_spread import (
-        WeightSpread as WeightSpread,
-        weight_agreement as weight_agreement,
-        weight_spread as weight_spread,
-    )
+    from graphcollab.metrics.weight_spread import weight_agreement as weight_agreement, weight_spread as weight_spread
 
 __all__ = make_lazy(__name__)

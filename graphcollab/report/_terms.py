@@ -10,7 +10,8 @@ from statistics import mean, stdev
 from typing import NamedTuple
 
 from graphcollab.findings import Finding
-from graphcollab.metrics import PairedDifference, paired_difference
+from graphcollab.metrics import paired_difference
+from graphcollab.metrics.statistics import PairedDifference
 from graphcollab.naming import few
 from graphcollab.report._text import noted, number, shown_in
 from graphcollab.train import Comparison, Trial

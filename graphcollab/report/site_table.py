@@ -16,9 +16,9 @@ from graphcollab.errors import EmptyError, MismatchError, UnknownError
 from graphcollab.files import write_csv
 from graphcollab.findings import Finding
 from graphcollab.gains.held import rarer_held
-from graphcollab.metrics import Metric, Scores, as_metrics, percentile_interval
-from graphcollab.metrics.bootstrap import bootstrap_nodes
-from graphcollab.metrics.scores import AnyMetrics, not_defined
+from graphcollab.metrics import Metric, Scores
+from graphcollab.metrics.bootstrap import bootstrap_nodes, percentile_interval
+from graphcollab.metrics.scores import AnyMetrics, as_metrics, not_defined
 from graphcollab.naming import few
 from graphcollab.report._terms import unequal_terms
 from graphcollab.report._text import noted, shown, shown_in, table_text, weighted, with_few

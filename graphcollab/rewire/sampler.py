@@ -20,7 +20,7 @@ from graphcollab.relation import Relation
 from graphcollab.rewire.draw import Candidates, draw_peers
 from graphcollab.settings import Count, Fraction, NonNegative
 from graphcollab.slots import Rewiring
-from graphcollab.transforms import sort_edges
+from graphcollab.transforms._edges import sort_edges
 
 _EXPLORE_STREAM = 126
 

@@ -16,7 +16,7 @@ from graphcollab.keyed import keyed_order
 from graphcollab.piece import TOLD, Field, Readers
 from graphcollab.settings import Natural, Share
 from graphcollab.slots import Rewiring
-from graphcollab.transforms import select_edges, with_edges
+from graphcollab.transforms._edges import select_edges, with_edges
 
 _SAMPLE_STREAM = 107
 

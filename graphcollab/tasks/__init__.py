@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.tasks._deal import Labelled as Labelled
     from graphcollab.tasks._pairs import Samples as Samples
-    from graphcollab.tasks.class_counts import (
-        class_clusters as class_clusters,
-        class_windows as class_windows,
-        majority_counts as majority_counts,
-        majority_tasks as majority_tasks,
-    )
+    from graphcollab.tasks.class_counts import class_clusters as class_clusters, majority_tasks as majority_tasks
     from graphcollab.tasks.label_shift import (
         ANIMALS_VEHICLES as ANIMALS_VEHICLES,
         CIFAR100_GROUPS as CIFAR100_GROUPS,
@@ -23,32 +17,18 @@ if TYPE_CHECKING:
         disjoint_classes as disjoint_classes,
         label_shift as label_shift,
     )
-    from graphcollab.tasks.partition import (
-        class_shards as class_shards,
-        grouped_tasks as grouped_tasks,
-        shard_tasks as shard_tasks,
-    )
+    from graphcollab.tasks.partition import grouped_tasks as grouped_tasks, shard_tasks as shard_tasks
     from graphcollab.tasks.preparation import Column as Column, Preparation as Preparation
-    from graphcollab.tasks.regression import (
-        linear_regression_tasks as linear_regression_tasks,
-        linear_regression_truth as linear_regression_truth,
-    )
+    from graphcollab.tasks.regression import linear_regression_tasks as linear_regression_tasks
     from graphcollab.tasks.samples import Pool as Pool, Split as Split
-    from graphcollab.tasks.schedule import (
-        Schedule as Schedule,
-        local_steps as local_steps,
-        make_schedule as make_schedule,
-    )
+    from graphcollab.tasks.schedule import Schedule as Schedule, make_schedule as make_schedule
     from graphcollab.tasks.shift import (
         concept_shift as concept_shift,
         covariate_shift as covariate_shift,
-        label_permutations as label_permutations,
         permuted_labels as permuted_labels,
-        rotate as rotate,
         rotation_shift as rotation_shift,
     )
-    from graphcollab.tasks.statistics import Statistics as Statistics
-    from graphcollab.tasks.table import Table as Table, open_table as open_table
+    from graphcollab.tasks.table import Table as Table
     from graphcollab.tasks.tasks import Tasks as Tasks
 
 __all__ = make_lazy(__name__)

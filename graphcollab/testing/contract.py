@@ -39,7 +39,8 @@ from graphcollab.testing.edge_checks import (
 )
 from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory
-from graphcollab.train import History, load_checkpoint, save_checkpoint
+from graphcollab.train import History, load_checkpoint
+from graphcollab.train.saver import save_checkpoint
 
 WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalisation
 RING = torch.tensor([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         RecordGraph as RecordGraph,
         WatchMetrics as WatchMetrics,
     )
-    from graphcollab.train.checkpoint import latest_checkpoint as latest_checkpoint, load_checkpoint as load_checkpoint
+    from graphcollab.train.checkpoint import load_checkpoint as load_checkpoint
     from graphcollab.train.compare import compare as compare
     from graphcollab.train.comparison import Comparison as Comparison
     from graphcollab.train.evaluation import evaluate as evaluate
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from graphcollab.train.result import Result as Result
     from graphcollab.train.run import run as run
     from graphcollab.train.saved_models import Models as Models, load as load
-    from graphcollab.train.saver import save_checkpoint as save_checkpoint
     from graphcollab.train.start import (
         Architecture as Architecture,
         Model as Model,

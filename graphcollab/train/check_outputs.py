@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.checks import issue
-from graphcollab.engine import Context, as_objective
+from graphcollab.engine import Context
 from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.guards import FrozenWeightsError, unwritten
-from graphcollab.engine.losses import ignored_target
+from graphcollab.engine.losses import as_objective, ignored_target
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.errors import ContractError, InvalidTypeError

@@ -15,7 +15,8 @@ from graphcollab.control.at_work import edges_in_use
 from graphcollab.env import Env
 from graphcollab.findings import Finding
 from graphcollab.method import Method, last_graph
-from graphcollab.metrics import WeightSpread, weight_spread
+from graphcollab.metrics import weight_spread
+from graphcollab.metrics.weight_spread import WeightSpread
 from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.slots import Exchanger, Weigher

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from graphcollab.errors import DuplicateError, MismatchError, MissingError
-from graphcollab.metrics import PairedDifference, paired_difference, weight_agreement
+from graphcollab.metrics import paired_difference, weight_agreement
+from graphcollab.metrics.statistics import PairedDifference
 from graphcollab.naming import ByName, few
 from graphcollab.train.collapse import EVEN_KINDS
 from graphcollab.train.result import Result

@@ -14,7 +14,8 @@ from torch import Tensor
 from graphcollab.errors import UnknownError
 from graphcollab.files import write_csv, write_whole
 from graphcollab.findings import Finding
-from graphcollab.metrics import METRICS, summarize
+from graphcollab.metrics import METRICS
+from graphcollab.metrics.statistics import summarize
 from graphcollab.tasks import Tasks
 
 MISSING = {  # what a summary is of, the best first, and what is missing then

@@ -23,8 +23,8 @@ from graphcollab.errors import MismatchError, UnsupportedError
 from graphcollab.exchange import Exchange
 from graphcollab.exchange.exchange import buffers_travel
 from graphcollab.method import Method
-from graphcollab.metrics import Scores, as_metrics, score_nodes
-from graphcollab.metrics.scores import AnyMetrics
+from graphcollab.metrics import Scores
+from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_nodes
 from graphcollab.naming import Node, few, find_node
 from graphcollab.ops import edge_products, mix
 from graphcollab.plane import Plane

@@ -17,8 +17,8 @@ from graphcollab.engine.modules import copy_module
 from graphcollab.env import Env
 from graphcollab.errors import EmptyError, UnknownError, UnsupportedError
 from graphcollab.method import Method, last_graph
-from graphcollab.metrics import Scores, as_metrics, score_nodes
-from graphcollab.metrics.scores import AnyMetrics
+from graphcollab.metrics import Scores
+from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_nodes
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import Node, find_node
 from graphcollab.phases import Phases

@@ -34,7 +34,8 @@ from graphcollab.settings import Natural, Seed, SettingError, checked
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.graph_input import Graph, begin_weights, read_graph
-from graphcollab.transforms import Isolated, check_edges, check_no_duplicates, sort_edges
+from graphcollab.transforms import Isolated
+from graphcollab.transforms._edges import check_edges, check_no_duplicates, sort_edges
 
 MODEL = "a module, a function that makes one, or several (build_model makes one by its name)"
 

@@ -9,13 +9,6 @@ from typing import TYPE_CHECKING
 from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.transforms._edges import (
-        check_edges as check_edges,
-        check_no_duplicates as check_no_duplicates,
-        select_edges as select_edges,
-        sort_edges as sort_edges,
-        with_edges as with_edges,
-    )
     from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation as GMMNeighborAugmentation
     from graphcollab.transforms.sparsification import (
         DropWeakest as DropWeakest,

@@ -19,8 +19,8 @@ from graphcollab.relation import Relation
 from graphcollab.rewire.two_stages import NeighborBag
 from graphcollab.settings import Buffers, Count
 from graphcollab.slots import Weigher
-from graphcollab.transforms import GMMNeighborAugmentation, select_edges
-from graphcollab.transforms._edges import neighbor_rank
+from graphcollab.transforms import GMMNeighborAugmentation
+from graphcollab.transforms._edges import neighbor_rank, select_edges
 from graphcollab.weigh.formulas import Formula, SampleCounts
 from graphcollab.weigh.similarity import Similarity, width
 

@@ -21,9 +21,9 @@ from graphcollab.engine import (
     PrototypeUniformity,
     Proximal,
     SupervisedContrast,
-    as_objective,
 )
 from graphcollab.engine.loop_backend import LoopBackend
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.models import SplitModel
 from graphcollab.stack import ParamSpec

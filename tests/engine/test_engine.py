@@ -8,16 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import (
-    SGD,
-    Adam,
-    Engine,
-    LocalSteps,
-    Objective,
-    Reads,
-    Rows,
-    as_objective,
-)
+from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Objective, Reads, Rows
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Sum
 from graphcollab.engine.samples import take_samples
 from graphcollab.methods import local

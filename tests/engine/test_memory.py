@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, Engine, LocalSteps, Rows, as_objective
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows
 from graphcollab.engine.choice import make_plan
+from graphcollab.engine.losses import as_objective
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks
 from tests.raising import raises, warns

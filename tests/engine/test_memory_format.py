@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Plan, Rows, as_objective
+from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Plan, Rows
 from graphcollab.engine.choice import check_plan
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.modules import copy_module
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.models.layers import MaxPool2

@@ -9,17 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import (
-    SGD,
-    Context,
-    LocalSteps,
-    Loss,
-    Objective,
-    Proximal,
-    Reads,
-    Rows,
-    as_objective,
-)
+from graphcollab.engine import SGD, Context, LocalSteps, Loss, Objective, Proximal, Reads, Rows
+from graphcollab.engine.losses import as_objective
 from graphcollab.local import Fit
 from graphcollab.method import Method
 from graphcollab.models import SplitModel

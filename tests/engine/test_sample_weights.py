@@ -23,8 +23,8 @@ from graphcollab.engine import (
     Rows,
     SupervisedContrast,
     Views,
-    as_objective,
 )
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import require_weighted
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks, make_schedule

@@ -18,9 +18,9 @@ from graphcollab.engine import (
     Rows,
     SupervisedContrast,
     Views,
-    as_objective,
     samples as feed_module,
 )
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.samples import Feed
 from graphcollab.local import Fit
 from graphcollab.method import Method

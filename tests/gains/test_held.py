@@ -9,7 +9,7 @@ import torch
 from graphcollab import Tasks
 from graphcollab.gains.arms import Measured
 from graphcollab.gains.held import constants
-from graphcollab.metrics import as_metrics
+from graphcollab.metrics.scores import as_metrics
 
 NAMES = ["accuracy", "brier", "log_loss", "auc"]
 

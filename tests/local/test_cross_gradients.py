@@ -17,7 +17,8 @@ from graphcollab.method import Method, NonFiniteLossError
 from graphcollab.ops import bundle_sum
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing import Scene
-from graphcollab.transforms import WithSelfLoops, select_edges
+from graphcollab.transforms import WithSelfLoops
+from graphcollab.transforms._edges import select_edges
 from graphcollab.weigh import KeepWeights, Uniform
 from tests.raising import raises
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.engine import Context, FirstView, Reads, as_objective
+from graphcollab.engine import Context, FirstView, Reads
+from graphcollab.engine.losses import as_objective
 from graphcollab.local import PrototypeDistance
 from tests.raising import raises
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
-from graphcollab.testing import (
-    check_declared,
-    check_forbidden_edges,
-    check_membership,
-    check_relabelling,
-    check_resume,
-    check_sends,
-)
+from graphcollab.testing.contract import check_declared, check_membership, check_relabelling, check_resume, check_sends
+from graphcollab.testing.edge_checks import check_forbidden_edges
 
 FORM = (check_declared, check_sends, check_resume, check_relabelling, check_forbidden_edges, check_membership)
 

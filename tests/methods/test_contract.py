@@ -8,13 +8,9 @@ import pytest
 
 from graphcollab import methods
 from graphcollab.phases import Phases
-from graphcollab.testing import (
-    CONTRACT,
-    check_declared,
-    check_forbidden_edges,
-    check_membership,
-    check_two_architectures,
-)
+from graphcollab.testing import CONTRACT
+from graphcollab.testing.contract import check_declared, check_membership, check_two_architectures
+from graphcollab.testing.edge_checks import check_forbidden_edges
 from tests.methods.quick import early
 
 # After a phase that plays the first round, those of the method itself must begin later.

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from graphcollab.methods import directed, local
-from graphcollab.testing import Scene, check_two_architectures
+from graphcollab.testing import Scene
+from graphcollab.testing.contract import check_two_architectures
 from tests.methods.forms import check_form
 from tests.raising import raises
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from graphcollab.methods import fedavg, local, oracle
-from graphcollab.testing import Scene, check_two_architectures
+from graphcollab.testing import Scene
+from graphcollab.testing.contract import check_two_architectures
 from tests.methods.forms import check_form
 from tests.raising import raises
 

@@ -9,7 +9,8 @@ from torch import nn
 from graphcollab.datasets import load_dataset
 from graphcollab.methods import fedavg, flt, local
 from graphcollab.tasks import class_clusters
-from graphcollab.testing import Scene, check_two_architectures, differences
+from graphcollab.testing import Scene, differences
+from graphcollab.testing.contract import check_two_architectures
 from graphcollab.train import run
 from tests.raising import raises
 

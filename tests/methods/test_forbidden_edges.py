@@ -16,7 +16,8 @@ from graphcollab.metrics import server_graph
 from graphcollab.phases import Phases
 from graphcollab.rewire import ApplyTransform
 from graphcollab.tasks import Pool
-from graphcollab.testing import Scene, check_direction
+from graphcollab.testing import Scene
+from graphcollab.testing.edge_checks import check_direction
 from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring, WithSelfLoops
 from tests.raising import raises
 

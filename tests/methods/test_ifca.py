@@ -7,7 +7,8 @@ import torch
 
 from graphcollab.engine import Rows
 from graphcollab.methods import fedavg, ifca
-from graphcollab.testing import Scene, check_runs, check_two_architectures, differences
+from graphcollab.testing import Scene, differences
+from graphcollab.testing.contract import check_runs, check_two_architectures
 from graphcollab.train import run
 from tests.methods.forms import check_form
 from tests.raising import warns

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from graphcollab import load_dataset, local, run
-from graphcollab.engine import AddNoise, SupervisedContrast, Views, as_objective
+from graphcollab.engine import AddNoise, SupervisedContrast, Views
+from graphcollab.engine.losses import as_objective
 from graphcollab.exchange import NoExchange
 from graphcollab.local import Fit
 from graphcollab.methods import fedavg, mapl

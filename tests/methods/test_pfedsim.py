@@ -11,7 +11,8 @@ from graphcollab.engine import SGD
 from graphcollab.methods import fedavg, pfedsim
 from graphcollab.models import SplitModel
 from graphcollab.stack import Stacks
-from graphcollab.testing import Scene, check_two_architectures
+from graphcollab.testing import Scene
+from graphcollab.testing.contract import check_two_architectures
 from graphcollab.train import run
 from tests.methods.forms import check_form
 from tests.raising import raises

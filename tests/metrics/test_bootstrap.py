@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphcollab.metrics import accuracy, auc, bootstrap, mae, percentile_interval
+from graphcollab.metrics import accuracy, auc, mae
+from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
 
 
 def test_means_spread_as_the_binomial_distribution_says() -> None:

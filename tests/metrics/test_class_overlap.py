@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from graphcollab.metrics import class_overlap
-from graphcollab.tasks import class_windows
+from graphcollab.tasks.class_counts import class_windows
 from tests.raising import raises
 
 

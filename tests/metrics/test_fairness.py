@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcollab.metrics import summarize
+from graphcollab.metrics.statistics import summarize
 from tests.raising import raises
 
 

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Tasks, local, run
-from graphcollab.metrics import METRICS, accuracy, bootstrap, log_loss
+from graphcollab.metrics import METRICS, accuracy, log_loss
+from graphcollab.metrics.bootstrap import bootstrap
 from tests.raising import raises
 
 OF_CLASSES = [metric for metric in METRICS.values() if metric.of_classes]

@@ -6,7 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from graphcollab.metrics import corrected_differences, holm, paired_difference
+from graphcollab.metrics import corrected_differences, paired_difference
+from graphcollab.metrics.inference import holm
 
 
 def test_corrected_t_test_by_hand():

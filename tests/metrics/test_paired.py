@@ -6,7 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from graphcollab.metrics import PairedDifference, paired_difference
+from graphcollab.metrics import paired_difference
+from graphcollab.metrics.statistics import PairedDifference
 from tests.raising import raises
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from sklearn import metrics as sk
 
 from graphcollab.engine import Engine, Rows
-from graphcollab.metrics import METRICS, Metric, accuracy, auc, bootstrap, mse
-from graphcollab.metrics.bootstrap import bootstrap_nodes
+from graphcollab.metrics import METRICS, Metric, accuracy, auc, mse
+from graphcollab.metrics.bootstrap import bootstrap, bootstrap_nodes
 from graphcollab.metrics.scores import score_nodes
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, Tasks

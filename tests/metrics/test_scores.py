@@ -11,7 +11,8 @@ from torch import nn
 from graphcollab import run
 from graphcollab.engine import Engine
 from graphcollab.methods import local
-from graphcollab.metrics import Scores, accuracy, as_metrics, auc, mae
+from graphcollab.metrics import Scores, accuracy, auc, mae
+from graphcollab.metrics.scores import as_metrics
 from graphcollab.tasks import Tasks
 from tests.raising import raises, warns
 

@@ -13,15 +13,9 @@ from graphcollab.metrics import recovery_auc
 from graphcollab.phases import Phases
 from graphcollab.rewire import SampleNodes, TaskPeers
 from graphcollab.tasks import Tasks, class_clusters
-from graphcollab.testing import (
-    Scene,
-    check_declared,
-    check_forbidden_edges,
-    check_keeps_dtype,
-    check_relabelling,
-    check_resume,
-    check_runs,
-)
+from graphcollab.testing import Scene
+from graphcollab.testing.contract import check_declared, check_keeps_dtype, check_relabelling, check_resume, check_runs
+from graphcollab.testing.edge_checks import check_forbidden_edges
 from graphcollab.train import run
 from graphcollab.train.fingerprint import fingerprint
 from tests.raising import raises

@@ -3,7 +3,8 @@ from __future__ import annotations
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.tasks import local_steps, make_schedule
+from graphcollab.tasks import make_schedule
+from graphcollab.tasks.schedule import local_steps
 
 COUNTS = st.lists(st.integers(1, 13), min_size=1, max_size=5)
 

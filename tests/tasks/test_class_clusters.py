@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from graphcollab.datasets import load_dataset
-from graphcollab.tasks import class_clusters, class_windows
+from graphcollab.tasks import class_clusters
+from graphcollab.tasks.class_counts import class_windows
 from tests.raising import raises
 
 

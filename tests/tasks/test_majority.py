@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.tasks import majority_counts, majority_tasks
+from graphcollab.tasks import majority_tasks
+from graphcollab.tasks.class_counts import majority_counts
 from tests.raising import raises
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.tasks import class_shards, grouped_tasks, shard_tasks
+from graphcollab.tasks import grouped_tasks, shard_tasks
+from graphcollab.tasks.partition import class_shards
 from tests.raising import raises
 
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from graphcollab.datasets import load_dataset
-from graphcollab.tasks import label_permutations, permuted_labels
+from graphcollab.tasks import permuted_labels
+from graphcollab.tasks.shift import label_permutations
 from tests.raising import raises
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from graphcollab import build_model, local, run
-from graphcollab.tasks import linear_regression_tasks, linear_regression_truth
+from graphcollab.tasks import linear_regression_tasks
+from graphcollab.tasks.regression import linear_regression_truth
 from tests.raising import raises
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from graphcollab.tasks import rotate
+from graphcollab.tasks.shift import rotate
 from tests.raising import raises
 
 

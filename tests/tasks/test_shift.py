@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.tasks import concept_shift, covariate_shift, label_shift, rotate, rotation_shift
+from graphcollab.tasks import concept_shift, covariate_shift, label_shift, rotation_shift
+from graphcollab.tasks.shift import rotate
 from tests.raising import raises
 
 

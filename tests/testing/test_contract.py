@@ -16,28 +16,25 @@ from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
 from graphcollab.phases import Phases
 from graphcollab.slots import Judge
-from graphcollab.testing import (
-    CONTRACT,
-    NotApplicable,
-    Scene,
+from graphcollab.testing import CONTRACT, NotApplicable, Scene, check_contract, differences, leaves
+from graphcollab.testing.contract import (
     check_absent_nodes,
-    check_alone_equals_local,
-    check_contract,
     check_declared,
-    check_direction,
-    check_forbidden_edges,
     check_input_untouched,
     check_keeps_dtype,
     check_membership,
-    check_reach,
     check_relabelling,
     check_resume,
     check_runs,
     check_sends,
     check_stragglers,
     check_two_architectures,
-    differences,
-    leaves,
+)
+from graphcollab.testing.edge_checks import (
+    check_alone_equals_local,
+    check_direction,
+    check_forbidden_edges,
+    check_reach,
 )
 from graphcollab.weigh import Metropolis
 from tests.raising import raises

@@ -18,18 +18,9 @@ from graphcollab.errors import FormatError
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.testing import Scene, differences
-from graphcollab.train import (
-    Callback,
-    Finding,
-    History,
-    RecordGraph,
-    checkpoint,
-    folder,
-    history_file,
-    latest_checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-)
+from graphcollab.train import Callback, Finding, History, RecordGraph, checkpoint, folder, history_file, load_checkpoint
+from graphcollab.train.checkpoint import latest_checkpoint
+from graphcollab.train.saver import save_checkpoint
 from tests.raising import raises, warns
 from tests.train.forged import change, manifest_of, seal
 

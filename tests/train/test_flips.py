@@ -10,7 +10,8 @@ import torch
 
 from graphcollab import local, run
 from graphcollab.testing import Scene, differences
-from graphcollab.train import latest_checkpoint, load_checkpoint
+from graphcollab.train import load_checkpoint
+from graphcollab.train.checkpoint import latest_checkpoint
 
 PAGE = 4096
 

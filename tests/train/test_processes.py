@@ -19,7 +19,8 @@ from graphcollab.models import MLP
 from graphcollab.settings import SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.testing import differences
-from graphcollab.train import Callback, latest_checkpoint
+from graphcollab.train import Callback
+from graphcollab.train.checkpoint import latest_checkpoint
 from graphcollab.train.processes import _sendable
 from tests.raising import raises, warns
 

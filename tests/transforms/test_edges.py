@@ -5,8 +5,16 @@ import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
-from graphcollab.transforms import check_edges, check_no_duplicates, select_edges, sort_edges
-from graphcollab.transforms._edges import edge_fields, neighbor_rank, node_count, node_ids
+from graphcollab.transforms._edges import (
+    check_edges,
+    check_no_duplicates,
+    edge_fields,
+    neighbor_rank,
+    node_count,
+    node_ids,
+    select_edges,
+    sort_edges,
+)
 from tests.raising import raises
 
 

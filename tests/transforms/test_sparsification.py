@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab import transforms
 from graphcollab.transforms import Complete, DropWeakest, Sparsification, Threshold, TopK, WithSelfLoops
+from graphcollab.transforms._edges import select_edges
 from tests.raising import raises
 
 ALL = [
@@ -80,7 +81,7 @@ def test_the_order_of_edges_and_nodes_in_memory_does_not_matter(sparsify: Sparsi
 def test_edges_come_out_sorted(sparsify: Sparsification) -> None:
     data = weighted()
     backwards = torch.arange(data.num_edges - 1, -1, -1)
-    out = sparsify(transforms.select_edges(data, backwards))
+    out = sparsify(select_edges(data, backwards))
     assert torch.equal(out.edge_index, sparsify(data).edge_index)
 
 
