@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from graphcollab.engine.engine import Engine as Engine
     from graphcollab.engine.guards import FrozenWeightsError as FrozenWeightsError
     from graphcollab.engine.keyed_checkpoint import keyed_checkpoint as keyed_checkpoint
-    from graphcollab.engine.losses import Loss as Loss, Proximal as Proximal
+    from graphcollab.engine.losses import Loss as Loss, Proximal as Proximal, as_objective as as_objective
     from graphcollab.engine.objective import (
         Context as Context,
         FirstView as FirstView,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         AdamW as AdamW,
         LocalSteps as LocalSteps,
         RowOptimizer as RowOptimizer,
+        as_row_optimizer as as_row_optimizer,
     )
     from graphcollab.engine.plan import Plan as Plan
     from graphcollab.engine.rows import NonFiniteLossError as NonFiniteLossError, Rows as Rows

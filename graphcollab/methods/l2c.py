@@ -122,7 +122,7 @@ def meta_l2c(
       .. math:: \eta t \log \frac{\sum_i L_i(x_i)}{\sum_i L_i(x_i^{alone})}
 
       of validation losses, by ½ at most, with η the optimizer's step and a logarithm of at most 3 in size (of sums that
-      are not both positive 2 (L − L') / (|L| + |L'|)). The gradient for that share says what would help in the next
+      are not both positive ``2 (L − L') / (|L| + |L'|)``). The gradient for that share says what would help in the next
       round: own models always do in the first rounds. Nodes at rest do not count, nor does one whose reference has
       diverged. The second model makes local updates take twice as long, until the share is at its least;
       ``own="largest"`` goes without.

@@ -9,7 +9,12 @@ from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.tasks._pairs import Samples as Samples
-    from graphcollab.tasks.class_counts import class_clusters as class_clusters, majority_tasks as majority_tasks
+    from graphcollab.tasks.class_counts import (
+        class_clusters as class_clusters,
+        class_windows as class_windows,
+        majority_counts as majority_counts,
+        majority_tasks as majority_tasks,
+    )
     from graphcollab.tasks.label_shift import (
         ANIMALS_VEHICLES as ANIMALS_VEHICLES,
         CIFAR100_GROUPS as CIFAR100_GROUPS,
@@ -25,7 +30,9 @@ if TYPE_CHECKING:
     from graphcollab.tasks.shift import (
         concept_shift as concept_shift,
         covariate_shift as covariate_shift,
+        label_permutations as label_permutations,
         permuted_labels as permuted_labels,
+        rotate as rotate,
         rotation_shift as rotation_shift,
     )
     from graphcollab.tasks.table import Table as Table

@@ -219,7 +219,7 @@ CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (
     check_declared,
     check_sends,
 )
-"""The checks that hold for every method; `check_two_architectures` needs one that mixes a shared part."""
+"""The checks that hold for every method; ``check_two_architectures`` needs one that mixes a shared part."""
 
 
 def check_contract(method: AnyMethod) -> dict[str, str]:

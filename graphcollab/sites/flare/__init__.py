@@ -45,7 +45,7 @@ TALKATIVE = (
 
 
 class Server:
-    """What FLARE's server does in a job: it lets the sites meet, as a `Coordinator` with these settings."""
+    """What FLARE's server does in a job: it lets the sites meet, as a ``Coordinator`` with these settings."""
 
     def __init__(self, deadline: float = 60.0, at_least: int = 1) -> None:
         self.deadline, self.at_least = deadline, at_least
