@@ -140,7 +140,7 @@ def test_every_public_name_says_what_it_is(site, pages):
         for found in re.finditer(r'<dt class="sig[^>]* id="([^"]+)">.*?</dt>\s*<dd>(.*?)</?d[dl]', page, re.DOTALL):
             said[found[1]] = re.sub(r"<[^>]*>|\s", "", found[2])
     names = inventory(site)
-    assert len(names.keys() & said.keys()) > 1000
+    assert len(names.keys() & said.keys()) > 900
     assert [name for name in names if said.get(name) == ""] == []
 
 
