@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from torch import Tensor
 
-from graphcollab.errors import ConflictError, ContractError, MissingError, TooFewError
+from graphcollab.errors import ConflictError, ContractError, MismatchError, MissingError, TooFewError
 from graphcollab.method import Method
 from graphcollab.phases import Phases
 from graphcollab.settings import Count
@@ -20,7 +20,8 @@ ROUNDS = 100
 _MOST = 2**40  # rounds, after which a method that has taken no step takes none
 
 Budget: TypeAlias = Annotated[
-    Literal["steps", "rounds"] | Count, "'steps', 'rounds', or a number of local steps per node"
+    Literal["steps", "rounds"] | Count | Mapping[str, Count],
+    "'steps', 'rounds', a number of local steps per node, or rounds by the names of the methods",
 ]
 
 
@@ -37,10 +38,18 @@ def spend(
 ) -> list[Spending]:
     """Return what every method is to spend, in the order of ``made``; a ValueError if the budget cannot be kept."""
     if not isinstance(budget, str) and rounds != ROUNDS:
+        what = "rounds per method" if isinstance(budget, Mapping) else "local steps per node"
         raise ConflictError(
             "budget",
-            f"budget={budget!r} gives local steps per node, and rounds={rounds} contradicts it: give one of the two",
+            f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two",
         )
+    if isinstance(budget, Mapping):
+        if differing := sorted({name for name, _ in made} ^ set(budget)):
+            raise MismatchError(
+                "budget",
+                f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}",
+            )
+        return [Spending(budget[name], evaluate_every) for name, _ in made]
     if budget == "rounds" or (budget == "steps" and len(made) == 1):
         return [Spending(rounds, evaluate_every)] * len(made)
     sizes = tasks.sizes("train")

@@ -85,8 +85,9 @@ def compare(
         rounds: Rounds of the method that takes the most local steps in one. The others play as many as make the same
             number of local steps per node, counted on the first seed's tasks.
         budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
-            number of local steps per node. Tables say what was spent. Training beside the local steps (of personal
-            models or references, see ``Trial.models``; to judge a model or to weigh another) is not evened out.
+            number of local steps per node; or rounds by the names of the methods. Tables say what was spent. Training
+            beside the local steps (of personal models or references, see ``Trial.models``; to judge a model or to weigh
+            another) is not evened out.
         evaluate_every: Rounds between evaluations, of the method with the most steps; the others are evaluated as
             often, after the same work. With rounds as budget, those of every method.
         graphs: Allowed edges per method. Default: all pairs.

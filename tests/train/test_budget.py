@@ -79,6 +79,7 @@ def test_rounds_by_hand() -> None:
     assert spent(methods, budget="rounds", rounds=6, every=2) == [(6, 2)] * 3
     assert spent(methods, budget=30) == [(3, 1), (30, 10), (10, 3)]
     assert spent(methods, budget=5) == [(1, 1), (5, 5), (2, 2)]  # a round of ten is half a round too much
+    assert spent(methods, budget={"local": 2, "cobo": 9, "three": 1}, every=4) == [(2, 4), (9, 4), (1, 4)]
     assert spent({"cobo": cobo()}, rounds=6) == [(6, 1)]
     assert spent(methods)[:2] == [(100, 1), (1000, 10)]
 
@@ -102,6 +103,8 @@ class Silent(Local):
     ("settings", "told"),
     [
         ({"budget": 5, "rounds": 3}, ("conflict", "budget", "budget=5", "rounds=3")),
+        ({"budget": {"a": 1, "b": 1}, "rounds": 3}, ("conflict", "budget", "rounds=3")),
+        ({"budget": {"a": 1, "c": 1}}, ("mismatch", "budget", "['b', 'c']")),
         ({}, ("missing", "method 'b'")),
     ],
 )
