@@ -26,7 +26,7 @@ class Structure:
         ptr: Receiver i's edges are ``ptr[i]:ptr[i + 1]``, [D + 1].
         sender: Sender of every edge in that order, [E].
         order: Position in the caller's edge list of every edge in that order, [E]; None where they agree.
-        num_senders: S.
+        num_senders: Number of senders, S.
     """
 
     ptr: Tensor
