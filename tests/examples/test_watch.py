@@ -10,25 +10,18 @@ import torch
 from torch_geometric.data import Data
 
 from examples.benchmark._watch import MERGING, ProbeSimilarity, WatchDeaths, WatchMerging
-from graphcollab import methods, run
+from graphcollab import methods
 from graphcollab.engine import SGD
 from graphcollab.exchange import Exchange
 from graphcollab.local import Fit
 from graphcollab.method import Method
-from graphcollab.models import MLP
-from graphcollab.testing import Scene, differences
+from graphcollab.testing import differences
 from graphcollab.train import History, RecordGraph
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.weigh import CosineWeights, Uniform
+from tests.train.test_observers import QUICK, play
 
 CLUSTER = torch.tensor([4, 9, 9, 4])
-QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
-
-
-def play(method, callbacks=(), folder=None, rounds=4, **settings):
-    tasks = Scene.small(torch.float32).tasks
-    model = lambda: MLP(4, (6,), 3)  # noqa: E731
-    return run(method, tasks, model, rounds=rounds, callbacks=callbacks, checkpoint=folder, **settings)
 
 
 def test_validation_before_and_after_merging_by_hand(points):
