@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -220,6 +222,7 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
             side.synchronize()
             graph = torch.cuda.CUDAGraph()
             with (
+                _no_collection(),
                 torch.cuda.stream(current),
                 torch.cuda.graph(graph, pool=memory, stream=side, capture_error_mode="thread_local"),
             ):
@@ -230,6 +233,18 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
             for values, old in zip(changed, before, strict=True):
                 values.copy_(old)
     return graph
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause Python's garbage collector: an older graph that it freed would invalidate the one being recorded."""
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if paused:
+            gc.enable()
 
 
 def _check_waits(mode: int | str) -> None:
