@@ -49,8 +49,8 @@ def compare(
     graphs: Annotated[tuple[str, ...], Parameter(group=METHODS)] = (),
     rounds: Rounds = 100,
     budget: Budget = "steps",
-    lrs: StepSizes = (),
-    patience: Annotated[int | None, Parameter(group=TRAINING)] = None,
+    lrs: Annotated[tuple[float, ...] | None, SEVERAL, Parameter(group=TRAINING)] = None,
+    patience: Annotated[int | None, Parameter(group=TRAINING)] = 20,
     seeds: Annotated[tuple[int, ...], SEVERAL, Parameter(group=EVALUATION)] = (0, 1, 2, 3, 4),
     jobs: Jobs = 1,
     training: Training = Training(),
@@ -67,8 +67,10 @@ def compare(
         graphs: Graph of a method, cobo=roads.csv, with the columns sender and receiver. Default: the complete graph.
         rounds: Rounds of the method with the most local steps in a round; the others take as many local steps.
         budget: All methods take the local steps of the costliest (steps), play --rounds (rounds), or take this many.
-        lrs: Step sizes to choose from. Default: each method's own.
-        patience: Stop after this many evaluations without improvement of the validation metric; keep the best state.
+        lrs: Step sizes to choose from on validation rows; none: each method's own. Default: 0.01 and 0.1 for tables,
+            each method's own for datasets without sites.
+        patience: Stop after this many evaluations without improvement of the validation metric, and keep the best
+            state; 0 or none: play all rounds, and keep the last.
         seeds: Seeds of partition and training; a single number says how many, 5 for 0 to 4.
         jobs: Number of processes; results are the same.
         out: Folder for results and checkpoints, in which the same command goes on. Default: nothing is written.

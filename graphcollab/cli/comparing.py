@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from graphcollab import report
 from graphcollab.checks import issue
-from graphcollab.cli.data import model_for, require_data, tasks_for
+from graphcollab.cli.data import models_for, require_data, step_sizes, tasks_for
 from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, note, settings_kept, tell, write_figures, write_page
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.settings_file import RUN
@@ -27,6 +27,7 @@ from graphcollab.gains import Benefit, benefit
 from graphcollab.metrics import METRICS
 from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
 from graphcollab.train.history import History
+from graphcollab.train.start import candidates
 
 LOCAL = "local"
 LARGE = 100_000  # edges, from which on one graph is kept
@@ -35,7 +36,6 @@ OF_COMPARE = (
     "seeds",
     "rounds",
     "budget",
-    "patience",
     "jobs",
     *(field.name for kind in (Training, Computing) for field in fields(kind)),
 )
@@ -64,6 +64,7 @@ def play_compare(asked: dict[str, Any]) -> None:
     require_data(data)
     asked["seeds"] = _seeds(asked["seeds"])
     makers = makers_of(asked["methods"])
+    asked["lrs"], asked["patience"] = step_sizes(data, asked["lrs"]), asked["patience"] or 0
     grids = settings_grids([*makers], asked["set"], asked["lrs"])
     graphs = _graphs(asked["graphs"])
     asked["graphs"] = [f"{name}={path}" for name, path in graphs.items()]
@@ -96,7 +97,9 @@ def _compare(
     makers: Mapping[str, Any], grids: Grids, graphs: Mapping[str, str], asked: Mapping[str, Any], out: Path | None
 ) -> Comparison:
     shown = not asked["quiet"] and sys.stderr.isatty()
-    tries = [math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
+    models = models_for(str(asked["data"]), asked["hidden"])
+    many = len(candidates(models))
+    tries = [many * math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
     with tqdm(total=len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
 
         def on_trial(trial: Any, *_: Any) -> None:
@@ -106,13 +109,14 @@ def _compare(
         return compare(
             makers,
             tasks_for(str(asked["data"]), asked),
-            model_for(asked["hidden"]),
+            models,
             grids=grids,
             graphs={name: LearnedGraph.from_csv(path) for name, path in graphs.items()},
             on_trial=on_trial,
             progress=shown,
             checkpoint=None if out is None else out / CHECKPOINTS,
             callbacks=[] if out is None else [RecordEvaluated()],
+            patience=asked["patience"] or None,
             **{name: asked[name] for name in OF_COMPARE},
         )
 
@@ -171,7 +175,7 @@ def play_benefit(asked: dict[str, Any]) -> None:
     makers = makers_of(asked["methods"])
     own = only_values(settings_grids([*makers], asked["set"]), [*makers])
     made = {name: functools.partial(make, **own[name]) for name, make in makers.items()}
-    tasks, model = tasks_for(data, asked), model_for(asked["hidden"])
+    tasks, model = tasks_for(data, asked), models_for(data, asked["hidden"])
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
     with folder_of(asked["out"], "benefit", settings_kept(asked)) as out:
         shown = not asked["quiet"] and sys.stderr.isatty()

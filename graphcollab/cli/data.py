@@ -18,6 +18,13 @@ from graphcollab.models import build_model
 from graphcollab.naming import close
 from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
 from graphcollab.tasks.quality_of_values import of_many_classes, warn_of
+from graphcollab.train.start import Models
+
+WIDTH = 64
+"""Width of the hidden layer, where none are asked for."""
+
+STEP_SIZES = (0.01, 0.1)
+"""Step sizes that comparisons of tables choose from, unless others are asked for."""
 
 OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")
 """Options of tables that datasets without sites have, too."""
@@ -81,9 +88,23 @@ def _require_divisible(option: str, whole: int, part: int) -> None:
         raise ConflictError(option, f"classes cannot be dealt out evenly, as {part} does not divide {whole}")
 
 
-def model_for(hidden: int | Sequence[int]) -> Callable[[Tasks], nn.Module]:
+def models_for(data: str, hidden: Sequence[int] | None) -> Models:
+    """Return the models to choose from: of tables a linear one and one with a hidden layer, unless layers are given."""
+    if hidden is None and data not in DATASETS:
+        return {"linear": model_for(()), f"hidden layer of {WIDTH}": model_for((WIDTH,))}
+    return model_for(hidden)
+
+
+def step_sizes(data: str, lrs: Sequence[float] | None) -> tuple[float, ...]:
+    """Return the step sizes to choose from; none: each method's own."""
+    usual = () if data in DATASETS else STEP_SIZES
+    return usual if lrs is None else tuple(lrs)
+
+
+def model_for(hidden: Sequence[int] | None) -> Callable[[Tasks], nn.Module]:
     """Return a function from tasks to a site's model: fully connected layers."""
-    return lambda tasks: build_model("mlp", tasks.input_shape, _outputs(tasks), hidden=hidden)
+    widths = (WIDTH,) if hidden is None else hidden
+    return lambda tasks: build_model("mlp", tasks.input_shape, _outputs(tasks), hidden=widths)
 
 
 def _outputs(tasks: Tasks) -> int:

@@ -94,8 +94,9 @@ class Dealing:
 class Model:
     """The model of a site, and the methods' own settings."""
 
-    hidden: Annotated[tuple[int, ...], SEVERAL] = (64,)
-    """Widths of the hidden layers; none: a linear model."""
+    hidden: Annotated[tuple[int, ...] | None, SEVERAL] = None
+    """Widths of the hidden layers; none: a linear model. Default: one of 64; in comparisons of tables also a linear
+    model, whichever is better on validation rows."""
     set: tuple[str, ...] = ()
     """A method's own setting, cobo.rho=0.1; cobo.rho=0.05,0.1 tries both, '*.lr=0.1' sets it for all methods."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +26,7 @@ from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._sites import name_ids
 from graphcollab.train import Callback, Result, WatchMetrics, run
+from graphcollab.train.graph_input import Graph
 from graphcollab.train.start import Model
 
 Make = Callable[..., Method | Phases]
@@ -57,45 +59,49 @@ class Measured:
 class Arm:
     """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of n nodes.
 
-    S are step sizes, T evaluations. Losses are held against the ``usual`` ones [n], the median of the site's when it
-    trains alone. ``constant``, if known, are validation losses [n] and test metrics [M, H, n] of constants.
+    S are ``settings``, each the name of a model and a step size, and T evaluations. ``constant``, if known, are
+    validation losses [n] and test metrics [M, H, n] of constants.
     """
 
-    lrs: Sequence[float]
+    settings: Sequence[tuple[str, float]]
     loss: Tensor
     score: Tensor
-    usual: Tensor
     constant: tuple[Tensor, Tensor] | None = None
 
-    def choose(self) -> tuple[Tensor, tuple[int, int] | None]:
-        """Return the scores [M, H, n] of the step size and evaluation best on validation samples, and which these are.
+    def usual(self) -> Tensor:
+        """Return the median over settings and evaluations of every node's validation loss, [n]."""
+        return self.loss.flatten(0, 1).nan_to_num(torch.inf).median(0).values
+
+    def choose(self, usual: Tensor) -> tuple[Tensor, tuple[int, int] | None]:
+        """Return the scores [M, H, n] of the setting and evaluation best on validation samples, and which these are.
 
         The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
         single sites are worse: the least mean of l / (l + usual), where each has the same say; of l if some are < 0.
+        ``usual`` [n] are the `usual` losses of the nodes' sites when they train alone.
         """
-        mean = self._regret(self.loss)
+        mean = self._regret(self.loss, usual)
         s, t = divmod(int(mean.argmin()), mean.shape[1])
-        if self.constant is not None and float(self._regret(self.constant[0])) <= float(mean[s, t]):
+        if self.constant is not None and float(self._regret(self.constant[0], usual)) <= float(mean[s, t]):
             return self.constant[1], None
         return self.score[:, :, s, t], (s, t)
 
     def select(self, nodes: Tensor) -> Arm:
         """Return it with these nodes only."""
-        return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes], usual=self.usual[nodes])
+        return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes])
 
-    def _regret(self, loss: Tensor) -> Tensor:
+    def _regret(self, loss: Tensor, usual: Tensor) -> Tensor:
         """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
         if bool((self.loss < 0).any()):
             return loss.nan_to_num(torch.inf).mean(-1)
-        share = torch.where(loss > 0, loss / (loss + self.usual), 0)  # 0 of losses that are 0
+        share = torch.where(loss > 0, loss / (loss + usual), 0)  # 0 of losses that are 0
         return share.nan_to_num(1.0).mean(-1)  # 1 of losses that are not finite
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one way to train, with the step sizes with which no model diverged."""
+    """Runs of one way to train, with the settings with which no model diverged."""
 
-    lrs: list[float]
+    settings: list[tuple[str, float]]
     results: list[Result]
     measured: Measured
 
@@ -103,22 +109,24 @@ class Runs:
     def play(
         cls,
         make: Make,
+        models: Mapping[str, Model],
         lrs: Sequence[float],
         measured: Measured,
         tick: Callable[[], object],
-        *args: Any,
+        tasks: Tasks,
+        graph: Graph = None,
         callbacks: Sequence[Callback] = (),
         **settings: Any,
     ) -> Runs:
-        """Run a method with several step sizes; it is an error if a model diverges with all of them."""
+        """Run a method with every model and step size; it is an error if all of them diverge."""
         done, results = [], []
         failure: NonFiniteLossError | None = None
-        for lr in lrs:
+        for name, lr in itertools.product(models, lrs):
             try:
                 with own_filter("ignore"):  # what runs have to say is kept, and told once
                     watch = [*callbacks, *measured.callbacks]
-                    results.append(run(make(lr=lr), *args, callbacks=watch, **settings))
-                done.append(lr)
+                    results.append(run(make(lr=lr), tasks, models[name], graph, callbacks=watch, **settings))
+                done.append((name, lr))
             except NonFiniteLossError as error:
                 failure = error
             tick()
@@ -137,15 +145,15 @@ class Runs:
         columns = self.measured.columns
         return torch.stack([torch.stack([self.table(prefix + name) for name in some]) for some in columns])
 
-    def arm(self, usual: Tensor) -> Arm:
+    def arm(self) -> Arm:
         """Return them as an arm, of all nodes."""
-        return Arm(self.lrs, self.table("val_loss"), self.scores(), usual)
+        return Arm(self.settings, self.table("val_loss"), self.scores())
 
 
 def averaging(
     tasks: Tasks,
     layout: Layout,
-    model: Model,
+    models: Mapping[str, Model],
     work: Mapping[str, Any],
     lrs: Sequence[float],
     measured: Measured,
@@ -161,10 +169,8 @@ def averaging(
     told = None if tasks.told is None else tasks.told[layout.site]
     copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None, told=told)
     make, edges = partial(fedavg, **work), layout.edge_index
-    runs = Runs.play(make, lrs, measured, tick, copies, model, edges, callbacks=[outside], **settings)
-    alone = runs.table("val_loss")[..., layout.alone]
-    usual = alone.flatten(0, 1).nan_to_num(torch.inf).median(0).values  # over settings and evaluations, [K]
-    every = runs.arm(usual[layout.site])
+    runs = Runs.play(make, models, lrs, measured, tick, copies, edges, [outside], **settings)
+    every = runs.arm()
     nodes = {name: nodes_of(layout, name) for name in ("alone", "together", "pairs", "without")}
     arms = {name: every.select(some) for name, some in nodes.items() if len(some)}
     if len(outside.sites):  # a site that takes no part chooses nothing

@@ -27,7 +27,7 @@ from graphcollab.naming import close
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.processes import map_in_processes
-from graphcollab.train.start import Model, require_alike, tasks_of
+from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
 REPEATS, ROUNDS = 10, 30
 OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast")
@@ -45,7 +45,7 @@ Methods = Annotated[
 @agreed()
 def benefit(
     tasks: Dealt,
-    model: Model,
+    model: Models,
     *,
     methods: Methods | None = None,
     metrics: AnyMetrics = (),
@@ -66,9 +66,9 @@ def benefit(
 
     On each of several random splits of all sites' samples, by the same local steps, every site trains alone; all train
     one model together by federated averaging; so do all but one, for each, and every two, for each pair; and every
-    method runs among all. Step sizes and numbers of rounds are chosen by validation losses, never by test samples, on
-    every split and for each of these ways by itself, local training as well, in one choice for all sites that gives
-    each the same say; for ``loss="mse"`` the mean of the targets counts where no model does better.
+    method runs among all. Models, step sizes and numbers of rounds are chosen by validation losses, never by test
+    samples, on every split and for each of these ways by itself, local training as well, in one choice for all sites
+    that gives each the same say; for ``loss="mse"`` the mean of the targets counts where no model does better.
 
     Gains are differences to training alone on the same split, corrected for samples that splits share and for the many
     comparisons (`Benefit`). Data need not be put together: of several processes each may have the samples of some sites
@@ -80,7 +80,8 @@ def benefit(
             Tasks for which it was said which samples are for testing are not dealt anew, nor are those of which some
             samples are in other processes: give a function.
         model: See `run`; a function is initialised anew on every split. A function that takes an argument is given the
-            split's tasks, for inputs whose number depends on them.
+            split's tasks, for inputs whose number depends on them. Of several models by name, such as a linear one and
+            one with a hidden layer, the best is chosen.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
             Their other settings are their own defaults. Default: ``{"meta_l2c": meta_l2c}``.
         metrics: Metrics beside the tasks' own to judge the same models by (names, ``Metric`` or functions). Each has a
@@ -130,7 +131,9 @@ def benefit(
             "the seed, lambda seed: Tasks.from_frame(..., seed=seed)",
         )
     _require_names(dealt[0].names, methods)
-    require_alike(model, {f"split {r}": split for r, split in enumerate(dealt)})
+    models = candidates(model)
+    for one in models.values():
+        require_alike(one, {f"split {r}": split for r, split in enumerate(dealt)})
     own = as_metrics(dealt[0].metric, None)
     further = as_metrics(metrics, None) if metrics else ()
     every = (*own, *(one for one in further if one.name != own[0].name))
@@ -141,8 +144,8 @@ def benefit(
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
     measured = Measured(every, ("test", *(HALVES if more_tests else ())))
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
-    experiment = Experiment(layout, model, methods, work, lrs, measured, settings)
-    each = len(lrs) * (1 + len(methods))
+    experiment = Experiment(layout, models, methods, work, lrs, measured, settings)
+    each = len(models) * len(lrs) * (1 + len(methods))
     with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as shown:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
@@ -300,6 +303,7 @@ def _benefit(
         weighted=dealt[0].pools[dealt[0].splits["test"].pool].weight is not None,
         groups=_mean([groups_held(tasks) for tasks in dealt]),
         chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
+        models={name: [one.models[name] for one in played] for name in played[0].models if "" not in experiment.models},
         findings={name: [one.findings[name] for one in played] for name in played[0].findings},
         weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},
         work=work,

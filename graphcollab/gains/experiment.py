@@ -23,16 +23,20 @@ class Played:
 
     scores: dict[str, Tensor] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
     findings: dict[str, str] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is done on every split, in settings that can be sent to another process; ``work``: epochs and batch size."""
+    """What is done on every split, in settings that can be sent to another process; ``work``: epochs and batch size.
+
+    Every arm has the best of ``models``, which have names where there are several.
+    """
 
     layout: Layout
-    model: Model
+    models: Mapping[str, Model]
     methods: Mapping[str, Make]
     work: Mapping[str, Any]
     lrs: Sequence[float]
@@ -42,27 +46,30 @@ class Experiment:
     def play(self, given: tuple[Tasks, int], tick: Callable[[], object] = lambda: None) -> Played:
         """Train every arm on a split, given with its seed, and choose by validation data."""
         split, seed = given
-        model = for_tasks(self.model, split)
+        models = {name: for_tasks(model, split) for name, model in self.models.items()}
         settings = {**self.settings, "seed": seed}
-        arms = averaging(split, self.layout, model, self.work, self.lrs, self.measured, settings, tick)
-        usual = arms["alone"].usual
+        arms = averaging(split, self.layout, models, self.work, self.lrs, self.measured, settings, tick)
+        usual = arms["alone"].usual()
         runs: dict[str, Runs] = {}
         for name, make in self.methods.items():
             make = partial(make, **self.work)
-            runs[name] = Runs.play(make, self.lrs, self.measured, tick, split, model, **settings)
-            arms[name] = runs[name].arm(usual)
-        flat = constants(split, self.measured, _output_shape(build_modules(model, seed)[0], split))
+            runs[name] = Runs.play(make, models, self.lrs, self.measured, tick, split, **settings)
+            arms[name] = runs[name].arm()
+        module = build_modules(next(iter(models.values())), seed)[0]
+        flat = constants(split, self.measured, _output_shape(module, split))
         played = Played()
         if flat is not None:
             played.scores["constant"] = flat[1]
         for name, arm in arms.items():
+            sites = self._sites("without" if name == "outside" else name)
             if flat is not None and split.loss == "mse" and name != "outside":
-                sites = self._sites(name)
                 arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
-            played.scores[name], at = arm.choose()
-            played.chosen[name] = (
-                CONSTANTS["mse"] if at is None else f"lr={arm.lrs[at[0]]}, {self._rounds(at[1])} rounds"
-            )
+            played.scores[name], at = arm.choose(usual[sites])
+            played.chosen[name], played.models[name] = CONSTANTS["mse"], ""
+            if at is not None:
+                played.models[name], lr = arm.settings[at[0]]
+                told = played.models[name], f"lr={lr}", f"{self._rounds(at[1])} rounds"
+                played.chosen[name] = ", ".join(filter(None, told))
             if name in runs:
                 last = runs[name].results[0 if at is None else at[0]]
                 played.findings[name] = ", ".join(found.code for found in last.history.findings)

@@ -65,6 +65,8 @@ class Benefit:
         train: Mean number of training samples, [K].
         test: Mean number of test samples, [K].
         chosen: What was chosen on validation data, for every arm a list with one text for each split.
+        models: Names of the chosen models for every arm, one for each split, empty where a constant took its place;
+            nothing where there was one model only.
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
@@ -94,6 +96,7 @@ class Benefit:
     train: Tensor = field(repr=False)
     test: Tensor = field(repr=False)
     chosen: Mapping[str, list[str]] = field(repr=False)
+    models: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
     halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     rarer: Tensor | None = field(default=None, repr=False)
     minority: Tensor | None = field(default=None, repr=False)

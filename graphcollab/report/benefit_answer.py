@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,6 +35,7 @@ TEXTS = {
     "more-sites": "Further comparisons: {comparisons}.",
     "constants": "On {splits} of {of} splits models {models} did no better than {flat} of each site, which took their "
     "place.",
+    "models": "Models were chosen on validation samples: {told}.",
     "no-better": "In {metric}, mean over sites, models {of_models} do no better than {flat} of each site ({told}), so "
     "gains of such models are not counted.",
     "standardized": "Targets were standardized: {units} in standard deviations of {column!r} (one is about {told}).",
@@ -82,6 +84,7 @@ def benefit_findings(benefit: Benefit) -> list[Finding]:
         *_further(benefit),
         *_single(benefit),
         *(finding for one in every for finding in _constants(one, benefit)),
+        *_chosen(benefit),
         *_units(benefit),
         *(finding for name in benefit.findings for finding in _weights(benefit, name)),
         *_samples(benefit),
@@ -209,6 +212,19 @@ def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
         words = {"metric": of_metric(benefit), "of_models": of_models, "flat": benefit.flat}
         words["told"] = number(scale * one.constant, digits)
         yield _say("no-better", benefit.metric, {"models": worse, "constant": one.constant}, **words)
+
+
+def _chosen(benefit: Benefit) -> Iterator[Finding]:
+    """Say which of several models were chosen how often, where the mean over sites is of them."""
+    counts = {arm: Counter(filter(None, benefit.models.get(arm, ()))) for arm in ("alone", *benefit.arms)}
+    splits = len(benefit.scores["alone"])
+    told = [
+        f"{_models(arm)} {', '.join(f'{name} on {many} of {splits} splits' for name, many in count.most_common())}"
+        for arm, count in counts.items()
+        if count
+    ]
+    if told:
+        yield _say("models", "models", {arm: dict(count) for arm, count in counts.items()}, told="; ".join(told))
 
 
 def _units(benefit: Benefit) -> Iterator[Finding]:

@@ -26,9 +26,9 @@ from graphcollab.train.graph_input import Graph
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
-from graphcollab.train.start import Model, require_alike, tasks_of
+from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 from graphcollab.train.trial import Trial
-from graphcollab.train.trials import Contestant, Trials
+from graphcollab.train.trials import MODEL, Contestant, Trials
 
 NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison gives itself
 
@@ -50,7 +50,7 @@ Grids = Annotated[
 def compare(
     methods: Methods,
     tasks: Annotated[Callable[[int], Tasks], "a function from a seed to Tasks, lambda seed: ..."],
-    model: Model,
+    model: Models,
     seeds: Seeds = (0, 1, 2, 3, 4),
     grids: Grids | None = None,
     *,
@@ -79,7 +79,8 @@ def compare(
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
         tasks: Function from a seed to tasks.
         model: See `run`; a function is initialised anew from every seed. A function of tasks is given those of the
-            seed, for inputs whose number depends on them.
+            seed, for inputs whose number depends on them. Several by name are tried like a setting ``"model"`` of every
+            method's grid, the first one of the grid.
         seeds: Seeds of partition and training.
         grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
         rounds: Rounds of the method that takes the most local steps in one. The others play as many as make the same
@@ -118,20 +119,24 @@ def compare(
         known = [one for one in dict.fromkeys([*own, *played]) if one in takes]
         raise InvalidTypeError(name, unknown_argument("compare", name, known) + said)
     grids, graphs, seeds = dict(grids or {}), dict(graphs or {}), list(seeds)
+    models = candidates(model)
     points = _check(methods, grids, graphs, seeds)
+    if isinstance(model, Mapping):
+        points = {name: [{MODEL: m, **point} for m in models for point in points[name]] for name in methods}
     folder = settings.pop("checkpoint", None)
     every = [
-        Contestant(name, p, point, make, graphs.get(name))
+        Contestant(name, p, point, make, models[point.get(MODEL, "")], graphs.get(name))
         for name, make in methods.items()
         for p, point in enumerate(points[name])
     ]
-    game = Trials(every, tasks, model, settings, folder)
+    game = Trials(every, tasks, settings, folder)
     drawn = game.draw(seeds[0])
     if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
         with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
             others = {f"seed {seed}": tasks_of(tasks, seed) for seed in seeds[1:]}
-        require_alike(model, {f"seed {seeds[0]}": drawn, **others})
-    spent = spend([(one.name, one.make(**one.point)) for one in every], drawn, budget, rounds, evaluate_every)
+        for one in models.values():
+            require_alike(one, {f"seed {seeds[0]}": drawn, **others})
+    spent = spend([(one.name, one.method()) for one in every], drawn, budget, rounds, evaluate_every)
     game = replace(game, contestants=[replace(one, spending=own) for one, own in zip(every, spent, strict=True)])
     trials: list[Trial] = []
     kept: dict[tuple[str, int], Result] = {}

@@ -47,6 +47,12 @@ A function that takes an argument is given the tasks, for models whose inputs de
 build_model("mlp", tasks.input_shape, 2)``.
 """
 
+Models: TypeAlias = Annotated[
+    nn.Module | Maker | Sequence[nn.Module | Maker] | Mapping[str, nn.Module | Maker | Sequence[nn.Module | Maker]],
+    f"{MODEL}, or several of these by name, of which validation samples choose one",
+]
+"""A `Model`, or several by name, such as ``{"linear": ..., "mlp": ...}``, of which validation samples choose one."""
+
 Architecture: TypeAlias = Sequence[Natural] | Mapping[str, Natural] | Tensor | np.ndarray | None
 """Architecture of every node, [K] or by name, where there are several."""
 
@@ -99,6 +105,15 @@ def _needed(model: Any) -> list[str]:
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one.name for one in parameters if one.default is one.empty and one.kind in kinds]
+
+
+def candidates(models: Models) -> dict[str, Model]:
+    """Return models by name; the name is empty where there is one only."""
+    if not isinstance(models, Mapping):
+        return {"": models}
+    if not models:
+        raise EmptyError("model", "no model was given to choose from: give one by its name, such as {'linear': ...}")
+    return dict(models)
 
 
 def for_tasks(model: Model, tasks: Tasks) -> Model:

@@ -26,6 +26,9 @@ from graphcollab.train.shared_samples import identify_samples
 from graphcollab.train.start import Model, plane_of, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 
+MODEL = "model"
+"""The setting under which a comparison says which of several models a trial has."""
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -35,8 +38,13 @@ class Contestant:
     number: int
     point: Mapping[str, Any]
     make: Callable[..., Method | Phases]
+    model: Model
     graph: Graph = None
     spending: Spending | None = None
+
+    def method(self) -> Method | Phases:
+        """Make the method."""
+        return self.make(**{name: value for name, value in self.point.items() if name != MODEL})
 
 
 Played: TypeAlias = tuple[Trial, Result | None, Exception | None]
@@ -49,7 +57,6 @@ class Trials:
 
     contestants: Sequence[Contestant]
     tasks: Callable[[int], Tasks]
-    model: Model
     settings: Mapping[str, Any]
     checkpoint: str | Path | None = None
 
@@ -66,7 +73,7 @@ class Trials:
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
             raise EmptyError("tasks", "grids are searched on validation samples, and no node has any: hold some out")
         for one in first:  # all methods before the first is run
-            one.make(**one.point).check(drawn)
+            one.method().check(drawn)
         return drawn
 
     def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[Played]:
@@ -112,9 +119,9 @@ class Trials:
             own_filter("ignore", code="diverged", subject="models"),
         ):
             return run(
-                one.make(**one.point),
+                one.method(),
                 drawn,
-                self.model,
+                one.model,
                 one.graph,
                 seed=seed,
                 **{**self.settings, **spent, "checkpoint": place},

@@ -40,6 +40,7 @@ def test_says_what_python_says(call, line, patients, tmp_path):
         seeds=[0, 1],
         grids={"*": {"lr": [0.05]}},
         rounds=2,
+        patience=20,
     )
     told = json.loads((tmp_path / "report" / "results.json").read_text())
     for name in ("local", "fedavg"):
@@ -69,14 +70,14 @@ def test_what_a_run_writes_repeats_it(call, line, tmp_path):
 def test_the_line_wins_over_the_file(call, line, tmp_path):
     (tmp_path / "run.toml").write_text(
         'data = "patients.csv"\nnode = "hospital"\ntarget = "disease"\nmethods = ["local"]\nrounds = 3\n'
-        'seeds = [0]\nhidden = 4\nset = ["local.epochs=1", "local.patience=none"]\n'
+        'seeds = [0]\nhidden = 4\nlrs = [0.1]\nset = ["local.epochs=1", "local.patience=none"]\n'
     )
     done = call("compare", "--config", "run.toml", "--rounds", "2", "--out", "report", "--quiet")
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
     told = json.loads((tmp_path / "report" / "results.json").read_text())
     assert told["methods"]["local"]["rounds"] == 2
-    assert told["settings"]["local"] == [{"epochs": 1, "patience": None}]
+    assert told["settings"]["local"] == [{"lr": 0.1, "epochs": 1, "patience": None}]
     assert [one["seed"] for one in told["methods"]["local"]["per_seed"]] == [0]
 
 

@@ -1,0 +1,69 @@
+"""Several models by name: the best on validation samples is chosen for every arm, and said."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphcollab import Tasks, benefit, build_model, compare, methods
+from graphcollab.report import benefit_answer
+from tests.raising import raises
+
+LINEAR = lambda: build_model("mlp", (4,), 2, hidden=())  # noqa: E731
+LAYERS = lambda: build_model("mlp", (4,), 2, hidden=16)  # noqa: E731
+MODELS = {"linear": LINEAR, "layers": LAYERS}
+
+
+def tasks(seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(6, 40, 4, generator=draw)
+    y = (x[..., 0] + torch.randn(6, 40, generator=draw) > 0).long()
+    return Tasks.from_samples(list(zip(x, y, strict=True)), metric="log_loss").hold_out(0.2, 0, into="test")
+
+
+def test_an_arm_has_the_scores_of_the_chosen_model():
+    """With one step size and one evaluation nothing else is chosen."""
+    settings = {"repeats": 3, "rounds": 1, "evaluations": 1, "lrs": [0.1], "methods": {"dpsgd": methods.dpsgd}}
+    found = benefit(tasks(), MODELS, **settings)
+    one = {name: benefit(tasks(), model, **settings) for name, model in MODELS.items()}
+    assert not one["linear"].models
+    for arm in ("alone", "together", "dpsgd"):
+        assert set(found.models[arm]) <= set(MODELS)
+        for r, name in enumerate(found.models[arm]):
+            torch.testing.assert_close(found.scores[arm][r], one[name].scores[arm][r], rtol=0, atol=0)
+            assert found.chosen[arm][r] == f"{name}, lr=0.1, 1 rounds"
+    last = found.models["alone"][-1]
+    assert f"{last} on {found.models['alone'].count(last)} of 3 splits" in benefit_answer(found)
+
+
+def test_the_model_that_can_learn_the_target_is_chosen():
+    """The target is a product of two inputs, of which a linear model knows nothing."""
+    x = torch.randn(3, 400, 4, generator=torch.Generator().manual_seed(1))
+    y = (x[..., 0] * x[..., 1] > 0).long()
+    split = Tasks.from_samples(list(zip(x, y, strict=True)), metric="log_loss")
+    found = benefit(split, MODELS, repeats=3, rounds=10, lrs=[0.3], methods={})
+    assert found.models["alone"] == found.models["together"] == ["layers"] * 3
+
+
+def test_a_comparison_tries_every_model_with_every_setting():
+    grid = {"*": {"lr": [0.1, 0.3]}}
+    found = compare({"fedavg": methods.fedavg}, tasks, MODELS, seeds=(0, 1), grids=grid, rounds=2)
+    points = [dict(trial.setting) for trial in found.trials[:4]]
+    assert points == [{"model": name, "lr": lr} for name in MODELS for lr in (0.1, 0.3)]
+    for name, model in MODELS.items():
+        alone = compare({"fedavg": methods.fedavg}, tasks, model, seeds=(0, 1), grids=grid, rounds=2)
+        of_model = [trial for trial in found.trials if trial.setting["model"] == name]
+        assert [one.validation for one in of_model] == [one.validation for one in alone.trials]
+    means = {
+        (name, lr): sum(t.validation for t in found.trials if t.setting == {"model": name, "lr": lr}) / 2
+        for name in MODELS
+        for lr in (0.1, 0.3)
+    }
+    best = found.chosen["fedavg"][0].setting
+    assert (best["model"], best["lr"]) == min(means, key=means.get)
+
+
+@pytest.mark.parametrize("ask", [lambda: benefit(tasks(), {}), lambda: compare({"local": methods.local}, tasks, {})])
+def test_no_model_to_choose_from_is_refused(ask):
+    with raises("empty", "model"):
+        ask()
