@@ -49,6 +49,8 @@ class Columns:
     """Divide a regression target by its standard deviation; predictions are in the table's units."""
     group: str | None = None
     """Column of group labels, such as a patient ID; rows of one group stay in the same part."""
+    drop_missing_target: bool = False
+    """Leave out rows without a target, or without a site, with a warning. Default: they are an error."""
     val_fraction: float = 0.2
     """Share of a site's training rows for validation."""
     test_fraction: float = 0.2
@@ -68,6 +70,8 @@ class Table(Columns):
 
     node: str = "site"
     """Column of site names."""
+    min_rows: int = 0
+    """Leave out sites with fewer rows, with a warning that names them."""
     split: str | None = None
     """Column that assigns each row to train, val or test. Default: drawn at random."""
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias, TypedDict, Unpack, 
 from torch import Tensor
 
 from graphcollab.errors import ConflictError, MismatchError
-from graphcollab.settings import Fraction, Known, Real, Seed, checked
+from graphcollab.settings import Fraction, Known, Natural, Real, Seed, checked
 from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._frames import tasks_of_table
 from graphcollab.tasks._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
@@ -186,6 +186,8 @@ class Builders:
         refit: bool = False,
         group: Any = None,
         split: Any = None,
+        drop_missing_target: bool = False,
+        min_rows: Natural = 0,
         val_fraction: Part = 0.2,
         test_fraction: Part = 0.2,
         stratify: bool = True,
@@ -224,6 +226,9 @@ class Builders:
             group: The column of groups, such as patients, or a name for every row; see `from_arrays`.
             split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
                 random.
+            drop_missing_target: Whether rows without a target, or without the name of a site, are left out, with a
+                warning; else they are an error.
+            min_rows: Sites with fewer rows are left out, with a warning that names them.
             val_fraction, test_fraction, stratify, seed: See `from_arrays`.
             loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
             metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values.
@@ -247,5 +252,5 @@ class Builders:
             )
         columns_of = (node, target, weight, group, columns, leave_out, categorical, declared)
         fitted = (pooled == "per_site", indicator_above, standardise_target, preparation, refit)
-        how = TableSettings(*columns_of, *fitted)
+        how = TableSettings(*columns_of, *fitted, drop_missing_target, min_rows)
         return cast(Self, tasks_of_table(cast(Any, cls), frame, how, drawn, loss, metric, statistics))

@@ -37,11 +37,11 @@ def tasks_of_table(
     """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
     rows = read_rows(frame, settings, draw)
     rows, real, different = statistics.agree(facts_of(rows, loss), partial(_agreed, rows, loss, metric))
-    loss, metric = _judged(real, loss, metric)
+    loss, metric = judged_by(real, loss, metric)
     how, sites, values, target = rows.how, rows.sites, rows.values, rows.how.target
     may_train = rows.draw.may_train(sites)
-    splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups)
-    found = of_spellings(f"column {how.node!r}, which names the sites,", sites.names)
+    splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups, table=True)
+    found = [*rows.left_out, *of_spellings(f"column {how.node!r}, which names the sites,", sites.names)]
     if how.preparation is None:
         found += of_columns(rows.read, rows.categorical, target, values, sites.owner.numpy(), sites.names, rows.groups)
     seen = Seen(rows, splits["train"] if statistics.alone else may_train, real)
@@ -80,7 +80,7 @@ def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any
     different = 0 if real else max(one["different"] for one in facts)
     refuse_many(target, different)
     if how.preparation is not None and not how.refit:
-        _require_fit(how.preparation.target, *_judged(real, loss, metric))
+        _require_fit(how.preparation.target, *judged_by(real, loss, metric))
     elif how.preparation is None and how.standardise_target and not real:
         raise ConflictError(
             "standardise_target",
@@ -103,7 +103,8 @@ def _prepared(seen: Seen, statistics: Statistics, loss: Any, metric: Any) -> tup
     return statistics.pool(seen.count(), fitted)
 
 
-def _judged(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
+def judged_by(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
+    """Return loss and metric, those of real values or of classes where none is given."""
     usual = ("mse", "mae") if real else ("cross_entropy", "accuracy")
     return usual[0] if loss is None else loss, usual[1] if metric is None else metric
 

@@ -11,10 +11,20 @@ from torch import Tensor
 
 from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
+from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
-from graphcollab.tasks._values import NOTHING, as_text, kind_of, numbers_of, refuse_no_categories
+from graphcollab.tasks._values import (
+    NOTHING,
+    as_text,
+    factorised,
+    kind_of,
+    lacks,
+    numbers_of,
+    objects,
+    refuse_no_categories,
+)
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.samples import refuse_bad_weights
 from graphcollab.tasks.statistics import common_kind
@@ -23,7 +33,7 @@ from graphcollab.tasks.table import Table, no_column, open_table
 _DEFAULTS = {"node": "site", "target": "y"}
 """What columns of sites and of targets are called where nothing is said."""
 _TAKEN = "which the preparation reads"
-_MANY_CLASSES, _MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
+_MANY_CLASSES, MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,8 @@ class TableSettings:
     standardise_target: bool
     preparation: Preparation | None
     refit: bool
+    drop_missing: bool = False
+    min_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,8 @@ class Rows:
     """The rows of a table that are here, column by column.
 
     ``read`` are the columns to predict from, ``categorical`` those of them that are categories whatever their values,
-    ``values`` the targets, ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N].
+    ``values`` the targets, ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N];
+    ``left_out`` says which rows of the table are not here.
     """
 
     how: TableSettings
@@ -62,6 +75,7 @@ class Rows:
     weights: Tensor | None
     groups: Tensor | None
     draw: Draw
+    left_out: tuple[Finding, ...] = ()
 
 
 def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
@@ -79,11 +93,17 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         _require_said(table, node, target)
     elif how.group is None:
         how = replace(how, group=_remembered(known, table))
+    left_out: tuple[Finding, ...] = ()
+    kept: np.ndarray | None = None
+    if how.drop_missing or how.min_rows:
+        kept, left_out = _kept(table, how)
+        how = replace(how, weight=_of_kept(how.weight, kept, table), group=_of_kept(how.group, kept, table))
+        draw, table = replace(draw, words=_of_kept(draw.words, kept, table)), table.only(kept)
     taken = [one for one in (node, target, draw.words, how.weight, how.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
     group = table.column(how.group, f"group={how.group!r}") if isinstance(how.group, str) else how.group
-    sites = _sites_of(table, node, f"node={node!r}" if known is None else _TAKEN)
+    sites = replace(_sites_of(table, node, f"node={node!r}" if known is None else _TAKEN), given=kept)
     values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
     named = {*how.categorical, *declared} - {target}
     chosen = _choose(table, [name for name in table.names if name not in taken], how, named)
@@ -93,7 +113,8 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
     typed = {name for name in chosen if name in table.declared and name not in named}
     if known is None:
         for name in [name for name in (*chosen, target) if name not in {*named, *declared, *table.declared}]:
-            common_kind(name, table.kinds.get(name, {}).items(), name == target)
+            kinds = table.kinds.get(name, {})
+            common_kind(name, [(site, kinds[site]) for site in sites.names if site in kinds], name == target)
         for name in typed:
             refuse_no_categories(name, as_text(read[name]), sites.at, if_categories(name), declared=True)
     return Rows(
@@ -106,7 +127,42 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         weights,
         None if group is None else to_groups(sites, group),
         draw,
+        left_out,
     )
+
+
+def _kept(table: Table, how: TableSettings) -> tuple[np.ndarray, tuple[Finding, ...]]:
+    """Return the numbers of the rows that are not left out, and which are, and why."""
+    values = table.column(how.target, f"target={how.target!r}")
+    names, codes = factorised(table.column(how.node, f"node={how.node!r}"))
+    keep = np.ones(table.rows, bool)
+    lacking = {f"target in column {how.target!r}": lacks(values), f"site in column {how.node!r}": codes < 0}
+    if how.drop_missing:
+        keep = ~np.any([*lacking.values()], 0)
+    sizes = np.bincount(codes[keep & (codes >= 0)], minlength=len(names) + 1)  # one more, for rows without a site
+    least = max(how.min_rows, 1)
+    small = np.flatnonzero(sizes[:-1] < least).tolist()
+    found, dropped = [], int((~keep).sum())
+    if dropped:
+        why = few([f"{int(mask.sum())} without a {what}" for what, mask in lacking.items() if mask.any()])
+        message = f"{dropped} of {table.rows} rows are left out: {why}"
+        found.append(Finding("left-out-rows", "drop_missing_target", message, {"rows": dropped}))
+    if small:
+        which = few([f"{names[k]!r} {sizes[k]}" for k in small])
+        message = f"{len(small)} of {len(names)} sites are left out, which have fewer than {least} rows: {which}"
+        left = {names[k]: int(sizes[k]) for k in small}
+        found.append(Finding("left-out-sites", "min_rows", message, {"sites": left, "min_rows": least}))
+    keep &= (codes < 0) | (sizes[codes] >= least)
+    if table.rows and not keep.any():
+        raise EmptyError("table", f"no row of the table is left: {'; '.join(map(str, found))}")
+    return np.flatnonzero(keep), tuple(found)
+
+
+def _of_kept(given: Any, kept: np.ndarray, table: Table) -> Any:
+    """Return of what is given for every row of a table that for some of them; a name of a column as it is."""
+    if given is None or isinstance(given, str) or not hasattr(given, "__len__") or len(given) != table.rows:
+        return given
+    return given[kept] if isinstance(given, Tensor | np.ndarray) else objects(given)[kept]
 
 
 def if_categories(name: str) -> str:
@@ -171,15 +227,16 @@ def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collec
 
 
 def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
-    lacks = values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  of every entry
-    if lacks.any():
-        others = int(lacks.sum()) - 1
+    missing = lacks(values)
+    if missing.any():
+        others = int(missing.sum()) - 1
         more = (
             f", and {others} more of the {len(values)} rows {'has' if others == 1 else 'have'} none" if others else ""
         )
         raise MissingError(
             f"column {target!r}",
-            f"{sites.at(int(lacks.argmax()))} has no target in column {target!r}{more}: drop rows without a target",
+            f"{sites.at(int(missing.argmax()))} has no target in column {target!r}{more}: drop rows without a target, "
+            "as drop_missing_target=True does",
         )
 
 
@@ -231,7 +288,7 @@ def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
 
 def refuse_many(target: str, different: int) -> None:
     """Refuse targets of so many different whole numbers that nobody knows whether they are classes."""
-    if different > _MOST_CLASSES:
+    if different > MOST_CLASSES:
         raise AmbiguousError(
             f"column {target!r}",
             f"column {target!r} has {different} different whole numbers: say whether they are amounts, loss='mse', or "

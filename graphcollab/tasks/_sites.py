@@ -38,7 +38,8 @@ class Sites:
     """Who owns which rows of a flat table; nodes are sorted by name: whole numbers by size, text by its letters.
 
     ``rows`` keeps the table's order; ``node_id`` [K] follows from the names alone; ``owner`` [N] is the node of every
-    row, ``first`` the first row of every node, where rows are counted node by node.
+    row, ``first`` the first row of every node, where rows are counted node by node, ``given`` [N] the numbers of rows
+    in the table, where some are left out.
     """
 
     names: tuple[str, ...]
@@ -46,11 +47,12 @@ class Sites:
     rows: Split
     owner: Tensor
     first: tuple[int, ...] | None = None
+    given: np.ndarray | None = None
 
     def at(self, row: int) -> str:
         """Say which row of which site is meant."""
-        site = int(self.owner[row])
-        return f"row {row if self.first is None else row - self.first[site]} (site {self.names[site]!r})"
+        site, number = int(self.owner[row]), row if self.given is None else int(self.given[row])
+        return f"row {number if self.first is None else number - self.first[site]} (site {self.names[site]!r})"
 
 
 def name_ids(names: Iterable[str]) -> Tensor:
@@ -124,7 +126,9 @@ class Draw:
         """Return the rows that are for training in some draw, whatever its seed: all that no word keeps from it."""
         return sites.rows if self.words is None else _by_word(sites, self.words)["train"]
 
-    def divide(self, sites: Sites, labels: Tensor | None, group: Tensor | None = None) -> dict[str, Split]:
+    def divide(
+        self, sites: Sites, labels: Tensor | None, group: Tensor | None = None, table: bool = False
+    ) -> dict[str, Split]:
         """Divide every node's rows, given the classes and the groups of all rows, [N], if they have such."""
         splits = {"train": sites.rows}
         draws = {"test": self.test_fraction, "val": self.val_fraction}
@@ -134,7 +138,7 @@ class Draw:
         draws = {name: fraction for name, fraction in draws.items() if fraction}
         if group is not None:
             _refuse_divided(sites, splits, group)
-        _check_sizes(sites, splits["train"], list(draws), group)
+        _check_sizes(sites, splits["train"], list(draws), group, table and self.words is None)
         for name, fraction in draws.items():
             train = splits["train"]
             kinds = labels[train.index] if labels is not None and self.stratify else None
@@ -160,7 +164,7 @@ def _names_of(node: Any, where: str) -> list[str] | list[int]:
             raise MissingError(
                 "node",
                 f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, "
-                "is found: name it or drop the row",
+                "is found: name it or drop the row" + ", or give drop_missing_target=True" * bool(where),
             )
         raise InvalidValueError(
             "node",
@@ -215,7 +219,7 @@ def _refuse_divided(sites: Sites, splits: Mapping[str, Split], group: Tensor) ->
         seen[group[split.index]] = place
 
 
-def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor | None) -> None:
+def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor | None, by_size: bool) -> None:
     """Check that every node has a training sample, or group, and one more for everything that is drawn from them."""
     sizes, what = train.sizes, "sample"
     if group is not None:
@@ -227,7 +231,8 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     who = few_names([f"{sites.names[k]!r} has {int(sizes[k])}" for k in few.tolist()])
     uses = [{"val": "validation", "test": "testing"}[name] for name in drawn]
     each = f"{1 + len(drawn)} {what}s, one to train on, {' and '.join(f'one for {use}' for use in uses)}"
-    cure = "leave such sites out, merge them with others, or "
+    least = f" by min_rows={1 + len(drawn)}" * (by_size and group is None)
+    cure = f"leave such sites out{least}, merge them with others, or "
     if drawn and int(sizes.min()):
         off = " and ".join(f"{name}_fraction=0" for name in drawn)
         cure += f"give {off}, which would do away with {' and '.join(uses)}"

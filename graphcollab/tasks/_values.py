@@ -79,6 +79,11 @@ def kind_of(values: np.ndarray, categorical: bool = False) -> str:
     return NOTHING if bool(np.isnan(values).all()) else "numbers"
 
 
+def lacks(values: np.ndarray) -> np.ndarray:
+    """Return where a column has no value, [N]."""
+    return values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  of every entry
+
+
 def objects(values: Iterable[Any]) -> np.ndarray:
     """Return an array of Python's objects, one per entry; NumPy would make text of numbers among text."""
     values = list(values)

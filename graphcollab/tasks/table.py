@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,10 @@ class Table:
                 raise
             raise type(error)(error.subject, f"{error}, or {without(name)}") from error
 
+    def only(self, rows: np.ndarray) -> Table:
+        """Return the table of some rows, by their numbers."""
+        return replace(self, rows=len(rows), read=lambda name: self.read(name)[rows])
+
     def sites(self, node: str) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the sites in the column ``node``, in order, and the position of every row's among them.
 
@@ -97,6 +101,8 @@ class Table:
 
 def open_table(frame: Any, node: str | None = None) -> Table:
     """Open a table; of a dict of tables by site all become one, with a column ``node`` that names the site."""
+    if isinstance(frame, Table):
+        return frame
     if isinstance(frame, Mapping) and frame and all(map(_is_table, frame.values())):
         tables = {str(name).strip(): _open(one) for name, one in frame.items()}
         if len(tables) < len(frame):
