@@ -202,11 +202,14 @@ def datasets() -> None:
     list_datasets()
 
 
-def show(name: Method | Dataset | str, *, table: Table = Table()) -> None:
-    """Show a method's settings, a dataset, a table with its findings, or a folder of results or saved models.
+def show(
+    name: Method | Dataset | str, *, table: Table = Table(), out: Folder = None, output: Output = Output()
+) -> None:
+    """Show a method's settings, a dataset, a folder of results or saved models, or a table: sites, columns, findings.
 
     Args:
         name: A method, a dataset, a CSV or Parquet file, or a folder.
+        out: Folder for what is shown of a table, as text and as a page. Default: nothing is written.
     """
     settings = flat(locals())
     from graphcollab.cli.listing import show_name

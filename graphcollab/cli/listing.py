@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import textwrap
 import typing
@@ -12,17 +13,17 @@ from typing import Any
 
 from graphcollab import datasets, methods
 from graphcollab._ranges import describe
-from graphcollab.checks import own_filter
 from graphcollab.cli.data import changed
-from graphcollab.cli.folder import RESULTS, tell
+from graphcollab.cli.folder import RESULTS, folder_of, note, settings_kept, tell, write_page
 from graphcollab.cli.options import Table
 from graphcollab.cli.predicting import folders_of_models, saved_models, trained_past_best
 from graphcollab.cli.settings_file import RUN
 from graphcollab.documentation import entries
-from graphcollab.errors import UnknownError
+from graphcollab.errors import ConflictError, UnknownError
+from graphcollab.files import write_whole
 from graphcollab.methods import get_method
-from graphcollab.naming import close, few
-from graphcollab.tasks import Tasks
+from graphcollab.naming import close
+from graphcollab.report import describe_table
 
 WIDTH = 100
 INSIDE = ("values", "higher_is_better", "best")  # entries about saved models that `show` leaves out
@@ -52,12 +53,14 @@ def _doc(of: Callable[..., Any]) -> str:
 
 def show_name(name: str, settings: Mapping[str, Any]) -> None:
     """Show a method, a dataset, a table, or a folder of results or saved models."""
+    if settings["out"] is not None and not (Path(name).is_file() and name not in (*methods.__all__, *LOADERS)):
+        raise ConflictError("out", f"only what is shown of a file is written, and {name} is none: leave --out out")
     if name in methods.__all__:
         tell("\n".join(_method(name)))
     elif name in LOADERS:
         tell(_about(LOADERS[name]))
     elif Path(name).is_file():
-        tell("\n".join(_table(name, changed(Table, settings))))
+        _table(name, settings)
     elif Path(name).is_dir():
         tell(_folder(Path(name)))
     else:
@@ -80,18 +83,14 @@ def _method(name: str) -> Iterable[str]:
         yield textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _table(data: str, settings: Mapping[str, Any]) -> Iterable[str]:
-    with own_filter("ignore", code="quality"):  # they are shown
-        tasks = Tasks.from_frame(data, **settings)
-    prepared = tasks.preparation
-    if prepared is None:
-        return
-    rows = zip(*(tasks.sizes(split).tolist() for split in tasks.splits), strict=True)
-    sites = [f"{site} ({sum(many)} rows)" for site, many in zip(tasks.names, rows, strict=True)]
-    yield f"sites: {few(sites)}"
-    yield f"target: {prepared.target.name}, {few([*map(str, prepared.classes)]) or 'amounts'}"
-    yield f"features: {', '.join(prepared.features)}"
-    yield from ("findings:", *(f"  {one}" for one in tasks.findings)) if tasks.findings else ("findings: none",)
+def _table(data: str, asked: Mapping[str, Any]) -> None:
+    with folder_of(asked["out"], "show", {**settings_kept(asked), "name": os.path.abspath(data)}) as out:
+        found = describe_table(data, **changed(Table, asked))
+        tell(str(found))
+        if out is not None:
+            paths = [write_whole(out / RESULTS, f"{found}\n".encode()), *write_page(found, out, "show"), out / RUN]
+            for path in paths:
+                note(f"wrote {path}", asked["quiet"])
 
 
 def _folder(path: Path) -> str:

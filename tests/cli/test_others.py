@@ -99,11 +99,42 @@ def test_a_table_is_shown_with_its_findings(call, tmp_path):
     words = ("show", "t.csv", "--node", "place", "--target", "ill")
     shown = call(*words)
     assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout.startswith("sites: a (30 rows), b (30 rows)\ntarget: ill, no, yes\nfeatures: x, y, age, copy\n")
+    assert shown.stdout.startswith("t.csv has 60 rows, each a sample, from 2 sites (column 'place') of 30 rows each.")
+    assert "To predict: ill, one of 2 classes: no in 30 rows (50.0 %), yes in 30 rows (50.0 %)." in shown.stdout
     assert "findings:\n  column 'copy' tells the target 'ill' of all rows exactly" in shown.stdout
     less = call(*words, "--leave-out", '"x, y",copy').stdout
-    assert less.endswith("features: age\nfindings: none\n")
+    assert less.endswith("findings: none\n")
+    assert "copy" not in less
     assert call("show", "t.csv", "--target", "ill").exit_code == 2
+
+
+def test_what_is_shown_of_a_table_is_written(call, patients, tmp_path):
+    line = ["show", patients, "--node", "hospital", "--target", "disease", "--out", "seen"]
+    shown = call(*line)
+    assert shown.exit_code == 0, shown.output
+    assert {path.name for path in (tmp_path / "seen").iterdir()} == {"results.txt", "report.html", "run.toml"}
+    assert (tmp_path / "seen" / "results.txt").read_text() == shown.stdout
+    again = call("show", "--config", "seen/run.toml", "--quiet")
+    assert (again.stdout, again.stderr) == (shown.stdout, "")
+    assert call("show", "seen").stdout.startswith(shown.stdout.rstrip())
+    assert call("show", "ditto", "--out", "other").exit_code == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_rows_and_sites_are_left_out(call, patients):
+    lacking = patients.read_text() + "south,50,f,\ntiny,40,m,ill\n"
+    patients.write_text(lacking)
+    words = (patients, "--node", "hospital", "--target", "disease")
+    refused = call("show", *words)
+    assert refused.exit_code == 0
+    assert "As it is, no run can begin: row 90 (site 'south') has no target" in refused.stdout
+    shown = call("show", *words, "--drop-missing-target", "--min-rows", "3")
+    assert "no run can begin" not in shown.stdout
+    assert "  1 of 92 rows are left out: 1 without a target" in shown.stdout
+    run = ("--methods", "fedavg", "--seeds", "1", "--rounds", "1", "--drop-missing-target", "--min-rows", "3")
+    played = call("compare", *words, *run)
+    assert played.exit_code == 0, played.output
+    assert "warning: min_rows: 1 of 4 sites are left out, which have fewer than 3 rows: 'tiny' 1" in played.stderr
 
 
 def test_methods_and_datasets_are_shown(call):

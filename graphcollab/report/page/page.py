@@ -17,9 +17,10 @@ from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
 from graphcollab.metrics.scores import AnyMetrics
 from graphcollab.report._text import cell_text, shown
+from graphcollab.report.description import Description
 from graphcollab.report.page._libraries import altair, libraries
 from graphcollab.report.page.content import Content, Section
-from graphcollab.report.page.sections import content_of_benefit, content_of_comparison
+from graphcollab.report.page.sections import content_of_benefit, content_of_comparison, content_of_description
 from graphcollab.report.results_json import versions
 from graphcollab.report.values import Cell, Table
 from graphcollab.train import Comparison
@@ -27,7 +28,7 @@ from graphcollab.train import Comparison
 LARGEST = 5_000_000  # bytes of a page
 MOST_CELLS, FEWEST_ROWS = 40_000, 50  # of the tables of a section
 
-Found: TypeAlias = Comparison | Benefit
+Found: TypeAlias = Comparison | Benefit | Description
 
 
 @shown
@@ -44,14 +45,15 @@ def page(
     The page opens from disk without a network. It has the question, the answer with its uncertainty, the tables of
     `results_table`, `paired_table`, `site_table` or `benefit_table`, who listens to whom in the rounds that
     `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say, settings and
-    commands; of a benefit pairwise gains. It has nodes' names and results, and no sample.
+    commands; of a benefit pairwise gains. It has nodes' names and results, and no sample. Of a table it has what
+    `describe_table` finds, which names categories and the smallest and largest values of columns.
     It needs ``pip install 'graphcollab[page]'``.
 
     In a run of several processes all of them call it, and the first writes. Between sites each writes its own, with
     what all have reached; calibration is left out there, as it would take counts of single predictions.
 
     Args:
-        found: What `compare` or `graphcollab.benefit` returns.
+        found: What `compare`, `graphcollab.benefit` or `describe_table` returns.
         path: File to write; one that is there is replaced.
         reference: Name of the method that others are compared with. Default: ``"local"`` where it is among them. A
             benefit is always one over training alone.
@@ -66,6 +68,8 @@ def page(
     altair()  # before any work is lost
     if isinstance(found, Benefit):
         content = content_of_benefit(found, title)
+    elif isinstance(found, Description):
+        content = content_of_description(found, title)
     else:
         content = content_of_comparison(found, reference, metrics, title)
     if not speaks():

@@ -17,6 +17,7 @@ from graphcollab.report._terms import better_at_the_end_only, sure_p_value, uneq
 from graphcollab.report._text import cell_text, column, failures, shown_in
 from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of
+from graphcollab.report.description import Description, columns_described, sites_described, summary
 from graphcollab.report.page.calibration import calibration_section
 from graphcollab.report.page.charts import curve_chart, matrix_chart
 from graphcollab.report.page.content import Chart, Content, Section
@@ -250,3 +251,14 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
 def _settings(benefit: Benefit) -> str:
     chosen = [f"chosen for {arm}: {', '.join(some)}" for arm, some in benefit.chosen.items()]
     return "\n".join([f"work: {benefit.work}", f"level: {benefit.level:g}", *chosen])
+
+
+def content_of_description(description: Description, title: str) -> Content:
+    """Return what a page says of a table before anything is run."""
+    sections = [
+        Section("sites", "Site by site", tables=[sites_described(description)]),
+        Section("columns", "Columns", tables=[columns_described(description)]),
+        Section("doubts", "Doubts about the data", [*description.findings] or ["None were found."]),
+    ]
+    asked = f"What is in {description.source or 'the table'}, and is it fit for a run?"
+    return Content(title or "What the table holds", asked, summary(description), sections)

@@ -1,0 +1,324 @@
+"""`describe_table`: what a table holds before anything is run: its sites, its columns, and what is odd about them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from graphcollab._ranges import printable
+from graphcollab.checks import own_filter
+from graphcollab.errors import GraphcollabError
+from graphcollab.findings import Finding
+from graphcollab.gains.held import LEAST
+from graphcollab.naming import SHOWN, few
+from graphcollab.report._text import FEW, number, table_text
+from graphcollab.report.values import Cell, Column, Table
+from graphcollab.settings import settings_of
+from graphcollab.tasks import Tasks
+from graphcollab.tasks._fit import declared_columns
+from graphcollab.tasks._frames import judged_by
+from graphcollab.tasks._rows import MOST_CLASSES, Rows, TableSettings, facts_of, read_rows
+from graphcollab.tasks._sites import Draw
+from graphcollab.tasks._values import factorised, lacks
+from graphcollab.tasks.table import open_table
+
+MOST_SITES = 50  # of a table in text
+TRAINABLE = 3  # rows of a site: to train on, for validation, and for testing
+
+
+@dataclass(frozen=True)
+class SiteRows:
+    """How many rows a site has, which share of values to predict from is ``missing``, and what is ``odd`` about it.
+
+    ``classes`` are the rows of each class that occurs; an amount has ``mean`` and standard ``deviation`` (of n − 1).
+    """
+
+    name: str
+    rows: int
+    missing: float
+    classes: Mapping[str, int]
+    mean: float
+    deviation: float
+    odd: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class ColumnValues:
+    """In which share of rows a column has no value, in all and at the ``site`` where most lack ("" where none does).
+
+    ``categories`` are the rows of each category; numbers have ``ends``, the smallest and the largest.
+    """
+
+    name: str
+    missing: float
+    most_missing: float
+    site: str
+    categories: Mapping[str, int]
+    ends: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a table holds, as numbers; as text by ``print``, and as a page by `page`.
+
+    Args:
+        source: The file, if it is one.
+        node, target, group: The columns of sites, targets and groups.
+        total: The rows of all sites together.
+        ends: The smallest and the largest amount of the target.
+        loss, metric: What models are trained and judged by; "" where that is to be said first.
+        sites: The sites, in the order of `Tasks.names`.
+        columns: The columns to predict from.
+        findings: What is odd in the table, as in `Tasks.findings`.
+        refused: Why no tasks can be made of the table with these settings, "" if they can.
+    """
+
+    source: str
+    node: str
+    target: str
+    group: str
+    total: SiteRows
+    ends: tuple[float, float]
+    loss: str
+    metric: str
+    sites: tuple[SiteRows, ...] = field(repr=False)
+    columns: tuple[ColumnValues, ...] = field(repr=False)
+    findings: tuple[Finding, ...] = field(repr=False)
+    refused: str
+
+    def __str__(self) -> str:
+        told = "\n".join(printable(str(one)) for one in summary(self))
+        tables = [table_text(sites_described(self, MOST_SITES)), table_text(columns_described(self))]
+        doubts = "\n".join(["findings:", *(f"  {one}" for one in self.findings)]) if self.findings else "findings: none"
+        return "\n\n".join([told, *tables, printable(doubts)])
+
+
+def describe_table(frame: Any, **settings: Any) -> Description:
+    """Describe a table before anything is run: sites, target, missing values, and what is odd.
+
+    Rows without a target or a site do not count. A table that `Tasks.from_frame` would refuse, since it has such rows
+    or sites of too few, is described all the same; ``refused`` says what the error would say.
+
+    Args:
+        frame: A table, as `Tasks.from_frame` takes one.
+        settings: Settings of `Tasks.from_frame`.
+
+    Raises:
+        ValueError: If a column is not there or cannot be read.
+
+    Example:
+        >>> from graphcollab.report import describe_table
+        >>> table = {"site": ["a", "b", "b"] * 10, "age": [None, 50, 60] * 10, "ill": [0, 1, 0] * 10}
+        >>> found = describe_table(table, target="ill")
+        >>> [(site.name, site.rows, dict(site.classes), site.missing) for site in found.sites]
+        [('a', 10, {'0': 10}, 1.0), ('b', 20, {'0': 10, '1': 10}, 0.0)]
+        >>> [str(one) for one in found.sites[0].odd]
+        ['one class only', 'few rows', 'no value of age']
+    """
+    given = settings_of(Tasks.from_frame, settings)
+    source, table = str(frame) if isinstance(frame, str | os.PathLike) else "", open_table(frame, given["node"])
+    names = ("node", "target", "weight", "group", "columns", "leave_out", "categorical")
+    more = ("indicator_above", "standardise_target", "preparation", "refit", "min_rows")
+    how = TableSettings(
+        **{name: given[name] for name in (*names, *more)},
+        declared=declared_columns(given["categories"] or {}),
+        per_site=given["pooled"] == "per_site",
+        drop_missing=True,
+    )
+    with own_filter("ignore", code="quality"), np.errstate(invalid="ignore"):
+        rows = read_rows(table, how, Draw(given["split"], 0, 0, False, 0))
+        facts = facts_of(rows, given["loss"])
+        tasks, refused = _tasks(table, settings)
+        if tasks is None:  # for what else there is to find
+            usable = {"drop_missing_target": True, "min_rows": max(given["min_rows"], TRAINABLE)}
+            tasks, _ = _tasks(table, {**settings, **usable})
+        tested = 1.0 if given["split"] is not None or not given["test_fraction"] else given["test_fraction"]
+        ambiguous = facts["different"] > MOST_CLASSES
+        sites, total, columns = _counted(rows, facts["amounts"] or ambiguous, tested)
+    known = rows.values if rows.values.dtype.kind != "O" and not total.classes else np.array([math.nan])
+    judged = ("", "") if ambiguous else judged_by(facts["amounts"], given["loss"], given["metric"])
+    loss, metric = (one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__) for one in judged)
+    return Description(
+        source,
+        rows.how.node,
+        rows.how.target,
+        rows.how.group if isinstance(rows.how.group, str) else "",
+        total,
+        (float(known.min()), float(known.max())),
+        loss,
+        metric,
+        sites,
+        columns,
+        rows.left_out if tasks is None else tasks.findings,
+        refused,
+    )
+
+
+def _tasks(table: Any, settings: Mapping[str, Any]) -> tuple[Tasks | None, str]:
+    try:
+        return Tasks.from_frame(table, **settings), ""
+    except GraphcollabError as error:
+        return None, str(error)
+
+
+def _counted(
+    rows: Rows, amounts: bool, tested: float
+) -> tuple[tuple[SiteRows, ...], SiteRows, tuple[ColumnValues, ...]]:
+    """Return what the rows of every site are, those of all together, and what every column holds."""
+    sites, many = rows.sites, rows.sites.rows.sizes.numpy()
+    owner, (words, codes) = sites.owner.numpy(), factorised(rows.values)
+    lacking = np.stack([np.bincount(owner[lacks(one)], minlength=len(many)) for one in rows.read.values()])  # [D, K]
+    empty = (lacking == many) & (lacking.sum(1) < many.sum())[:, None]
+
+    def counted(name: str, own: np.ndarray, missing: int, odd: tuple[Finding, ...] = ()) -> SiteRows:
+        classes = {} if amounts else _frequencies(words, codes[own])
+        mean = float(rows.values[own].mean()) if amounts else math.nan
+        deviation = float(rows.values[own].std(ddof=1)) if amounts and len(own) > 1 else math.nan
+        return SiteRows(name, len(own), missing / (len(own) * len(lacking)), classes, mean, deviation, odd)
+
+    def odd(k: int, own: np.ndarray) -> Iterator[Finding]:
+        kinds, counts = np.unique(codes[own], return_counts=True)
+        others = own[codes[own] != kinds[counts.argmax()]]
+        beside = len(others) if rows.groups is None else len(rows.groups[others].unique())
+        lack = [name for name, nothing in zip(rows.read, empty[:, k], strict=True) if nothing]
+        what = "value" if amounts else "class"
+        told = {
+            "one-class": f"one {what} only" * (len(kinds) == 1),
+            "few-beside": f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST),
+            "few-rows": "few rows" * (round(tested * len(own)) < FEW),
+            "no-values": f"no value of {few(lack)}" * bool(lack),
+        }
+        yield from (Finding(code, f"site {sites.names[k]!r}", text) for code, text in told.items() if text)
+
+    found = [
+        counted(name, own, int(lacking[:, k].sum()), tuple(odd(k, own)))
+        for k, name in enumerate(sites.names)
+        for own in [sites.rows.of(k).numpy()]
+    ]
+    columns = []
+    for (name, values), lack in zip(rows.read.items(), lacking, strict=True):
+        worst, numbers = int((lack / many).argmax()), values.dtype.kind != "O" and name not in rows.categorical
+        column, known = factorised(values), values[~lacks(values)] if numbers else np.empty(0)
+        ends = (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
+        most, where = float(lack[worst] / many[worst]), sites.names[worst] if lack.any() else ""
+        kinds = {} if numbers else _frequencies(*column)
+        columns.append(ColumnValues(name, float(lack.sum() / many.sum()), most, where, kinds, ends))
+    return tuple(found), counted("all sites", np.arange(len(owner)), int(lacking.sum())), tuple(columns)
+
+
+def _frequencies(words: Sequence[str], codes: np.ndarray) -> dict[str, int]:
+    counts = np.bincount(codes[codes >= 0], minlength=len(words)).tolist()
+    return {word: many for word, many in zip(words, counts, strict=True) if many}
+
+
+def summary(description: Description) -> list[Finding]:
+    """Say what a row, a site and the target are, by what models are judged, and at which sites something is odd."""
+    total, sites, target = description.total, description.sites, description.target
+    sizes = sorted(site.rows for site in sites)
+    grouped = f"; rows of one {description.group!r} belong together" * bool(description.group)
+    spread = f"{sizes[0]:,} to {sizes[-1]:,} rows (median {float(np.median(sizes)):,.0f})"
+    spread = f"{sizes[0]:,} rows each" if sizes[0] == sizes[-1] else spread
+    rows = (
+        f"{description.source or 'The table'} has {total.rows:,} rows, each a sample, from {len(sites)} sites (column "
+        f"{description.node!r}) of {spread}{grouped}."
+    )
+    judged = f"Models are trained by {description.loss} and judged by {description.metric}."
+    judged = judged if description.loss else "loss= must say whether that is an amount or a class."
+    inputs = (
+        f"Columns to predict from: {len(description.columns)}; {_percent(total.missing)} of their values are missing."
+    )
+    found = [
+        Finding("rows", "table", rows),
+        Finding("target", f"column {target!r}", f"To predict: {target}, {_of_target(description)}."),
+        Finding("judged", "loss", judged),
+        Finding("inputs", "columns", inputs),
+    ]
+    what = "class" if total.classes else "value"
+    for code, said in {
+        "one-class": f"One {what} only at",
+        "few-beside": f"Fewer than {LEAST} rows beside the most frequent {what}, too few for a claim, at",
+        "few-rows": f"Few rows, fewer than {FEW} for testing, at",
+    }.items():
+        if named := [site.name for site in sites if code in {one.code for one in site.odd}]:
+            which = f"{len(named)} of {len(sites)} sites ({', '.join(named[:SHOWN])}{', …' * (len(named) > SHOWN)})"
+            found.append(Finding(code, "sites", f"{said} {which}.", {"sites": named}))
+    if description.refused:
+        found.append(Finding("refused", "table", f"As it is, no run can begin: {description.refused}."))
+    return found
+
+
+def _of_target(description: Description) -> str:
+    total, classes = description.total, description.total.classes
+    if not classes:
+        mean, deviation, *ends = map(_plain, (total.mean, total.deviation, *description.ends))
+        return f"an amount: mean {mean}, standard deviation {deviation}, from {ends[0]} to {ends[1]}"
+    if len(classes) > SHOWN:
+        rare = min(classes, key=classes.__getitem__)
+        return f"one of {len(classes)} classes, of which {rare!r} is the rarest ({classes[rare]:,} rows)"
+    told = few([f"{name} in {many:,} rows ({_percent(many / total.rows)})" for name, many in classes.items()])
+    return f"one of {len(classes)} classes: {told}" if len(classes) > 1 else f"one class only: {told}"
+
+
+def _percent(share: float) -> str:
+    return f"{number(100 * share, 1)} %"
+
+
+def _plain(value: float) -> str:
+    """Write a number with at most four significant digits, a whole one with all, and never with a power of ten."""
+    if float(value).is_integer():
+        return f"{value:,.0f}".replace("-", "−")
+    digits = max(0, 3 - math.floor(math.log10(abs(value)))) if math.isfinite(value) else 0
+    return number(value, digits).rstrip("0").rstrip(".") if digits else number(value, digits)
+
+
+def sites_described(description: Description, most: int | None = None) -> Table:
+    """Return the table of sites; of more than ``most`` those with something odd, and the smallest."""
+    sites, total, classes = description.sites, description.total, description.total.classes
+    odd = [len({one.code for one in site.odd} - {"few-rows"}) for site in sites]
+    order = sorted(range(len(sites)), key=lambda k: (-odd[k], sites[k].rows))
+    chosen = [sites[k] for k in sorted(order[:most])]
+    if not classes:
+        spread = total.deviation if total.deviation > 0 else 1.0
+        digits = max(0, 2 - math.floor(math.log10(spread)))
+        heads = [Column(f"mean {description.target}", "number", digits), Column("standard deviation", "number", digits)]
+    elif len(classes) <= SHOWN:
+        heads = [Column(f"{description.target} = {name}", "count") for name in classes]
+    else:
+        heads = [Column("classes", "count"), Column("rows of the rarest", "count")]
+
+    def row(site: SiteRows) -> list[Cell]:
+        if not classes:
+            target = [Cell(site.mean), Cell(site.deviation)]
+        elif len(classes) <= SHOWN:
+            target = [Cell(site.classes.get(name, 0)) for name in classes]
+        else:
+            rarest = min(site.classes, key=site.classes.__getitem__)
+            target = [Cell(len(site.classes)), Cell(site.classes[rarest], note=rarest)]
+        odd = Cell("; ".join(map(str, site.odd)))
+        return [Cell(site.name), Cell(site.rows), *target, Cell(100 * site.missing), odd]
+
+    left = len(sites) - len(chosen)
+    said = f"Of {len(sites)} sites the {len(chosen)} oddest and smallest are shown; {left} are left out."
+    columns = [Column("site"), Column("rows", "count"), *heads, Column("missing (%)", "number", 1), Column("odd")]
+    table = Table(columns, [*map(row, chosen), row(total)], foot=1, caption="Every site")
+    return table.noting(Finding("sites", "table", said, {"left_out": left})) if left else table
+
+
+def columns_described(description: Description) -> Table:
+    """Return the table of the columns to predict from."""
+    shares = [Column(f"{what} (%)", "number", 1) for what in ("missing", "most at a site")]
+    heads = [Column("column"), Column("kind"), *shares, Column("values")]
+
+    def row(one: ColumnValues) -> list[Cell]:
+        ends, named = [_plain(end) for end in one.ends if not math.isnan(end)], few([*one.categories])
+        values = f"{len(one.categories)}: {named}" if one.categories else " to ".join(ends)
+        worst = Cell(100 * one.most_missing, subject=one.site) if one.site else Cell()
+        kind = "categories" if one.categories else "numbers"
+        return [Cell(one.name), Cell(kind), Cell(100 * one.missing), worst, Cell(values)]
+
+    return Table(heads, [*map(row, description.columns)], caption="Every column to predict from")

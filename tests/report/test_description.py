@@ -1,0 +1,127 @@
+"""What a table holds before a run, against pandas, and which sites and columns are odd."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from graphcollab import report
+from graphcollab.gains.held import LEAST, minority_held
+from graphcollab.report import describe_table
+from graphcollab.report.description import sites_described
+from graphcollab.tasks import Tasks
+
+DRAW = np.random.default_rng(3)
+N = 150
+FRAME = pd.DataFrame(
+    {
+        "hospital": np.repeat(["w", "b", "one", "few"], [60, 50, 30, 10]),
+        "age": np.where(DRAW.random(N) < 0.2, np.nan, DRAW.integers(20, 90, N)),
+        "ward": np.where(DRAW.random(N) < 0.1, None, DRAW.choice(["A", "B", "C"], N)),
+        "stay": DRAW.normal(8, 3, N).round(2),
+        "ill": DRAW.choice(["no", "yes"], N, p=[0.7, 0.3]),
+    }
+)
+FRAME.loc[FRAME.hospital == "one", "ill"] = "no"
+FRAME.loc[FRAME.hospital == "few", "age"] = np.nan
+FRAME.loc[FRAME.hospital == "few", "ill"] = ["yes"] * 3 + ["no"] * 7
+FEATURES = ["age", "ward"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return describe_table(FRAME, node="hospital", target="ill", leave_out=["stay"])
+
+
+def test_rows_classes_and_missing_values_of_sites_as_pandas_counts_them(found):
+    by_site = FRAME.groupby("hospital")
+    assert [site.name for site in found.sites] == sorted(by_site.groups)
+    for site in found.sites:
+        rows = by_site.get_group(site.name)
+        assert site.rows == len(rows)
+        assert dict(site.classes) == rows.ill.value_counts().to_dict()
+        assert site.missing == pytest.approx(rows[FEATURES].isna().to_numpy().mean())
+        assert np.isnan(site.mean)
+    assert dict(found.total.classes) == FRAME.ill.value_counts().to_dict()
+    assert (found.loss, found.metric, found.refused) == ("cross_entropy", "accuracy", "")
+
+
+def test_columns_as_pandas_counts_them(found):
+    by_site = FRAME[FEATURES].isna().groupby(FRAME.hospital).mean()
+    age, ward = found.columns
+    for column in (age, ward):
+        assert column.missing == pytest.approx(FRAME[column.name].isna().mean())
+        assert column.most_missing == pytest.approx(by_site[column.name].max())
+        assert column.site == by_site[column.name].idxmax()
+    assert age.ends == (FRAME.age.min(), FRAME.age.max())
+    assert dict(ward.categories) == FRAME.ward.value_counts().to_dict()
+
+
+def test_amounts_as_pandas_has_them():
+    found = describe_table(FRAME, node="hospital", target="stay", leave_out=["ill"])
+    stays = FRAME.groupby("hospital").stay
+    for site in found.sites:
+        assert (site.mean, site.deviation) == pytest.approx((stays.mean()[site.name], stays.std()[site.name]))
+    assert found.ends == (FRAME.stay.min(), FRAME.stay.max())
+    assert (found.loss, found.metric) == ("mse", "mae")
+    assert "an amount: mean" in str(found)
+
+
+def test_what_is_odd_is_marked(found):
+    odd = {site.name: [one.code for one in site.odd] for site in found.sites}
+    assert odd == {"b": [], "w": [], "one": ["one-class"], "few": ["few-beside", "few-rows", "no-values"]}
+    assert [str(one) for one in found.sites[1].odd] == [
+        "3 beside the most frequent class",
+        "few rows",
+        "no value of age",
+    ]
+
+
+@pytest.mark.parametrize("target", ["ill", "stay"])
+@pytest.mark.filterwarnings("ignore")
+def test_too_few_for_a_claim_are_those_of_whom_a_benefit_claims_nothing(target):
+    frame = FRAME.assign(stay=FRAME.stay.where(FRAME.index % 9 == 0, 0.5), patient=np.arange(N) // 3)
+    for group in (None, "patient"):
+        settings = {"node": "hospital", "target": target, "columns": ["age"], "group": group}
+        tasks, found = Tasks.from_frame(frame, **settings), describe_table(frame, **settings)
+        few = [name for name, many in zip(tasks.names, minority_held(tasks).tolist(), strict=True) if many < LEAST]
+        assert [s.name for s in found.sites if {one.code for one in s.odd} & {"one-class", "few-beside"}] == few != []
+
+
+def test_what_a_run_would_refuse_is_described_all_the_same():
+    frame = FRAME.assign(ill=FRAME.ill.where(FRAME.index != 3), copy=FRAME.ill)
+    frame.loc[N] = ["tiny", 40, "A", 8.0, "yes", "yes"]
+    found = describe_table(frame, node="hospital", target="ill")
+    assert "drop_missing_target=True" in found.refused
+    assert found.total.rows == N
+    assert {"tells-target", "left-out-rows", "left-out-sites"} <= {one.code for one in found.findings}
+    assert f"no run can begin: {found.refused}" in str(found)
+    with pytest.raises(ValueError, match="no column 'none'"):
+        describe_table(frame, node="hospital", target="none")
+    counts = describe_table(FRAME.assign(stay=range(N)), node="hospital", target="stay")
+    assert (counts.loss, counts.total.mean) == ("", (N - 1) / 2)
+
+
+def test_of_many_sites_the_oddest_and_smallest_are_shown():
+    sizes = np.array([30] * 60 + [8, 40])
+    table = {"site": np.repeat(np.arange(62), sizes), "x": DRAW.normal(size=sizes.sum())}
+    table["y"] = np.where(table["site"] == 5, 0, np.arange(sizes.sum()) % 2)
+    described = describe_table(table)
+    shown = sites_described(described, most=3)
+    assert [row[0].value for row in shown.rows] == ["0", "5", "60", "all sites"]
+    assert [note.numbers for note in shown.notes] == [{"left_out": 59}]
+    assert len(sites_described(described).rows) == 63
+
+
+def test_of_many_classes_the_rarest_is_named():
+    table = {"site": ["a", "b"] * 60, "x": range(120), "y": [f"c{k // 2 % 12}" for k in range(118)] + ["rare"] * 2}
+    found = describe_table(table)
+    assert "one of 13 classes, of which 'rare' is the rarest (2 rows)" in str(found)
+    assert "1 (rare)" in str(found)
+
+
+def test_the_page_says_the_same(found, tmp_path):
+    text = report.page(found, tmp_path / "table.html").read_text()
+    for one in ("To predict: ill", "no value of age", "Every column to predict from"):
+        assert one in text
