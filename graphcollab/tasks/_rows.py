@@ -13,16 +13,15 @@ from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
 from graphcollab.findings import Finding
 from graphcollab.naming import few
+from graphcollab.tasks._left_out import kept_rows, of_kept
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._values import (
     NOTHING,
     as_text,
-    factorised,
     kind_of,
     lacks,
     numbers_of,
-    objects,
     refuse_no_categories,
 )
 from graphcollab.tasks.preparation import Column, Preparation
@@ -96,9 +95,9 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
     left_out: tuple[Finding, ...] = ()
     kept: np.ndarray | None = None
     if how.drop_missing or how.min_rows:
-        kept, left_out = _kept(table, how)
-        how = replace(how, weight=_of_kept(how.weight, kept, table), group=_of_kept(how.group, kept, table))
-        draw, table = replace(draw, words=_of_kept(draw.words, kept, table)), table.only(kept)
+        kept, left_out = kept_rows(table, node, target, how.drop_missing, how.min_rows)
+        how = replace(how, weight=of_kept(how.weight, kept, table), group=of_kept(how.group, kept, table))
+        draw, table = replace(draw, words=of_kept(draw.words, kept, table)), table.only(kept)
     taken = [one for one in (node, target, draw.words, how.weight, how.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
@@ -129,40 +128,6 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         draw,
         left_out,
     )
-
-
-def _kept(table: Table, how: TableSettings) -> tuple[np.ndarray, tuple[Finding, ...]]:
-    """Return the numbers of the rows that are not left out, and which are, and why."""
-    values = table.column(how.target, f"target={how.target!r}")
-    names, codes = factorised(table.column(how.node, f"node={how.node!r}"))
-    keep = np.ones(table.rows, bool)
-    lacking = {f"target in column {how.target!r}": lacks(values), f"site in column {how.node!r}": codes < 0}
-    if how.drop_missing:
-        keep = ~np.any([*lacking.values()], 0)
-    sizes = np.bincount(codes[keep & (codes >= 0)], minlength=len(names) + 1)  # one more, for rows without a site
-    least = max(how.min_rows, 1)
-    small = np.flatnonzero(sizes[:-1] < least).tolist()
-    found, dropped = [], int((~keep).sum())
-    if dropped:
-        why = few([f"{int(mask.sum())} without a {what}" for what, mask in lacking.items() if mask.any()])
-        message = f"{dropped} of {table.rows} rows are left out: {why}"
-        found.append(Finding("left-out-rows", "drop_missing_target", message, {"rows": dropped}))
-    if small:
-        which = few([f"{names[k]!r} {sizes[k]}" for k in small])
-        message = f"{len(small)} of {len(names)} sites are left out, which have fewer than {least} rows: {which}"
-        left = {names[k]: int(sizes[k]) for k in small}
-        found.append(Finding("left-out-sites", "min_rows", message, {"sites": left, "min_rows": least}))
-    keep &= (codes < 0) | (sizes[codes] >= least)
-    if table.rows and not keep.any():
-        raise EmptyError("table", f"no row of the table is left: {'; '.join(map(str, found))}")
-    return np.flatnonzero(keep), tuple(found)
-
-
-def _of_kept(given: Any, kept: np.ndarray, table: Table) -> Any:
-    """Return of what is given for every row of a table that for some of them; a name of a column as it is."""
-    if given is None or isinstance(given, str) or not hasattr(given, "__len__") or len(given) != table.rows:
-        return given
-    return given[kept] if isinstance(given, Tensor | np.ndarray) else objects(given)[kept]
 
 
 def if_categories(name: str) -> str:
