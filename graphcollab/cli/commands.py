@@ -35,6 +35,7 @@ StepSizes = Annotated[tuple[float, ...], SEVERAL, Parameter(group=TRAINING)]
 Rounds = Annotated[int, Parameter(group=TRAINING)]
 Budget = Annotated[Literal["steps", "rounds"] | int, Parameter(group=TRAINING)]
 Evaluated = Annotated[int, Parameter(group=EVALUATION)]
+Baseline = Annotated[Literal["sklearn"] | None, Parameter(group=EVALUATION)]
 Jobs = Annotated[int, Parameter(group=COMPUTING)]
 Flag = Annotated[bool, Parameter(group=OUTPUT)]
 
@@ -52,6 +53,7 @@ def compare(
     lrs: Annotated[tuple[float, ...] | None, SEVERAL, Parameter(group=TRAINING)] = None,
     patience: Annotated[int | None, Parameter(group=TRAINING)] = 20,
     seeds: Annotated[tuple[int, ...], SEVERAL, Parameter(group=EVALUATION)] = (0, 1, 2, 3, 4),
+    baseline: Baseline = None,
     jobs: Jobs = 1,
     training: Training = Training(),
     computing: Computing = Computing(),
@@ -72,6 +74,7 @@ def compare(
         patience: Stop after this many evaluations without improvement of the validation metric, and keep the best
             state; 0 or none: play all rounds, and keep the last.
         seeds: Seeds of partition and training; a single number says how many, 5 for 0 to 4.
+        baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input.
         jobs: Number of processes; results are the same.
         out: Folder for results and checkpoints, in which the same command goes on. Default: nothing is written.
         save: Save the models of every method in OUT/models, for graphcollab predict.
@@ -99,6 +102,7 @@ def benefit(
     level: Annotated[float, Parameter(group=EVALUATION)] = 0.05,
     limit: Evaluated = 30,
     seed: Evaluated = 0,
+    baseline: Baseline = None,
     jobs: Jobs = 1,
     computing: Computing = Computing(),
     out: Folder = None,
@@ -119,6 +123,7 @@ def benefit(
         level: Probability of claiming any gain where there is none; at most 0.5.
         limit: Number of sites up to which all pairs are tried; of more sites, as many pairs are drawn.
         seed: Seed of splits, models and batches: split r has seed + r.
+        baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input.
         jobs: Number of processes; results are the same.
         out: Folder for the answer, its numbers, a picture and a page. Default: nothing is written.
     """

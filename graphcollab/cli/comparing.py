@@ -37,10 +37,24 @@ OF_COMPARE = (
     "rounds",
     "budget",
     "jobs",
+    "baseline",
     *(field.name for kind in (Training, Computing) for field in fields(kind)),
 )
 OF_BENEFIT = (
-    *("metrics", "repeats", "rounds", "epochs", "batch_size", "lrs", "evaluations", "level", "limit", "seed", "jobs"),
+    *(
+        "metrics",
+        "repeats",
+        "rounds",
+        "epochs",
+        "batch_size",
+        "lrs",
+        "evaluations",
+        "level",
+        "limit",
+        "seed",
+        "jobs",
+        "baseline",
+    ),
     *(field.name for field in fields(Computing)),
 )
 

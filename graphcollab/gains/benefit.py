@@ -26,12 +26,13 @@ from graphcollab.metrics.scores import AnyMetrics, as_metrics, refuse_metric
 from graphcollab.naming import close
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
+from graphcollab.train.baseline import BASELINES, Baseline, require_baseline
 from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
 REPEATS, ROUNDS = 10, 30
 OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast")
-RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites")
+RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites", *BASELINES)
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
 Methods = Annotated[
@@ -59,6 +60,7 @@ def benefit(
     limit: Annotated[int, range(2, 1001)] = LIMIT,
     seed: Natural = 0,
     jobs: Count = 1,
+    baseline: Baseline = None,
     progress: bool = False,
     **settings: Any,
 ) -> Benefit:
@@ -97,6 +99,9 @@ def benefit(
         seed: Seed of splits, models and batches: split r has seed + r.
         jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
             process (see `compare`).
+        baseline: ``"sklearn"``: show beside the answer what scikit-learn's linear models reach on the same test rows,
+            one per site, one of all sites' rows, and one of these with the site as input. They are fitted to training
+            and validation rows, and nothing is claimed of them. All samples must be in one process.
         progress: Show a progress bar.
         settings: Of `run`: ``device``, ``backend``, ``chunk``, ``microbatch``, ``threads``, ``autocast``.
 
@@ -131,6 +136,8 @@ def benefit(
             "the seed, lambda seed: Tasks.from_frame(..., seed=seed)",
         )
     _require_names(dealt[0].names, methods)
+    for split in dealt if baseline is not None else ():
+        require_baseline(split, methods)
     models = candidates(model)
     for one in models.values():
         require_alike(one, {f"split {r}": split for r, split in enumerate(dealt)})
@@ -144,7 +151,7 @@ def benefit(
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
     measured = Measured(every, ("test", *(HALVES if more_tests else ())))
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
-    experiment = Experiment(layout, models, methods, work, lrs, measured, settings)
+    experiment = Experiment(layout, models, methods, work, lrs, measured, settings, baseline)
     each = len(models) * len(lrs) * (1 + len(methods))
     with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as shown:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
@@ -283,6 +290,7 @@ def _benefit(
     arms |= {"pairs": table("pairs", layout.pairs), "without": table("without", layout.without)}
     arms |= {"outside": table("outside", left), "constant": table("constant", layout.alone)}
     train, test = (torch.stack([tasks.sizes(name) for tasks in dealt]).double().mean(0) for name in ("train", "test"))
+    arms |= {name: table(name, layout.alone) for name in BASELINES if name in played[0].scores}
     whole = {name: scores[:, 0] for name, scores in arms.items()}
     return Benefit(
         dealt[0].names,
@@ -293,6 +301,7 @@ def _benefit(
         outside=whole.pop("outside"),
         constant=whole.pop("constant"),
         flat=CONSTANTS[str(dealt[0].loss)] if "constant" in played[0].scores else "",
+        baseline={name: whole.pop(name) for name in BASELINES if name in whole},
         scores=whole,
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,

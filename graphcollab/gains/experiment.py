@@ -14,12 +14,13 @@ from graphcollab.gains.arms import Make, Measured, Runs, averaging, nodes_of
 from graphcollab.gains.held import CONSTANTS, constants
 from graphcollab.gains.layout import Layout
 from graphcollab.tasks import Tasks
+from graphcollab.train.baseline import Baseline, baseline_scores
 from graphcollab.train.start import Model, build_modules, for_tasks
 
 
 @dataclass
 class Played:
-    """What is kept of one split: test metrics of every arm and constants [M, H, n], what was chosen, found, learned."""
+    """What is kept of one split: test metrics of arms and beside them [M, H, n], what was chosen, found, learned."""
 
     scores: dict[str, Tensor] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Experiment:
     lrs: Sequence[float]
     measured: Measured
     settings: Mapping[str, Any]
+    baseline: Baseline = None
 
     def play(self, given: tuple[Tasks, int], tick: Callable[[], object] = lambda: None) -> Played:
         """Train every arm on a split, given with its seed, and choose by validation data."""
@@ -60,6 +62,8 @@ class Experiment:
         played = Played()
         if flat is not None:
             played.scores["constant"] = flat[1]
+        if self.baseline is not None:
+            played.scores |= baseline_scores(split, self.measured.metrics, self.measured.splits)
         for name, arm in arms.items():
             sites = self._sites("without" if name == "outside" else name)
             if flat is not None and split.loss == "mse" and name != "outside":

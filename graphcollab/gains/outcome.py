@@ -81,6 +81,7 @@ class Benefit:
         quick: What of it was less than usual, in words; empty if nothing was.
         tried: Pairs that were tried, and how many there are.
         level: α.
+        baseline: Test metric of every site, [R, K], by scikit-learn's models (`benefit`), if asked for.
         also: What follows from the same models by further metrics, by their names.
     """
 
@@ -109,6 +110,7 @@ class Benefit:
     quick: str = ""
     tried: tuple[int, int] = (0, 0)
     level: float = 0.05
+    baseline: Scores = field(default_factory=dict, repr=False)
     also: Mapping[str, Benefit] = field(default_factory=dict, repr=False)
 
     @property
@@ -124,24 +126,31 @@ class Benefit:
     @cached_property
     def overall(self) -> list[Gain]:
         """Gains in the mean over sites, by all together and by every method; their ``site`` is ``"all sites"``."""
-        return self._overall(torch.ones_like(self.test))
+        return self._overall(torch.ones_like(self.test), self.arms)
 
     @cached_property
     def by_samples(self) -> list[Gain]:
         """Gains in the mean over sites weighted by their test samples: told beside `overall`, nothing is claimed."""
-        return [replace(gain, p_value=math.nan, verdict="no evidence") for gain in self._overall(self.test)]
+        found = self._overall(self.test, self.arms)
+        return [replace(gain, p_value=math.nan, verdict="no evidence") for gain in found]
 
-    def _overall(self, weight: Tensor) -> list[Gain]:
+    @cached_property
+    def by_baseline(self) -> list[Gain]:
+        """What scikit-learn's models gain over training alone in the mean over sites: told, nothing is claimed."""
+        found = self._overall(torch.ones_like(self.test), tuple(self.baseline)) if self.baseline else []
+        return [replace(gain, p_value=math.nan, verdict="no evidence") for gain in found]
+
+    def _overall(self, weight: Tensor, arms: Sequence[str]) -> list[Gain]:
         def mean(scores: Tensor) -> Tensor:
             """Return the mean over sites, [..., 1]."""
             share = weight.expand_as(scores).masked_fill(scores.isnan(), 0)
             return (share * scores.nan_to_num()).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
 
         def of(given: Scores) -> Compared:
-            by_arm = torch.stack([mean(given[arm]) for arm in self.arms], -2)
+            by_arm = torch.stack([mean(given[arm]) for arm in arms], -2)
             return Compared(by_arm, mean(given["alone"]), mean(given["constant"]))
 
-        return self._gains("overall", of, self.test.sum() / self.train.sum(), self.arms, ["all sites"])
+        return self._gains("overall", of, self.test.sum() / self.train.sum(), arms, ["all sites"])
 
     @cached_property
     def gains(self) -> list[Gain]:
@@ -238,7 +247,7 @@ class Benefit:
     def _told(self) -> dict[str, Any]:
         told = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__ if name != "also"}
         told["matrix"] = _plain(self.matrix)
-        for name in ("overall", "by_samples", "gains", "pair_gains", "group_gains"):
+        for name in ("overall", "by_samples", "by_baseline", "gains", "pair_gains", "group_gains"):
             told[name] = _plain([asdict(gain) for gain in getattr(self, name)])
         return {**told, "also": {name: one._told() for name, one in self.also.items()}}
 
@@ -269,7 +278,7 @@ class Benefit:
     @property
     def _whole(self) -> Scores:
         """Scores by all that was trained, [R, K], of groups [R, K, K]."""
-        return {**self.scores, "pairs": self.pairs, "without": self.without, "constant": self.constant}
+        return {**self.scores, **self.baseline, "pairs": self.pairs, "without": self.without, "constant": self.constant}
 
     def _better(self, score: Tensor, than: Tensor) -> Tensor:
         """Return by how much scores are better: differences, or of errors logarithms of ratios."""

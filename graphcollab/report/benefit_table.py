@@ -26,6 +26,11 @@ COLUMNS = (
     "nothing"
 )
 
+REFERENCE = (
+    "scikit-learn's linear models, fitted to training and validation rows; means over sites, with 95 % intervals of "
+    "one comparison alone. Nothing is claimed of them."
+)
+
 
 def mark(benefit: Benefit, arm: str) -> str:
     """Mark what constants, and no models, lose on half of the splits or more."""
@@ -89,7 +94,20 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
     every = {benefit.metric: benefit, **benefit.also}
     tables = {name: _table(one) for name, one in every.items()}
     last = [*every][-1]
-    return {**tables, last: tables[last].noting(*_notes([*every.values()], [*tables.values()]))}
+    tables[last] = tables[last].noting(*_notes([*every.values()], [*tables.values()]))
+    simple = {f"reference, {name}": _reference(one) for name, one in every.items() if one.baseline}
+    return tables | simple
+
+
+def _reference(benefit: Benefit) -> Table:
+    """Return what scikit-learn's models reach in the mean over sites, and gain over training alone."""
+    (shown, digits, _), (scale, gain_digits, unit) = shown_in(benefit.metric in SHARES, 1), scale_of(benefit)
+    title = f"over training alone{unit if benefit.relative else ''}"
+    columns = [Column("reference"), Column(f"mean {of_metric(benefit)}", "number", digits)]
+    rows = [[Cell(gain.by), Cell(shown * gain.score), gain_cell(gain, scale)] for gain in benefit.by_baseline]
+    note = Finding("reference", "baseline", REFERENCE)
+    caption = f"What a simple tool does on the same test rows, {of_metric(benefit)}"
+    return Table([*columns, Column(title, "gain", gain_digits)], rows, [note], caption=caption)
 
 
 def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:

@@ -26,6 +26,7 @@ from graphcollab.report.values import Cell, Column, Table
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result
+from graphcollab.train.baseline import BASELINES
 from graphcollab.train.history import in_deviations
 from graphcollab.train.trial import SHARES
 
@@ -281,7 +282,7 @@ def _by_name(results: Results) -> tuple[dict[str, Result], str]:
         return many, f"seed {next(iter(many.values())).env.seed} of the run" if many else "none was given"
     seeds = [trial.seed for trial in next(iter(results.chosen.values()))]
     kept = {name: result for name, result in results.results.items() if result.env.seed == seeds[-1]}
-    lost = [name for name in results.chosen if name not in kept]
+    lost = [name for name in results.chosen if name not in kept and name not in BASELINES]
     of_all = f" alone, the last of {len(seeds)}: differences paired over seeds are of all of them" * (len(seeds) > 1)
     return kept, f"seed {seeds[-1]}{of_all}{f'; no result of {few(lost)}' * bool(lost)}"
 

@@ -19,6 +19,7 @@ from graphcollab.naming import close
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, Seed, checked, unknown_argument
 from graphcollab.tasks import Tasks
+from graphcollab.train.baseline import Baseline, baseline_trials, require_baseline
 from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.findings import told_by_table, warn_of_undefined, warn_once
@@ -59,6 +60,7 @@ def compare(
     evaluate_every: Count = 1,
     graphs: Mapping[str, Graph] | None = None,
     jobs: Count = 1,
+    baseline: Baseline = None,
     on_trial: Callable[[Trial, Result | None, int, int], None] | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -95,6 +97,9 @@ def compare(
         jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
             process, bit for bit where the number of threads is the same (``threads`` of each; models without
             convolutions and of ordinary size take one). What callbacks keep of their own stays in their process.
+        baseline: ``"sklearn"``: show and pair, as if they were methods, what scikit-learn's linear models reach on the
+            same test samples, one per node, one of all nodes' samples, and one of these with the node as input. They
+            are fitted to training and validation samples, and have no trials. All samples must be in one process.
         on_trial: Called in this process after every trial with it, its result (None if it failed), its number and how
             many there are.
         settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped
@@ -131,6 +136,12 @@ def compare(
     ]
     game = Trials(every, tasks, settings, folder)
     drawn = game.draw(seeds[0])
+    simple: list[Trial] = []
+    for seed in seeds if baseline is not None else ():
+        with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
+            given = drawn if seed == seeds[0] else tasks_of(tasks, seed)
+        require_baseline(given, methods)
+        simple += baseline_trials(given, seed)
     if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
         with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
             others = {f"seed {seed}": tasks_of(tasks, seed) for seed in seeds[1:]}
@@ -170,6 +181,8 @@ def compare(
     chosen = {name: _choose([t for t in trials if t.method == name], points[name], higher) for name in methods}
     last = {name: points[name].index(dict(chosen[name][-1].setting)) for name in methods}
     results = {name: kept[name, p] for name, p in last.items() if (name, p) in kept}
+    for trial in simple:
+        chosen.setdefault(trial.method, []).append(trial)
     return Comparison(trials, chosen, higher, results, metric)
 
 

@@ -13,6 +13,7 @@ from graphcollab.errors import MissingError, TooFewError
 from graphcollab.report._text import failures, shown
 from graphcollab.report.figures._style import LOOKS, legend_right, new_figure, over_rounds
 from graphcollab.train import Comparison
+from graphcollab.train.baseline import BASELINES
 
 ByMethod: TypeAlias = Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]]
 Curves = Annotated[
@@ -71,7 +72,8 @@ def accuracy_curves(
 
 def _of_comparison(comparison: Comparison) -> tuple[ByMethod, str]:
     """Return the curves of every method's seeds, and what they count: rounds, or local steps where rounds differ."""
-    kept = {name: [trial for trial in trials if not trial.failure] for name, trials in comparison.chosen.items()}
+    chosen = {name: trials for name, trials in comparison.chosen.items() if name not in BASELINES}
+    kept = {name: [trial for trial in trials if not trial.failure] for name, trials in chosen.items()}
     every = [trial for trials in kept.values() for trial in trials]
     known = not any(math.isnan(trial.local_steps) for trial in every)
     in_steps = known and len({trial.curve[0][-1] for trial in every}) > 1

@@ -1,0 +1,166 @@
+"""What a simple tool does on the same splits: scikit-learn's linear models per site, pooled, pooled with the site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.checks import own_filter
+from graphcollab.errors import ConflictError, UnsupportedError
+from graphcollab.metrics import Metric, as_metric
+from graphcollab.metrics.statistics import summarize
+from graphcollab.tasks import Tasks
+from graphcollab.train.identity import identify_tasks
+from graphcollab.train.shared_samples import identify_samples
+from graphcollab.train.start import plane_of
+from graphcollab.train.trial import COLUMNS, Trial
+
+Baseline: TypeAlias = Literal["sklearn"] | None
+BASELINES = ("sklearn per site", "sklearn pooled", "sklearn pooled with site")
+FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
+CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
+ADDED = 0.5  # rows of each class beside those there are
+Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""What a model says of inputs [n, D], as outputs of a network: [n, C] or [n, D']."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    x: np.ndarray  # [n, D]
+    targets: Tensor  # [n, ...]
+    weight: Tensor | None  # [n]
+
+    @classmethod
+    def of(cls, tasks: Tasks, node: int, splits: Sequence[str]) -> _Rows:
+        """Return a node's rows of some splits, on the CPU."""
+        held = [(tasks.pools[tasks.splits[name].pool], tasks.splits[name].of(node)) for name in splits]
+        x, y = (torch.cat([getattr(pool, what).cpu()[own] for pool, own in held]) for what in ("inputs", "targets"))
+        some = any(pool.weight is not None for pool, _ in held)
+        weights = [torch.ones(len(own)) if pool.weight is None else pool.weight.cpu()[own] for pool, own in held]
+        return cls(x.flatten(1).double().numpy(), y, torch.cat(weights).double() if some else None)
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Rows]) -> _Rows:
+        weights = [torch.ones(len(one.x)).double() if one.weight is None else one.weight for one in parts]
+        whole = None if all(one.weight is None for one in parts) else torch.cat(weights)
+        return cls(np.concatenate([one.x for one in parts]), torch.cat([one.targets for one in parts]), whole)
+
+    def at(self, site: np.ndarray) -> _Rows:
+        """Return them with the site as one-hot inputs [K]."""
+        return replace(self, x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
+
+
+def require_baseline(tasks: Tasks, names: Collection[str]) -> None:
+    """Check that scikit-learn can be fitted on tasks, and that no method is called as its rows are."""
+    if taken := [name for name in BASELINES if name in names]:
+        raise ConflictError(f"method {taken[0]!r}", f"a method cannot be called {taken[0]!r}, as a row of baseline=")
+    tasks.require_here(
+        torch.arange(tasks.num_nodes), ", and baseline='sklearn' fits models of all sites' rows in one: leave it out"
+    )
+    pools = [tasks.pools[split.pool] for split in tasks.splits.values()]
+    odd = tasks.loss not in ("mse", "cross_entropy", "bce") or not all(p.inputs.is_floating_point() for p in pools)
+    odd |= tasks.loss == "cross_entropy" and tasks.classes is None
+    if odd or (tasks.loss == "bce" and any(bool(((p.targets != 0) & (p.targets != 1)).any()) for p in pools)):
+        raise UnsupportedError(
+            "baseline",
+            "baseline='sklearn' fits linear models of numbers to a class of each row (loss 'cross_entropy' or 'bce') "
+            "or to amounts (loss 'mse'), which these tasks do not have: leave it out",
+        )
+
+
+def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[str] = ("test",)) -> dict[str, Tensor]:
+    """Return metrics [M, H, K] of scikit-learn's linear models on splits of tasks, by `BASELINES`.
+
+    Models are fitted to training and validation rows of each site, of all sites, and of all with the site as one-hot
+    inputs: logistic regressions of classes, C chosen by cross-validated log loss, or ridge regressions of amounts.
+    """
+    nodes = range(tasks.num_nodes)
+    every = {name: [_Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
+    own = [_Rows.of(tasks, k, [name for name in ("train", "val") if name in tasks.splits]) for k in nodes]
+    site = np.eye(len(nodes))
+    with own_filter("ignore"):  # what scikit-learn has to say of iterations and few rows
+        pooled = _fit(tasks, _Rows.joined(own))
+        with_site = _fit(tasks, _Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
+        each = [_fit(tasks, one) for one in own]
+    found = torch.full((len(BASELINES), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
+    for h, name in enumerate(splits):
+        for k, rows in enumerate(every[name]):
+            said = (each[k](rows.x), pooled(rows.x), with_site(rows.at(site[k]).x)) if len(rows.x) else ()
+            weight = None if rows.weight is None else rows.weight[None]
+            shape = (1, len(rows.x), -1) if tasks.loss == "cross_entropy" else (1, *rows.targets.shape)
+            for b, values in enumerate(said):
+                outputs = torch.from_numpy(values).float().reshape(shape)
+                for m, metric in enumerate(metrics):
+                    found[b, m, h, k] = metric(outputs, rows.targets[None], weight=weight)[0]
+    return dict(zip(BASELINES, found, strict=True))
+
+
+def baseline_trials(tasks: Tasks, seed: int) -> list[Trial]:
+    """Return the models' test metrics on tasks of a seed as trials of methods called as `BASELINES`."""
+    metric, sizes = as_metric(tasks.metric), tasks.sizes("test").tolist()
+    fingerprint, samples, trials = identify_tasks(tasks, plane_of(tasks)), identify_samples(tasks), []
+    for name, scores in baseline_scores(tasks, (metric,)).items():
+        values = scores[0, 0].tolist()
+        tested = {k: size for k, size, v in zip(tasks.names, sizes, values, strict=True) if not math.isnan(v)}
+        summary = dict.fromkeys(COLUMNS, math.nan) | summarize(values, metric.higher_is_better)
+        about = replace(Trial(name, seed, {}, math.nan, summary), per_node=tuple(values), tested=tested)
+        trials.append(replace(about, tasks=fingerprint, samples=samples))
+    return trials
+
+
+def _fit(tasks: Tasks, rows: _Rows) -> Fitted:
+    """Return what says of inputs what a network trained by the tasks' loss would say."""
+    weight = np.ones(len(rows.x)) if rows.weight is None else rows.weight.numpy()
+    x, y, weight = (some[weight > 0] for some in (rows.x, rows.targets.numpy(), weight))
+    if tasks.loss == "mse":
+        return _fit_amounts(x, y.reshape(len(y), -1), weight)
+    if tasks.loss == "cross_entropy" and tasks.classes is not None:
+        return _fit_classes(x, y, weight, tasks.classes.size(1))
+    fitted = [_fit_classes(x, column, weight, 2) for column in y.reshape(len(y), -1).T]
+    return lambda x: np.stack([said[:, 1] - said[:, 0] for said in (one(x) for one in fitted)], 1)
+
+
+def _fit_amounts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
+    from sklearn.linear_model import RidgeCV  # here, since importing it takes long
+
+    if len(y) < 3:
+        mean = np.average(y, axis=0, weights=weight) if len(y) else np.zeros(y.shape[1])
+        return lambda x: np.tile(mean, (len(x), 1))
+    model = RidgeCV(alphas=ALPHAS).fit(x, y, sample_weight=weight)
+    return lambda x: model.predict(x).reshape(len(x), -1)
+
+
+def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int) -> Fitted:
+    """Fit probabilities of the classes of two rows or more; of others, and of one alone, they are frequencies."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    x, y, weight = (some[y >= 0] for some in (x, y, weight))  # losses leave out −100
+    y = y.astype(np.int64)
+    held = np.bincount(y, weight, classes) / max(weight.sum(), np.finfo(float).tiny)
+    share = (len(y) * held + ADDED) / (len(y) + classes * ADDED)
+    many = np.bincount(y, minlength=classes)
+    fit = many > 1
+    if fit.sum() < 2:
+        return lambda x: np.tile(np.log(share), (len(x), 1))
+    folds, known = min(FOLDS, int(many[fit].min())), fit[y]
+    model = LogisticRegressionCV(Cs=CS, cv=folds, scoring=_log_likelihood, max_iter=1000)
+    model.fit(x[known], y[known], sample_weight=weight[known])
+
+    def said(x: np.ndarray) -> np.ndarray:
+        p = np.tile(share, (len(x), 1))
+        p[:, fit] = (1 - share[~fit].sum()) * model.predict_proba(x)
+        return np.log(p.clip(np.finfo(float).eps))
+
+    return said
+
+
+def _log_likelihood(model: Any, x: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+    """Return what scikit-learn's "neg_log_loss" does, of which most of the time is to check its arguments."""
+    p = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return float(np.average(np.log(p.clip(np.finfo(p.dtype).eps)), weights=sample_weight))

@@ -1,0 +1,164 @@
+"""Scikit-learn's linear models beside ours: the numbers of scikit-learn called by hand on the same rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.metrics import log_loss, mean_squared_error
+from torch import nn
+
+from graphcollab import Tasks, benefit, compare, fedavg, local
+from graphcollab.gains import resplit
+from graphcollab.metrics import METRICS
+from graphcollab.report import accuracy_curves, benefit_answer, benefit_table, paired_table, results_table, site_table
+from graphcollab.train.baseline import ALPHAS, BASELINES, CS, baseline_scores, require_baseline
+from tests.raising import raises
+
+SITES = 3
+
+
+def draw(kind, seed=0, weight=False):
+    """Return tasks of three sites, with the third of one class, and rows [n, 2], targets, weights, site, split."""
+    numbers = np.random.default_rng(seed)
+    site, split = np.repeat(np.arange(SITES), 30), np.tile(np.repeat([0, 1, 2], [16, 5, 9]), SITES)
+    x = numbers.normal(size=(90, 2)).astype(np.float32)
+    y = x[:, 0] + 0.5 * site + numbers.normal(size=90)
+    if kind != "mse":
+        y = np.where(site == 2, 0, y > 0.3)
+    w = numbers.uniform(0.5, 2, size=90) if weight else np.ones(90)
+    targets = torch.tensor(y, dtype=torch.int64 if kind == "cross_entropy" else torch.float32)
+    targets = targets if kind == "cross_entropy" else targets[:, None]
+
+    def samples(part):
+        for k in range(SITES):
+            own = (site == k) & (split == part)
+            one = {"x": torch.tensor(x[own]), "y": targets[own]}
+            yield one | ({"weight": torch.tensor(w[own])} if weight else {})
+
+    parts = {name: [*samples(part)] for part, name in enumerate(("train", "val", "test"))}
+    metric = "mse" if kind == "mse" else "log_loss"
+    tasks = Tasks.from_samples(parts["train"], parts["val"], parts["test"], loss=kind, metric=metric)
+    return tasks, (x, y, w, site, split)
+
+
+def by_hand(kind, rows):
+    """Return the loss of three models at every site, [3, K]."""
+    x, y, w, site, split = rows
+    wide = np.hstack([x, np.eye(SITES)[site]])
+    found = np.zeros((3, SITES))
+    for k in range(SITES):
+        tests = (site == k) & (split == 2)
+        for b, (inputs, learn) in enumerate(((x, site == k), (x, site >= 0), (wide, site >= 0))):
+            # sites' rows one behind the other, of each those to train on first
+            learn = learn & (split < 2)
+            if kind == "mse":
+                model = RidgeCV(alphas=ALPHAS).fit(inputs[learn], y[learn], sample_weight=w[learn])
+                said = model.predict(inputs[tests])
+                found[b, k] = mean_squared_error(y[tests], said, sample_weight=w[tests])
+            elif len(np.unique(y[learn])) == 1:  # 21 rows of class 0
+                found[b, k] = -math.log(21.5 / 22)
+            else:
+                folds = min(5, int(np.bincount(y[learn].astype(int)).min()))
+                model = LogisticRegressionCV(Cs=CS, cv=folds, scoring="neg_log_loss", max_iter=1000)
+                model.fit(inputs[learn], y[learn], sample_weight=w[learn])
+                said = model.predict_proba(inputs[tests])
+                found[b, k] = log_loss(y[tests], said, labels=[0, 1], sample_weight=w[tests])
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("weight", [False, True])
+@pytest.mark.parametrize("kind", ["mse", "cross_entropy", "bce"])
+def test_scores_are_those_of_scikit_learn(kind, weight):
+    tasks, rows = draw(kind, weight=weight)
+    metrics = tuple(METRICS[name] for name in (["mse", "rmse"] if kind == "mse" else ["log_loss", "accuracy"]))
+    found = baseline_scores(tasks, metrics)
+    assert tuple(found) == BASELINES
+    scores = torch.stack([*found.values()])[:, 0, 0]  # [3, K]
+    torch.testing.assert_close(scores.numpy(), by_hand(kind, rows), rtol=1e-3, atol=1e-5)
+    if kind == "mse":
+        torch.testing.assert_close(torch.stack([*found.values()])[:, 1, 0], scores.sqrt())
+
+
+def test_a_class_of_one_row_has_its_frequency():
+    """Of 9 rows one is of class 2: (1 + ½) / (9 + 3 ½) = 1/7, and the others share the rest as if it were not there."""
+    x = torch.tensor([[0.0], [1.0]] * 4 + [[0.5]])
+    y = torch.tensor([0, 1] * 4 + [2])
+    test = [(torch.zeros(1, 1), torch.tensor([2]))]
+    tasks = Tasks.from_samples([(x, y)], test=test, metric="log_loss")
+    found = baseline_scores(tasks, [METRICS["log_loss"]])["sklearn per site"]
+    assert float(found) == pytest.approx(math.log(7))
+
+
+def test_two_rows_of_amounts_are_their_weighted_mean():
+    train = [{"x": torch.eye(2), "y": torch.tensor([[0.0], [4.0]]), "weight": torch.tensor([1.0, 3.0])}]
+    test = [{"x": torch.zeros(1, 2), "y": torch.tensor([[5.0]]), "weight": torch.ones(1)}]
+    tasks = Tasks.from_samples(train, test=test, loss="mse", metric="mse")
+    assert float(baseline_scores(tasks, [METRICS["mse"]])["sklearn per site"]) == pytest.approx(4.0)  # 5 − 3
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return Tasks.from_samples(
+        [(torch.randn(30, 2, generator=torch.Generator().manual_seed(k)), torch.arange(30) % 2) for k in range(3)],
+        metric="log_loss",
+    )
+
+
+QUICK = {"methods": {}, "repeats": 3, "rounds": 1, "lrs": [0.1], "limit": 2}
+
+
+def test_benefit_shows_them_and_claims_as_without(tasks):
+    one, other = (benefit(tasks, partial(nn.Linear, 2, 2), baseline=base, **QUICK) for base in ("sklearn", None))
+    assert tuple(one.baseline) == BASELINES
+    assert other.baseline == {}
+    for r in range(3):
+        expected = baseline_scores(resplit(tasks, r), [METRICS["log_loss"]])
+        for name in BASELINES:
+            assert torch.equal(one.baseline[name][r], expected[name][0, 0])
+    assert [repr(gain) for gain in one.overall] == [repr(gain) for gain in other.overall]
+    assert one.arms == other.arms == ("together",)
+    assert benefit_answer(one) == benefit_answer(other)
+    assert benefit_table(one).startswith(benefit_table(other))
+    gain = one.by_baseline[1]
+    ratio = (one.baseline["sklearn pooled"].mean(1) / one.scores["alone"].mean(1)).log().mean().exp()
+    assert (gain.by, gain.gain) == ("sklearn pooled", pytest.approx(1 - float(ratio)))
+    assert all(name in benefit_table(one) for name in BASELINES)
+    assert [row["by"] for row in one._told()["by_baseline"]] == [*BASELINES]
+
+
+def test_compare_has_them_as_rows(tasks):
+    methods = {"local": partial(local, lr=0.1), "fedavg": partial(fedavg, lr=0.1)}
+    found = compare(methods, partial(resplit, tasks), partial(nn.Linear, 2, 2), (0, 1), rounds=2, baseline="sklearn")
+    assert [*found.chosen] == ["local", "fedavg", *BASELINES]
+    assert {trial.method for trial in found.trials} == {*methods}
+    for seed in (0, 1):
+        expected = baseline_scores(resplit(tasks, seed), [METRICS["log_loss"]])["sklearn pooled"]
+        assert found.values("sklearn pooled")[seed] == pytest.approx(float(expected.mean()))
+    mean = sum(a - b for a, b in zip(found.values("sklearn pooled"), found.values("local"), strict=True)) / 2
+    assert found.paired("sklearn pooled", "local").mean == pytest.approx(mean)
+    for text in (results_table(found), paired_table(found)):
+        assert all(name in text for name in BASELINES)
+    assert "sklearn" not in str(site_table(found))
+    accuracy_curves(found)
+
+
+def test_what_is_refused(tasks):
+    share = Tasks.from_samples([(torch.zeros(4, 1), torch.arange(4) % 2)] * 2, names=["a", "b"]).share(
+        torch.tensor([0])
+    )
+    with raises("missing", "tasks", "'b'", "baseline='sklearn'"):
+        require_baseline(share, ())
+    with raises("unsupported", "baseline", "baseline='sklearn'"):
+        require_baseline(replace(tasks, loss=lambda outputs, targets: outputs.sum()), ())
+    name, linear = "sklearn pooled", partial(nn.Linear, 2, 2)
+    with raises("conflict", f"method {name!r}"):
+        benefit(tasks, linear, baseline="sklearn", **{**QUICK, "methods": {name: fedavg}})
+    with raises("conflict", f"method {name!r}"):
+        compare({name: fedavg}, partial(resplit, tasks), linear, baseline="sklearn")
