@@ -31,13 +31,15 @@ Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class _Rows:
-    x: np.ndarray  # [n, D]
-    targets: Tensor  # [n, ...]
-    weight: Tensor | None  # [n]
+class Rows:
+    """Rows as scikit-learn takes them: inputs [n, D], targets [n, ...] and, of some, weights [n]."""
+
+    x: np.ndarray
+    targets: Tensor
+    weight: Tensor | None
 
     @classmethod
-    def of(cls, tasks: Tasks, node: int, splits: Sequence[str]) -> _Rows:
+    def of(cls, tasks: Tasks, node: int, splits: Sequence[str]) -> Rows:
         """Return a node's rows of some splits, on the CPU."""
         held = [(tasks.pools[tasks.splits[name].pool], tasks.splits[name].of(node)) for name in splits]
         x, y = (torch.cat([getattr(pool, what).cpu()[own] for pool, own in held]) for what in ("inputs", "targets"))
@@ -46,13 +48,14 @@ class _Rows:
         return cls(x.flatten(1).double().numpy(), y, torch.cat(weights).double() if some else None)
 
     @classmethod
-    def joined(cls, parts: Sequence[_Rows]) -> _Rows:
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Put rows one behind the other."""
         weights = [torch.ones(len(one.x)).double() if one.weight is None else one.weight for one in parts]
         whole = None if all(one.weight is None for one in parts) else torch.cat(weights)
         return cls(np.concatenate([one.x for one in parts]), torch.cat([one.targets for one in parts]), whole)
 
-    def at(self, site: np.ndarray) -> _Rows:
-        """Return them with the site as one-hot inputs [K]."""
+    def at(self, site: Sequence[float] | np.ndarray) -> Rows:
+        """Return them with numbers of the site, [K], as further inputs."""
         return replace(self, x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
 
 
@@ -81,12 +84,12 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
     inputs: logistic regressions of classes, C chosen by cross-validated log loss, or ridge regressions of amounts.
     """
     nodes = range(tasks.num_nodes)
-    every = {name: [_Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
-    own = [_Rows.of(tasks, k, [name for name in ("train", "val") if name in tasks.splits]) for k in nodes]
+    every = {name: [Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
+    own = [Rows.of(tasks, k, [name for name in ("train", "val") if name in tasks.splits]) for k in nodes]
     site = np.eye(len(nodes))
     with own_filter("ignore"):  # what scikit-learn has to say of iterations and few rows
-        pooled = _fit(tasks, _Rows.joined(own))
-        with_site = _fit(tasks, _Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
+        pooled = _fit(tasks, Rows.joined(own))
+        with_site = _fit(tasks, Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
         each = [_fit(tasks, one) for one in own]
     found = torch.full((len(BASELINES), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
     for h, name in enumerate(splits):
@@ -114,7 +117,7 @@ def baseline_trials(tasks: Tasks, seed: int) -> list[Trial]:
     return trials
 
 
-def _fit(tasks: Tasks, rows: _Rows) -> Fitted:
+def _fit(tasks: Tasks, rows: Rows) -> Fitted:
     """Return what says of inputs what a network trained by the tasks' loss would say."""
     weight = np.ones(len(rows.x)) if rows.weight is None else rows.weight.numpy()
     x, y, weight = (some[weight > 0] for some in (rows.x, rows.targets.numpy(), weight))

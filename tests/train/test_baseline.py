@@ -50,25 +50,28 @@ def draw(kind, seed=0, weight=False):
 def by_hand(kind, rows):
     """Return the loss of three models at every site, [3, K]."""
     x, y, w, site, split = rows
-    wide = np.hstack([x, np.eye(SITES)[site]])
+    wide, every = np.hstack([x, np.eye(SITES)[site]]), range(SITES)
     found = np.zeros((3, SITES))
-    for k in range(SITES):
-        tests = (site == k) & (split == 2)
-        for b, (inputs, learn) in enumerate(((x, site == k), (x, site >= 0), (wide, site >= 0))):
-            # sites' rows one behind the other, of each those to train on first
-            learn = learn & (split < 2)
+    fits = [(0, x, [k]) for k in every] + [(1, x, every), (2, wide, every)]
+    for row, inputs, sites in fits:
+        learn = np.isin(site, sites) & (split < 2)
+        if kind == "mse":
+            model = RidgeCV(alphas=ALPHAS).fit(inputs[learn], y[learn], sample_weight=w[learn])
+        elif sites == [2]:  # 21 rows of class 0
+            found[row, 2] = -math.log(21.5 / 22)
+            continue
+        else:
+            folds = min(5, int(np.bincount(y[learn].astype(int)).min()))
+            model = LogisticRegressionCV(Cs=CS, cv=folds, scoring="neg_log_loss", max_iter=1000)
+            model.fit(inputs[learn], y[learn], sample_weight=w[learn])
+        for k in sites:
+            tests = (site == k) & (split == 2)
+            true, weight = y[tests], w[tests]
             if kind == "mse":
-                model = RidgeCV(alphas=ALPHAS).fit(inputs[learn], y[learn], sample_weight=w[learn])
-                said = model.predict(inputs[tests])
-                found[b, k] = mean_squared_error(y[tests], said, sample_weight=w[tests])
-            elif len(np.unique(y[learn])) == 1:  # 21 rows of class 0
-                found[b, k] = -math.log(21.5 / 22)
+                found[row, k] = mean_squared_error(true, model.predict(inputs[tests]), sample_weight=weight)
             else:
-                folds = min(5, int(np.bincount(y[learn].astype(int)).min()))
-                model = LogisticRegressionCV(Cs=CS, cv=folds, scoring="neg_log_loss", max_iter=1000)
-                model.fit(inputs[learn], y[learn], sample_weight=w[learn])
                 said = model.predict_proba(inputs[tests])
-                found[b, k] = log_loss(y[tests], said, labels=[0, 1], sample_weight=w[tests])
+                found[row, k] = log_loss(true, said, labels=[0, 1], sample_weight=weight)
     return found
 
 
