@@ -14,16 +14,21 @@ from graphcollab.cli.options import Columns, Computing, Table, Training
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
+from graphcollab.train.baseline import BASELINES
 
 
 def test_benefit(call, patients, about, tmp_path):
     line = ["benefit", patients, *about, "--methods", "l2c", "--repeats", "3", "--rounds", "1", "--lrs", "0.1"]
-    done = call(*line, "--hidden", "4", "--set", "l2c.mixer_lr=0.2", "--metrics", "brier", "--out", "answer")
+    sklearn = ["--baseline", "sklearn"]
+    done = call(*line, "--hidden", "4", "--set", "l2c.mixer_lr=0.2", "--metrics", "brier", "--out", "answer", *sklearn)
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "answer" / "results.json").read_text())
     assert told["names"] == ["north", "south", "west"]
     assert set(told["also"]) == {"brier"}
     assert "gain by l2c" in done.stdout
+    assert "sklearn pooled with site" in done.stdout
+    assert [one["by"] for one in told["by_baseline"]] == [*told["baseline"]] == [*BASELINES]
+    assert "sklearn pooled with site" in (tmp_path / "answer" / "report.html").read_text()
     assert (tmp_path / "answer" / "results.txt").read_text() == done.stdout
     assert (tmp_path / "answer" / "benefit.png").is_file()
     assert "wrote answer/run.toml" in done.stderr
