@@ -63,8 +63,9 @@ def drawn(path: Path, site: str, target: str, least: int) -> Callable[[int], Tas
     table = pd.read_csv(path).dropna(subset=[site, target])
     table = table[table.groupby(site)[site].transform("size") >= least]
     amounts = table[target].dtype == float
+    text = [name for name in table.columns.drop([site, target]) if table[name].dtype.kind not in "iufb"]
     about = {"loss": "mse", "metric": "mse", "standardise_target": True} if amounts else {"metric": "log_loss"}
-    return lambda seed: Tasks.from_frame(table, node=site, target=target, seed=seed, **about)
+    return lambda seed: Tasks.from_frame(table, node=site, target=target, seed=seed, categorical=text, **about)
 
 
 def boosted(tasks: Tasks) -> Tensor:
