@@ -86,7 +86,8 @@ def shown_by_itself(folder: str, source: str) -> list[str]:
         return [
             one.name
             for one in public
-            if isinstance(one, ast.FunctionDef) and "method" in map(ast.unparse, one.decorator_list)
+            if isinstance(one, ast.FunctionDef)
+            and "method" in (ast.unparse(getattr(by, "func", by)) for by in one.decorator_list)
         ]
     return [one.name for one in public if isinstance(one, ast.ClassDef) and folder in SLOTS]
 

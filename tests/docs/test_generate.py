@@ -57,6 +57,10 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
     assert "Even as Even" in elsewhere
     assert "Odd" not in elsewhere
     assert "Kin" not in elsewhere  # only slots show all their classes
+    decorated = {"kin": "@method(lr=0.1)\ndef kindred(): ...\n\ndef near(): ...\n"}
+    shown = generate.exporting(old.replace(".weigh.", ".methods."), "methods", decorated)
+    assert "    from graphcollab.methods.kin import kindred as kindred\n" in shown
+    assert "near" not in shown
 
 
 def test_nothing_is_written_where_a_page_fails(generate, monkeypatch, tmp_path):
