@@ -73,7 +73,10 @@ SHARED = {
         "Rounds without a better validation loss after which a node stops; nodes are then judged by their best\n"
         "models. None: nobody stops, and nodes are judged by their last models."
     ),
-    "part": "Part of the model that is shared; the rest is the node's own.",
+    "part": (
+        'Part of the model that is shared; the rest is the node\'s own. ``"slopes"``: all but the bias of the output\n'
+        "layer."
+    ),
     "buffers": '``"keep"``: running statistics stay with their node; ``"average"``: they are averaged with the models.',
 }
 """What arguments mean that several methods have, unless a method documents them itself."""

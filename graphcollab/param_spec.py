@@ -30,7 +30,8 @@ class ParamSpec:
     entries, and batch normalization's count of batches; others are constants of the architecture. ``parts`` are column
     ranges, (start, stop): ``"all"`` is every trainable parameter, ``"buffers"`` the rest. A part that is ``tied`` to
     another by a shared parameter cannot be taken alone. ``over`` says by part what its numbers stand on, such as a
-    checksum of a frozen base: architectures that differ in it do not share the part.
+    checksum of a frozen base: architectures that differ in it do not share the part. ``intercept`` counts the
+    output layer's biases, where a model ends with these: the last columns, the rest being the slopes (`columns`).
     """
 
     names: tuple[str, ...]
@@ -39,6 +40,7 @@ class ParamSpec:
     parts: Mapping[str, tuple[int, int]]
     tied: Mapping[str, Tie] = field(default_factory=dict)
     over: Mapping[str, str] = field(default_factory=dict)
+    intercept: int = 0
 
     @classmethod
     def from_module(cls, module: nn.Module, parts: Mapping[str, Sequence[str]] | None = None) -> ParamSpec:
@@ -72,7 +74,14 @@ class ParamSpec:
         ranges["all"] = (0, last)
         if buffers:
             ranges["buffers"] = (last, ends[-1])
-        return cls((*names, *buffers), shapes, last, ranges, tied)
+        return cls((*names, *buffers), shapes, last, ranges, tied, intercept=_intercept(module, names))
+
+    @cached_property
+    def ranges(self) -> Mapping[str, tuple[int, int]]:
+        """Column ranges of all that can be named: the parts, and slopes and intercept unless parts are called so."""
+        end = self.num_parameters - self.intercept
+        derived = {"slopes": (0, end), "intercept": (end, self.num_parameters)} if self.intercept else {}
+        return {**derived, **self.parts}
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -92,15 +101,18 @@ class ParamSpec:
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
 
+        ``"slopes"`` are all trainable parameters but the output layer's bias, which is the ``"intercept"``.
+
         A ValueError refuses parts that do not lie side by side, or share a parameter with one that is not named.
         """
         ranges, wanted = [], part.split("+")
         for name in wanted:
-            if name not in self.parts:
+            if name not in self.ranges:
                 raise UnknownError(
                     f"part {name!r}",
-                    f"no part {name!r} in this architecture; its parts are {sorted(self.parts)}: name one of these, or "
-                    "give a model that has it, such as graphcollab.models.SplitModel for 'backbone' and 'head'",
+                    f"no part {name!r} in this architecture; its parts are {sorted(self.ranges)}: name one of "
+                    "these, or give a model that has it: graphcollab.models.SplitModel has 'backbone' and 'head', "
+                    "models that end with a linear layer with a bias have 'slopes' and 'intercept'",
                 )
             if name in self.tied and self.tied[name][0] not in wanted and "all" not in wanted:
                 other, one, same = self.tied[name]
@@ -109,7 +121,7 @@ class ParamSpec:
                     f"part {name!r} cannot be taken alone: {one!r} is tied to {same!r}, which is outside of it; name "
                     f"{'all' if other is None else f'{name}+{other}'!r}, or untie them",
                 )
-            ranges.append(self.parts[name])
+            ranges.append(self.ranges[name])
         ranges.sort()
         for (_, stop), (start, _) in itertools.pairwise(ranges):
             if stop != start:
@@ -166,6 +178,18 @@ def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
             f"parameter {name!r} belongs to the parts {owners}: each parameter can be in one part only",
         )
     return owners[0] if owners else None
+
+
+def _intercept(module: nn.Module, names: Sequence[str]) -> int:
+    """Return the size of the last trainable parameter of several, if it is the bias of the last, linear layer; else 0.
+
+    It must be the last in the module's own order too, which parts may change, and no other layer's.
+    """
+    path, _, kind = names[-1].rpartition(".")
+    *others, (name, bias) = module.named_parameters(remove_duplicate=False)
+    alone = name == names[-1] and all(bias is not other for _, other in others)
+    is_bias = kind == "bias" and isinstance(module.get_submodule(path), nn.Linear)
+    return bias.numel() if alone and is_bias and len(names) > 1 else 0
 
 
 def _ties(module: nn.Module, parts: Mapping[str, Sequence[str]], owner: Mapping[str, str | None]) -> dict[str, Tie]:

@@ -96,7 +96,7 @@ class Stacks:
             return self.tensors[0][:, self.specs[0].columns(name)]
         layouts = {spec.part_layout(name) for spec in self.specs}
         if len(layouts) > 1:
-            untied = set.intersection(*({*spec.parts} - {*spec.tied} for spec in self.specs))
+            untied = set.intersection(*({*spec.ranges} - {*spec.tied} for spec in self.specs))
             shared = sorted(p for p in untied if len({spec.part_layout(p) for spec in self.specs}) == 1)
             raise MismatchError(
                 f"part {name!r}",

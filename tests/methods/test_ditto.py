@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from graphcollab.methods import ditto, fedavg, local
 from graphcollab.testing import Scene
+from tests.methods.lines import two_lines
 
 
 def played(method, points, targets, rounds):
@@ -72,3 +73,11 @@ def test_client_sampling(points):
         assert int(working.sum()) == 3
         moved = shared - 0.5 * (shared - torch.arange(6.0))
         assert data.x.part("all").flatten().tolist() == pytest.approx([float(moved[working].mean())] * 6)
+
+
+def test_only_slopes_are_pulled():
+    """Three rounds, whose common slopes begin with 0, (1 + 4) / 2, (1.75 - 0.5) / 2."""
+    method = ditto(part="slopes", lam=1.0, steps=1, lr=0.25)
+    data, env = two_lines().play(method, rounds=3)
+    assert method.models(data, env).tensors[0].tolist() == [[1.0, 0.8125], [8.125, 3.875]]
+    assert data.bytes_sent.tolist() == [24.0, 24.0]

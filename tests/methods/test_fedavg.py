@@ -10,6 +10,7 @@ from graphcollab.methods import fedavg, local, oracle
 from graphcollab.testing import Scene
 from graphcollab.testing.contract import check_two_architectures
 from tests.methods.forms import check_form
+from tests.methods.lines import two_lines
 from tests.raising import raises
 
 REST = {"lr": 0.0, "weight_decay": 0.0}
@@ -112,6 +113,13 @@ def test_oracle_of_a_shared_head():
 def test_oracle_needs_clusters(points):
     with raises("missing", "cluster"):
         points([[[0.0]], [[4.0]]]).begin(fedavg(within="cluster"))
+
+
+def test_slopes_are_averaged_and_intercepts_stay():
+    """Steps from 0 lead to 1 and 4 x_k = 2, with intercepts 1 and 2; the mean by 1 and 3 samples is 13 / 4."""
+    data, _ = two_lines().play(fedavg(part="slopes", steps=1, lr=0.25, batch_size=10, weight_decay=0.0), rounds=1)
+    assert data.x.tensors[0].tolist() == [[3.25, 1.0], [3.25, 2.0]]
+    assert data.bytes_sent.tolist() == [8.0, 8.0]  # a slope up, and one down
 
 
 @pytest.mark.parametrize(("name", "value"), [("within", "group"), ("weights", "sizes")])
