@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         meta_l2c as meta_l2c,
         oracle as oracle,
         panm as panm,
+        partial_pooling as partial_pooling,
         pens as pens,
         pfedgraph as pfedgraph,
         pfedsim as pfedsim,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphcollab.methods.l2c import l2c as l2c, meta_l2c as meta_l2c
     from graphcollab.methods.local import local as local
     from graphcollab.methods.mapl import mapl as mapl
+    from graphcollab.methods.partial_pooling import partial_pooling as partial_pooling
     from graphcollab.methods.peers import (
         dac as dac,
         oracle as oracle,

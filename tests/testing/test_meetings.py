@@ -48,6 +48,7 @@ MEETINGS = {
     "meta_l2c": ["fetch", "reduce"],
     "oracle": ["fetch", "concat"],
     "panm": ["fetch", "concat"],
+    "partial_pooling": ["reduce"],
     "pens": ["fetch", "concat"],
     "pfedgraph": ["fetch"],
     "pfedsim": ["reduce"],

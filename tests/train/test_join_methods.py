@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from graphcollab import Tasks, directed, ditto, fedavg, fedclassavg, fedsim, flt, ifca, join, l2c, local, pfedsim, run
 from graphcollab.engine.modules import copy_module
-from graphcollab.methods import mapl
+from graphcollab.methods import mapl, partial_pooling
 from graphcollab.models import MLP
 from graphcollab.relation import Relation
 from graphcollab.testing import Scene, differences
@@ -126,6 +126,23 @@ def test_fedsim_keeps_the_shared_part_and_trains_the_rest(server_lr):
     counts = result.tasks.sizes("train").double()
     share = {(a, b): float(counts[j] / counts.sum()) for j, a in enumerate(NAMES) for b in new.names}
     assert named(told) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("lam", [None, 0.7])
+def test_partial_pooling_keeps_the_common_slopes_and_trains_an_intercept(lam):
+    result, new = run_and_newcomers(partial_pooling(**WHOLE, lam=lam))
+    told = unchanged(result, new, warmup=1, finetune=1)
+    end = len(result.data.x.tensors[0][0]) - 3  # the output layer has three biases
+    slopes = result.data.x.tensors[0][0, :end]
+    for k in range(2):
+        own = torch.cat([slopes, result.data.x_init.tensors[0][0, end:]])
+        for _ in range(2):
+            step = slope(result, own, new, k)
+            if lam is not None:
+                step[:end] += lam * (own[:end] - slopes)
+            own = own - LR * step
+            own[:end] = slopes if lam is None else own[:end]
+        near(told.stacks.tensors[0][k], own)
 
 
 def test_fedclassavg_is_judged_by_what_was_trained_last():

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from graphcollab.methods import ditto, fedavg, local, partial_pooling
+from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.testing import Scene, check_contract
+from tests.methods.forms import check_form
+from tests.methods.lines import two_lines
+from tests.methods.plain import Plain
+from tests.raising import raises
+
+SIZES = (12, 16, 18, 20, 20, 22, 24, 28)
+WHOLE = {"steps": 1, "batch_size": 100}  # one step a round, on all samples
+
+
+def sites():
+    """Eight sites of 20 rows in the mean: a law in common, and intercepts that go with the means of the inputs."""
+    draw, found = np.random.default_rng(0), []
+    for k, n in enumerate(SIZES):
+        x = draw.normal(size=(n, 3)) + 0.2 * (k - 3.5) * np.array([1.0, -1.0, 0.5])
+        found.append((x, x @ np.array([1.0, -2.0, 0.5]) - 0.8 * k + draw.normal(size=n)))
+    return found
+
+
+def converged(method, rounds):
+    x, y = (torch.from_numpy(np.concatenate(both)) for both in zip(*sites(), strict=True))
+    split = Split.from_lists("train", [*torch.arange(len(x)).split(SIZES)])
+    tasks = Tasks({"train": Pool(x, y[:, None])}, {"train": split}, loss="mse", metric="mae")
+    return Scene(tasks, [nn.Linear(3, 1).double()]).models(method, rounds).tensors[0].numpy()
+
+
+def with_dummies():
+    """Least squares with an indicator of every site: [8, 3 + 1]."""
+    x, y = (np.concatenate(both) for both in zip(*sites(), strict=True))
+    dummies = np.repeat(np.eye(len(SIZES)), SIZES, axis=0)
+    found = np.linalg.lstsq(np.concatenate([x, dummies], 1), y, rcond=None)[0]
+    return np.stack([np.append(found[:3], intercept) for intercept in found[3:]])
+
+
+def shrunk(x, y, center, lam):
+    """Minimise mean((x b + a - y)²) + λ/2 ‖b - center‖²."""
+    n, ones = len(x), np.ones((len(x), 1))
+    design, penalty = np.concatenate([x, ones], 1), lam * np.diag([1.0, 1.0, 1.0, 0.0])
+    return np.linalg.solve(2 / n * design.T @ design + penalty, 2 / n * design.T @ y + penalty @ np.append(center, 0))
+
+
+def test_common_slopes_are_least_squares_with_dummies():
+    found = converged(partial_pooling(lr=0.25, **WHOLE), 100)
+    assert np.abs(found - with_dummies()).max() < 1e-9
+    uniform = converged(partial_pooling(lr=0.25, weights="uniform", **WHOLE), 40)
+    assert np.abs(uniform - with_dummies()).max() > 1e-3  # rows count alike, not sites
+
+
+def test_own_slopes_are_shrunk_towards_the_common_ones():
+    found = converged(partial_pooling(lam=2.0, lr=0.2, **WHOLE), 100)
+    center = with_dummies()[0, :3]
+    assert np.abs(found - [shrunk(x, y, center, 2.0) for x, y in sites()]).max() < 1e-5
+
+
+def test_two_lines_by_hand():
+    """Slopes and intercepts after a step are 1, 1 and 4, 2; the common slope is 13 / 4, weighted by 1 and 3 samples."""
+    data, _ = two_lines().play(partial_pooling(lr=0.25, **WHOLE), rounds=1)
+    assert data.x.tensors[0].tolist() == [[3.25, 1.0], [3.25, 2.0]]
+    assert data.bytes_sent.tolist() == [8.0, 8.0]
+    method = partial_pooling(lam=2.0, lr=0.25, **WHOLE)
+    data, env = two_lines().play(method, rounds=2)
+    # 1 + 2 · 9 / 16 and, with a gradient of 24 and 12 at the second node, 4 - 6 - 2 · 3 / 16
+    assert method.models(data, env).tensors[0].tolist() == [[2.125, 1.0], [-2.375, -1.0]]
+
+
+@pytest.mark.parametrize("lam", [None, 0.7])
+def test_against_plain_loops(lam):
+    scene, lr, steps = Scene.small(), 0.2, 2
+    plain, bias = Plain(scene), torch.arange(len(Plain(scene).start)) >= len(Plain(scene).start) - 3
+    models = personal = [plain.start] * plain.count
+    for _ in range(3):
+        pulls = [lambda v, w=w: lam * (v - w).masked_fill(bias, 0) for w in models]
+        if lam is not None:
+            personal = [plain.train(v, k, steps, lr, pulls[k]) for k, v in enumerate(personal)]
+        trained = [plain.train(model, k, steps, lr) for k, model in enumerate(models)]
+        mean = sum(n * model for n, model in zip(plain.sizes, trained, strict=True)) / sum(plain.sizes)
+        models = [torch.where(bias, model, mean) for model in trained]
+    expected = models if lam is None else personal
+    method = partial_pooling(lam=lam, lr=lr, steps=steps, batch_size=100)
+    torch.testing.assert_close(scene.models(method, rounds=3).part("all"), torch.stack(expected))
+
+
+def test_between_local_training_and_methods_of_the_part():
+    scene, given = Scene.small(), {"epochs": 2, "lr": 0.1, "batch_size": 4, "weight_decay": 0.0}
+
+    def models(method):
+        return scene.models(method, rounds=3).tensors[0]
+
+    shared = fedavg(part="slopes", **given)
+    assert torch.equal(models(partial_pooling(**given)), models(shared))
+    assert torch.equal(
+        models(partial_pooling(lam=0.5, **given)), models(ditto(lam=0.5, part="slopes", weights="counts", **given))
+    )
+    torch.testing.assert_close(models(partial_pooling(lam=0.0, **given)), models(local(**given)), rtol=0, atol=1e-12)
+
+
+def test_contract():
+    assert set(check_contract(partial_pooling())) == set(check_contract(fedavg(part="slopes")))
+    check_form(partial_pooling(lam=0.5, epochs=2, batch_size=4, lr=0.1))
+
+
+def test_settings_and_models_are_checked():
+    with raises("value", "lam", "-1"):
+        partial_pooling(lam=-1)
+    with raises("unknown", "part 'slopes'", kind=KeyError):
+        Scene.small().replace(modules=[nn.Linear(4, 3, bias=False).double()]).begin(partial_pooling())
