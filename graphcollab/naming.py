@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import difflib
 import operator
+import shlex
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from contextvars import ContextVar
+from typing import Any, TypeAlias, TypeVar
 
 from graphcollab.errors import AmbiguousError, InvalidTypeError, RangeError, UnknownError
 
 T = TypeVar("T")
 
-__all__ = ["ByName", "Node", "close", "few", "find_node", "find_nodes", "numbered"]
+__all__ = ["ByName", "Node", "close", "few", "find_node", "find_nodes", "numbered", "setting"]
 
 Node: TypeAlias = int | str
 """A node, by its name or its position among all, counted from 0; where all names are whole numbers, a number is a name.
@@ -107,6 +109,27 @@ def close(name: str, names: Iterable[str], most: int = 3) -> str:
     end = sorted((one for one in known if len(name) > 2 and one.lower().endswith(name.strip().lower())), key=len)
     found = list(dict.fromkeys([*(one for one in [SAME.get(name)] if one in known), *begin, *near_ones, *end]))
     return f"did you mean {' or '.join(map(repr, found[:most]))}? " if found else ""
+
+
+AS_OPTIONS: ContextVar[bool] = ContextVar("as_options", default=False)
+"""Whether messages are read at the command line, which sets it."""
+
+
+def setting(**given: Any) -> str:
+    """Write a setting as the reader would give it: as an argument, or quoted as an option of the command line.
+
+    A value of ``...`` leaves open which it is.
+
+    Example:
+        >>> setting(leave_out=["patient no"])
+        "leave_out=['patient no']"
+    """
+    ((name, value),) = given.items()
+    if not AS_OPTIONS.get():
+        return f"{name}={'...' if value is ... else repr(value)}"
+    listed = [f'"{one}"' if "," in str(one) else str(one) for one in value] if isinstance(value, list) else [str(value)]
+    words = listed * (value is not ... and value is not True)
+    return " ".join([f"--{name.replace('_', '-')}", *map(shlex.quote, words)])
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,11 +2,13 @@
 
     false_losses.py --runs 75 --settings twelve opposite
     false_losses.py --runs 60 --settings small three
+    false_losses.py --runs 60 --settings counts few-counts
+    false_losses.py --runs 60 --settings small --metrics auc
 
 A site of few rows may have one class by chance, and then seems to lose by collaborating. Prints a table: in
 how many runs anything was claimed of a site or a mean, and in how many it would have been if sites with almost only one
-class or value were judged as the others are. In the last setting inputs tell the class, and at one site the other one,
-so that it loses by collaborating: what is claimed of that site counts. One to two seconds of CPU time a run.
+class or value were judged as the others are. In the setting ``opposite`` inputs tell the class, and at one site the
+other one, so that it loses by collaborating: what is claimed of that site counts. One to two seconds of CPU time a run.
 """
 
 # ci: --runs 1 --rounds 2 --settings small opposite
@@ -30,13 +32,17 @@ WIDTH = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """Sites of one law: shares of classes, or of zeros among amounts; with ``signal`` that of the last is opposite."""
+    """Sites of one law: shares of classes, amounts with a share of zeros, or counts with a mean, their ``rate``.
+
+    With ``signal`` the law of the last site is opposite.
+    """
 
     targets: str
     sites: int
     rows: int
     shares: tuple[float, ...] = ()
     zeros: float = 0.0
+    rate: float = 0.0
     signal: float = 0.0
 
     def tasks(self, seed: int) -> Tasks:
@@ -47,6 +53,8 @@ class Setting:
             x = torch.randn(self.rows, WIDTH, generator=draw)
             if self.shares:
                 y = torch.multinomial(torch.tensor(self.shares), self.rows, True, generator=draw)
+            elif self.rate:
+                y = torch.poisson(torch.full((self.rows, 1), self.rate), generator=draw)
             else:
                 zero = torch.rand(self.rows, 1, generator=draw) < self.zeros
                 y = torch.where(zero, 0.0, torch.randn(self.rows, 1, generator=draw).exp())
@@ -76,6 +84,10 @@ SETTINGS = {
     "five": Setting("5 % of class 1", 10, 40, (0.95, 0.05)),
     "three": Setting("80, 15 and 5 % of three classes", 10, 40, (0.8, 0.15, 0.05)),
     "zeros": Setting("amounts, 85 % of them 0", 12, 20, zeros=0.85),
+    "counts": Setting("counts of mean 0.5", 12, 20, rate=0.5),
+    "few-counts": Setting("counts of mean 2", 3, 20, rate=2.0),
+    "many": Setting("12 % of class 1", 160, 20, (0.88, 0.12)),
+    "many-counts": Setting("counts of mean 2", 160, 20, rate=2.0),
     "opposite": Setting("20 % of class 1; claims of the site of opposite law", 10, 40, (0.8, 0.2), signal=3.0),
 }
 
@@ -90,6 +102,7 @@ def main() -> None:
     add = parser.add_argument
     add("--settings", nargs="+", choices=SETTINGS, default=[*SETTINGS], help="default: all")
     add("--runs", type=int, default=75, help="default: %(default)s")
+    add("--metrics", nargs="+", help="further metrics (default: brier and accuracy, of amounts mae)")
     add("--first", type=int, default=1000, help="first seed; the rule was chosen on those below 100 (%(default)s)")
     add("--rounds", type=int, default=30, help="default: %(default)s")
     add_device(parser)
@@ -101,7 +114,7 @@ def main() -> None:
     for name in args.settings:
         one = SETTINGS[name]
         counted, before = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-        further = ["brier", "accuracy"] if one.shares else ["mae"]
+        further = args.metrics or (["brier", "accuracy"] if one.shares else ["mae"])
         model = partial(build_model, "mlp", (WIDTH,), max(len(one.shares), 1), hidden=64)
         for seed in range(args.first, args.first + args.runs):
             lrs = [0.1] if one.shares else [0.02]  # by larger steps a site of one large amount diverges

@@ -21,6 +21,7 @@ from graphcollab.cli.folder import note, write_in_any_encoding
 from graphcollab.cli.settings_file import read_settings
 from graphcollab.cli.values import flat
 from graphcollab.errors import DivergedError, GraphcollabError, InUseError, LostError, ResourceError, StateError
+from graphcollab.naming import AS_OPTIONS
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError)
@@ -71,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     write_in_any_encoding()
     words = list(sys.argv[1:] if words is None else words)
     given = [word for word in words if word != "--debug"]
-    code = 0
+    code, spoken = 0, AS_OPTIONS.set(True)
     try:
         call(given)
     except KeyboardInterrupt as error:
@@ -81,6 +82,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
         if known is None or given != words:
             traceback.print_exception(error)
         code = FAILED if known is None else _end(*known)
+    finally:
+        AS_OPTIONS.reset(spoken)
     sys.exit(code)
 
 

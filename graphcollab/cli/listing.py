@@ -69,7 +69,11 @@ def show_name(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _about(of: Callable[..., Any]) -> str:
-    return re.split(r"\n(?:Args|Returns|Raises|Example):\n", _doc(of))[0].strip()
+    """Return what a docstring says before its sections, without the markup around formulas, names and links."""
+    text = re.split(r"\n(?:Args|Returns|Raises|Example):\n", _doc(of))[0].strip()
+    text = re.sub(r"`([^`<]+?)\s+<([^`>]+)>`_", r"\1 (\2)", text)
+    text = re.sub(r"^( *)\.\. math::\n?( ?)", r"\1\2", text, flags=re.M)
+    return re.sub(r"(?::\w+:)?(?<!`)`([^`]+)`(?!`)", r"\1", text).replace("``", "")
 
 
 def _method(name: str) -> Iterable[str]:

@@ -14,13 +14,13 @@ from graphcollab.checks import issue
 from graphcollab.device import beside, pick
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env, Isolate
+from graphcollab.naming import setting
 from graphcollab.slots import Local
 from graphcollab.stack import Stacks
 from graphcollab.transforms._edges import select_edges
 
 RAISED, WINDOW = 3, 10
 LARGE = 3.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
-OR_ISOLATE = ", or go on without such nodes by on_nonfinite='isolate'"
 
 
 def screen(data: Data, local: Local, env: Env) -> Data:
@@ -61,7 +61,7 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     raise NonFiniteLossError(
         f"node {env.engine.tasks.names[node]!r}",
         f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
-        f"use a smaller step size, check the node's data{OR_ISOLATE}{large_targets(env)}",
+        f"{cure(env)}, check the node's data, or go on without such nodes by {setting(on_nonfinite='isolate')}",
     )
 
 
@@ -76,7 +76,7 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
     raise NonFiniteLossError(
         f"node {env.engine.tasks.names[int(bad[0])]!r}",
         f"{env.engine.tasks.names[int(bad[0])]}: validation loss is {float(losses[bad[0]])} in round "
-        f"{data.round} after the exchange: use a smaller step size{large_targets(env)}",
+        f"{data.round} after the exchange: {cure(env)}",
     )
 
 
@@ -88,7 +88,7 @@ def without_refused(data: Data, env: Env) -> Data:
         raise NonFiniteLossError(
             f"node {env.engine.tasks.names[node]!r}",
             f"{env.engine.tasks.names[node]} {refused[node]} in round {data.round}: check its model and data, or go on "
-            "without such values by on_nonfinite='isolate'",
+            f"without such values by {setting(on_nonfinite='isolate')}",
         )
     if refused:
         data = copy.copy(data)
@@ -119,18 +119,19 @@ def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
     return data
 
 
-def large_targets(env: Env) -> str:
-    """Say so where training targets are amounts so large that squared errors of them ask for tiny steps."""
+def cure(env: Env) -> str:
+    """Advise smaller steps, and first to standardize amounts so large that squared errors of them ask for tiny ones."""
+    smaller = "use a smaller step size"
     tasks = env.engine.tasks
     if tasks.loss != "mse":
-        return ""
+        return smaller
     split = tasks.splits["train"]
     targets = tasks.pools[split.pool].targets[split.here].double()
     mean, deviation = float(targets.mean()), float(targets.std(correction=0))
     if not max(abs(mean), deviation) > LARGE:
-        return ""
+        return smaller
     how = "" if env.plane.private else f" (mean {mean:.4g}, standard deviation {deviation:.4g})"  # others read it, too
-    return f". Training targets are large{how}: standardise them, with standardise_target=True in Tasks.from_frame"
+    return f"standardize the targets, which are large{how}, by {setting(standardise_target=True)}; or {smaller}"
 
 
 def isolate(data: Data, why: Mapping[int, str]) -> Data:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import own_filter
-from graphcollab.control.guard import OR_ISOLATE
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env
 from graphcollab.gains.layout import Layout
@@ -20,7 +19,7 @@ from graphcollab.method import Method
 from graphcollab.methods import fedavg
 from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import score_all
-from graphcollab.naming import numbered
+from graphcollab.naming import numbered, setting
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
@@ -131,8 +130,9 @@ class Runs:
                 failure = error
             tick()
         if not done and failure is not None:
-            failure.args = (str(failure).replace(OR_ISOLATE, ""),)  # a benefit is of all sites
-            failure.add_note(f"so it is with all step sizes, {list(lrs)}: give benefit smaller ones, lrs=...")
+            said = str(failure).replace(f", or go on without such nodes by {setting(on_nonfinite='isolate')}", "")
+            sizes = ", ".join(f"{lr:g}" for lr in lrs)
+            failure.args = (f"{said} (as with all step sizes, {sizes}; smaller ones are given by {setting(lrs=...)})",)
             raise failure
         return cls(done, results, measured)
 

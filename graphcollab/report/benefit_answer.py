@@ -11,7 +11,7 @@ from graphcollab._ranges import printable
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.held import CONSTANTS, LEAST
-from graphcollab.naming import few
+from graphcollab.naming import few, setting
 from graphcollab.report._text import FEW, agreement, cell_text, number, shown, shown_in, with_few
 from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of
 from graphcollab.report.values import Column
@@ -56,8 +56,8 @@ ADVICE = {
     "starred": "So collaborate where a star says that a site gains, by what it gains by; for the others train alone.",
     "again": "So nothing is decided: this was a quick run ({quick}). Ask again with the usual numbers first.",
     "alone": "So train alone.",
-    "longer": "So nothing can be said yet: models {which} learned no more than {flat}. Train for longer, rounds=..., "
-    "or by larger steps, lrs=...; if that changes nothing, what they are given may tell nothing of the target.",
+    "longer": "So nothing can be said yet: models {which} do no better than {flat}. There may be nothing to learn from "
+    "these columns; or train for longer, {rounds}, or by other steps, {lrs}.",
     "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with more "
     "samples.",
 }
@@ -148,7 +148,8 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
     if gain.detectable == 0:
         return "All models did the same, so this says nothing: train for longer."
     if math.isnan(gain.detectable):
-        return "The gain was the same on all splits, so how it varies is not known: try more of them, repeats=..."
+        alike = "The gain was the same on all splits, so how it varies is not known"
+        return f"{alike}: try more of them, {setting(repeats=...)}."
     if scale > 1 and gain.detectable >= 1:  # of shares
         return "That is no evidence, and with so few samples no gain would have been found four times out of five."
     unit = " %" if benefit.relative else " points" if scale > 1 else ""
@@ -204,10 +205,7 @@ def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
             numbers = {"splits": flat, "of": len(chosen)}
             yield _say("constants", arm, numbers, models=_models(arm), flat=benefit.flat)
     one, (scale, digits, _) = benefit.overall[0], shown_in(benefit.metric in SHARES, 1)
-    sign = 1 if benefit.higher_is_better else -1
-    every = {"alone": one.alone} | {gain.by: gain.score for gain in benefit.overall}
-    worse = {a: m for a, m in every.items() if sign * m <= sign * one.constant and not benefit.by_constants(a)}
-    if worse:
+    if worse := {arm: mean for arm, mean in _no_better(benefit).items() if not benefit.by_constants(arm)}:
         of_models = ", ".join(f"{_models(arm)} ({number(scale * mean, digits)})" for arm, mean in worse.items())
         words = {"metric": of_metric(benefit), "of_models": of_models, "flat": benefit.flat}
         words["told"] = number(scale * one.constant, digits)
@@ -225,6 +223,13 @@ def _chosen(benefit: Benefit) -> Iterator[Finding]:
     ]
     if told:
         yield _say("models", "models", {arm: dict(count) for arm, count in counts.items()}, told="; ".join(told))
+
+
+def _no_better(benefit: Benefit) -> dict[str, float]:
+    """Return the mean metric over sites, training alone and by each arm, where it is no better than constants'."""
+    every = {"alone": benefit.overall[0].alone} | {gain.by: gain.score for gain in benefit.overall}
+    sign, flat = 1 if benefit.higher_is_better else -1, benefit.overall[0].constant
+    return {arm: mean for arm, mean in every.items() if sign * mean <= sign * flat}
 
 
 def _units(benefit: Benefit) -> Iterator[Finding]:
@@ -281,6 +286,8 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
     overall, groups = benefit.overall, [gain for gain in benefit.group_gains if gain.verdict == "gains"]
     best, group = max(overall, key=lambda gain: (gain.verdict == "gains", gain.gain)), _best_group(benefit)
     stood = [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]
+    if not (stood or benefit.quick) and len(useless := _no_better(benefit)) > len(overall):  # whatever they do
+        stood = [*useless]
     tested, harm = [gain for gain in overall if gain.detectable > 0], any(g.verdict == "loses" for g in overall)
     if best.verdict == "gains":
         worse = [site_of(benefit, g.site) for g in benefit.gains if g.by == best.by and g.verdict == "loses"]
@@ -293,7 +300,8 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
     elif harm and not benefit.quick:
         yield leave_out(group) if group is not None and group.low > 0 else so("alone")  # by its own interval
     elif stood and not harm:
-        yield so("longer", {"which": " and ".join(map(_models, stood)), "flat": benefit.flat}, models=stood)
+        words = {"which": " and ".join(map(_models, stood)), "flat": benefit.flat}
+        yield so("longer", words | {name: setting(**{name: ...}) for name in ("rounds", "lrs")}, models=stood)
     elif benefit.quick:
         yield so("again", quick=benefit.quick)
     elif tested:

@@ -11,7 +11,7 @@ import torch
 
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
-from graphcollab.naming import few
+from graphcollab.naming import few, setting
 from graphcollab.tasks._fit import Seen
 from graphcollab.tasks._rows import Rows, TableSettings, as_agreed, facts_of, read_rows, refuse_many
 from graphcollab.tasks._sites import SAMPLES, Draw
@@ -84,8 +84,8 @@ def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any
     elif how.preparation is None and how.standardise_target and not real:
         raise ConflictError(
             "standardise_target",
-            f"standardise_target=True is for amounts, and the targets in column {target!r} are classes: leave it out, "
-            "or give loss='mse' if they are amounts",
+            f"{setting(standardise_target=True)} is for amounts, and the targets in column {target!r} are classes: "
+            f"leave it out, or give {setting(loss='mse')} if they are amounts",
         )
     return as_agreed(rows, facts), real, different
 
@@ -132,8 +132,8 @@ def _require_fit(target: Column, loss: Any, metric: Any) -> None:
     if loss == "bce" and len(target.categories) != 2:
         raise ConflictError(
             "loss",
-            f"loss='bce' is for two classes, and column {target.name!r} has {len(target.categories)}, "
-            f"{few(target.categories)}: use loss='cross_entropy', with a model of an output for each",
+            f"{setting(loss='bce')} is for two classes, and column {target.name!r} has {len(target.categories)}, "
+            f"{few(target.categories)}: use {setting(loss='cross_entropy')}, with a model of an output for each",
         )
     if isinstance(metric, str):
         has = f"column {target.name!r} has {len(target.categories)}, {few(target.categories)}"

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
 from graphcollab.findings import Finding
-from graphcollab.naming import few
+from graphcollab.naming import few, setting
 from graphcollab.tasks._left_out import kept_rows, of_kept
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
@@ -132,7 +132,7 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
 
 def if_categories(name: str) -> str:
     """Return the advice for a column whose values are categories after all."""
-    return f"if they are categories, name it in categorical=[{name!r}]"
+    return f"if they are categories, name it in {setting(categorical=[name])}"
 
 
 def _as_prepared(how: TableSettings, known: Preparation) -> TableSettings:
@@ -230,11 +230,12 @@ def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
     """Return whether targets are real values, and no classes; and of how many whole numbers nobody has said so."""
     values, target, at = rows.values, rows.how.target, rows.sites.at
     if loss == "mse":
-        numbers_of(target, values, at, "if they are classes, leave loss='mse' out")
+        numbers_of(target, values, at, f"if they are classes, leave {setting(loss='mse')} out")
         return True, 0
     if values.dtype.kind == "O":
         if loss is None and not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
-            refuse_no_categories(target, values, at, "if they are classes, say so by loss='cross_entropy'", target=True)
+            say = f"if they are classes, say so by {setting(loss='cross_entropy')}"
+            refuse_no_categories(target, values, at, say, target=True)
         return False, 0
     different = len(np.unique(values))
     fractions = (values != np.round(values)).nonzero()[0]  # also of infinity
@@ -245,8 +246,8 @@ def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
         row = int(fractions[0])
         raise ConflictError(
             "loss",
-            f"targets in column {target!r} are amounts, such as {values[row]:g} in {at(row)}, and loss={loss!r} is for "
-            "classes: leave it out, or give loss='mse'",
+            f"targets in column {target!r} are amounts, such as {values[row]:g} in {at(row)}, and {setting(loss=loss)} "
+            f"is for classes: leave it out, or give {setting(loss='mse')}",
         )
     return False, 0
 
@@ -256,8 +257,8 @@ def refuse_many(target: str, different: int) -> None:
     if different > MOST_CLASSES:
         raise AmbiguousError(
             f"column {target!r}",
-            f"column {target!r} has {different} different whole numbers: say whether they are amounts, loss='mse', or "
-            "classes, loss='cross_entropy'",
+            f"column {target!r} has {different} different whole numbers: say whether they are amounts, "
+            f"{setting(loss='mse')}, or classes, {setting(loss='cross_entropy')}",
         )
 
 

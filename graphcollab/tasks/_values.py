@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from graphcollab.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
+from graphcollab.naming import setting
 
 LARGEST = 2**63 - 1
 """The largest whole number that a column of int64 can hold."""
@@ -61,7 +62,7 @@ def is_missing(value: Any) -> bool:
 
 def without(name: str) -> str:
     """Return the advice to leave out a column."""
-    return f"leave it out by leave_out=[{name!r}]"
+    return f"leave it out by {setting(leave_out=[name])}"
 
 
 def dates(what: str, lengths: bool = False) -> str:

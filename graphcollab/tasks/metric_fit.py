@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from graphcollab.errors import ConflictError
+from graphcollab.naming import setting
 
 
 class _Metrics(Mapping[str, Any]):
@@ -42,36 +43,39 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
     if of_classes is False and loss in ("cross_entropy", "bce"):
         raise ConflictError(
             "metric",
-            f"metric={metric!r} is of predicted amounts, and with loss={loss!r} classes are predicted: use "
-            f"{_or(of_classes=True)}, or loss='mse' if targets are amounts",
+            f"{setting(metric=metric)} is of predicted amounts, and with {setting(loss=loss)} classes are predicted: "
+            f"use {_or(of_classes=True)}, or {setting(loss='mse')} if targets are amounts",
         )
     if of_classes and (targets.is_floating_point() or loss == "mse"):
         odd = targets[(targets != 0) & (targets != 1)]
         if len(odd) and loss in ("cross_entropy", "bce"):
             raise ConflictError(
                 "loss",
-                f"targets are amounts, such as {odd[0].item():g}, and loss={loss!r} and metric={metric!r} are of "
-                f"classes: give loss='mse', and as metric {_or(of_classes=False)}",
+                f"targets are amounts, such as {odd[0].item():g}, and {setting(loss=loss)} and "
+                f"{setting(metric=metric)} are of classes: give {setting(loss='mse')}, and as metric "
+                f"{_or(of_classes=False)}",
             )
         if len(odd):
             raise ConflictError(
                 "metric",
-                f"metric={metric!r} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
+                f"{setting(metric=metric)} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
                 f"{_or(of_classes=False)}",
             )
         if loss == "mse" and metric != "auc":  # which asks only for an order
             raise ConflictError(
                 "metric",
-                f"metric={metric!r} reads outputs as scores of classes, and loss='mse' makes them amounts: use "
-                f"loss='cross_entropy' with an output per class, loss='bce' with one output for targets of 0 and 1, or "
-                f"metric='auc' or one of amounts, {_or(of_classes=False)}",
+                f"{setting(metric=metric)} reads outputs as scores of classes, and {setting(loss='mse')} makes them "
+                f"amounts: use {setting(loss='cross_entropy')} with an output per class, {setting(loss='bce')} with "
+                f"one output for targets of 0 and 1, or {setting(metric='auc')} or one of amounts, "
+                f"{_or(of_classes=False)}",
             )
     if metric == "auc":
         known = targets[targets != getattr(loss, "ignore_index", -100)]
         if known.numel() and int(known.max()) > 1:
             has = has or f"targets go to {int(known.max())}"
             raise ConflictError(
-                "metric", f"metric='auc' is of two classes, and {has}: use {_or(of_classes=True, but='auc')}"
+                "metric",
+                f"{setting(metric='auc')} is of two classes, and {has}: use {_or(of_classes=True, but='auc')}",
             )
 
 

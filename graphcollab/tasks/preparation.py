@@ -23,7 +23,7 @@ from graphcollab.errors import (
     VersionError,
 )
 from graphcollab.findings import Finding
-from graphcollab.naming import close, few
+from graphcollab.naming import close, few, setting
 from graphcollab.settings import SettingError, check_settings
 from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, numbers_of
 from graphcollab.tasks.quality_of_values import of_new_numbers, of_new_words, of_no_values, warn_of
@@ -96,7 +96,7 @@ class Column:
             known, classes = out >= 0, f", and the classes that were trained on are {few(self.categories)}"
         if not known.all():
             row = int((~known).argmax())
-            amounts = "; if they are amounts, give loss='mse'" if self.numbers else ""
+            amounts = f"; if they are amounts, give {setting(loss='mse')}" if self.numbers else ""
             raise UnknownError(
                 f"column {self.name!r}",
                 f"{at(row)} has {values.tolist()[row]!r} in column {self.name!r}{classes}: drop such rows, or train on "

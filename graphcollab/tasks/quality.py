@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.findings import Finding
-from graphcollab.naming import few
+from graphcollab.naming import few, setting
 from graphcollab.tasks._values import is_number, without
 from graphcollab.tasks.quality_of_samples import hashed
 
@@ -74,7 +74,8 @@ def _of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | No
         chosen = {name: rows if 1 + _numbered(read[name][rows]).max() <= most else once for name in exactly}
         exactly = [name for name in exactly if _tells(read[name][chosen[name]], values[chosen[name]])]
     if exactly:
-        grouped = "" if group is not None else "; or give group= if rows belong together, such as visits of a patient"
+        by = f"; or give {setting(group=...)} if rows belong together, such as visits of a patient"
+        grouped = "" if group is not None else by
         it = "they are" if len(exactly) > 1 else "it is"
         message = (
             f"{_each(exactly)} tells the target {target!r} of all rows exactly: {_leave(exactly)} if {it} the target "
@@ -158,8 +159,8 @@ def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
         person, rows = column[known][first[counts.argmax()]], int(counts.max())
         message = (
             f"column {name!r} is used as an input, and has {_shown(person)} in {rows} rows of a site, as where rows "
-            f"are of one person: group={name!r} keeps such rows together, so that nobody is both trained on and tested "
-            "on, and makes no input of the column"
+            f"are of one person: {setting(group=name)} keeps such rows together, so that nobody is both trained on and "
+            "tested on, and makes no input of the column"
         )
         yield _finding("persons", [name], message, rows=rows)
         return
@@ -244,7 +245,8 @@ def _of_units(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
     found = [(name, one) for name, (values, owner) in columns.items() for one in _other_units(values, owner, sites)]
     if found:
         told = few([f"column {name!r} {one}" for name, one in found])
-        message = f"{told}, as where its unit differs: give all sites the same unit, or give pooled='per_site'"
+        own = setting(pooled="per_site")
+        message = f"{told}, as where its unit differs: give all sites the same unit, or give {own}"
         yield _finding("other-units", list(dict.fromkeys(name for name, _ in found)), message)
 
 
@@ -306,4 +308,4 @@ def _seem(names: Sequence[str]) -> str:
 
 
 def _leave(names: Sequence[str]) -> str:
-    return f"leave them out by leave_out={[*names]}" if len(names) > 1 else without(names[0])
+    return f"leave them out by {setting(leave_out=[*names])}" if len(names) > 1 else without(names[0])

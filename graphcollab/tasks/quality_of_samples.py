@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphcollab.findings import Finding
 from graphcollab.keyed import keyed_bits
-from graphcollab.naming import few
+from graphcollab.naming import few, setting
 from graphcollab.tasks.samples import Pool, Split
 
 _USE = {"test": "testing", "val": "validation"}
@@ -101,6 +101,7 @@ def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor)
         return []
     message = (
         f"all rows of {'site' if len(one) == 1 else 'sites'} {few([*map(repr, one)])} are of one class, so "
-        "metric='auc' is not defined there: leave such sites out, or use metric='log_loss' or metric='brier'"
+        f"{setting(metric='auc')} is not defined there: leave such sites out, or use {setting(metric='log_loss')} or "
+        f"{setting(metric='brier')}"
     )
     return [Finding("one-class", "metric", message, {"sites": one})]

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphcollab.checks import issue
 from graphcollab.findings import Finding
-from graphcollab.naming import close, few
+from graphcollab.naming import close, few, setting
 from graphcollab.tasks._values import is_number
 
 
@@ -23,8 +23,8 @@ def warn_of(findings: Iterable[Finding]) -> None:
 def of_many_classes(target: str, different: int, above: int = 10) -> list[Finding]:
     """Return the finding that targets of so many different whole numbers are taken for classes."""
     message = (
-        f"column {target!r} has {different} different whole numbers, which are taken for classes: give loss='mse' if "
-        "they are amounts, and loss='cross_entropy' if they are classes"
+        f"column {target!r} has {different} different whole numbers, which are taken for classes: give "
+        f"{setting(loss='mse')} if they are amounts, and {setting(loss='cross_entropy')} if they are classes"
     )
     return [Finding("many-classes", f"column {target!r}", message, {"different": different})] * (different > above)
 

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from graphcollab.checks import issue
 from graphcollab.control.at_work import membership
-from graphcollab.control.guard import large_targets
+from graphcollab.control.guard import cure
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env
 from graphcollab.errors import ContractError, DuplicateError
@@ -114,7 +114,7 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
         f"after {data.round} round{'' if data.round == 1 else 's'}"
     )
     if not env.isolate:
-        text = f"{found}: use a smaller step size, or check the node's data{large_targets(env)}"
+        text = f"{found}: {cure(env)}, or check the node's data"
         raise NonFiniteLossError(f"node {env.engine.tasks.names[int(bad[0])]!r}", text)
     issue(
         "diverged",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch_geometric.data import Data
 
 from graphcollab.checks import issue
-from graphcollab.control.guard import initial_bounds, large_targets
+from graphcollab.control.guard import cure, initial_bounds
 from graphcollab.env import Env
 from graphcollab.findings import Finding
 from graphcollab.method import Method
@@ -47,7 +47,7 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
     text = (
         f"{method.name}: its models have diverged: the {split} loss of {few(names)} is {few(list(why.values()))} after "
         f"{history.rounds[history.returned]} rounds, more than {FACTOR:g} times as much as that of the initial model "
-        f"and that of outputs of zero. Use a smaller step size, or check the data{large_targets(env)}"
+        f"and that of outputs of zero. To mend it, {cure(env)}, or check the data"
     )
     history.findings.append(Finding(DIVERGED, "models", text, {"round": data.round, "nodes": names}))
     issue("diverged", "models", text)

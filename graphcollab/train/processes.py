@@ -18,6 +18,7 @@ from tqdm import tqdm
 from graphcollab.checks import issue, issue_again, own_filter
 from graphcollab.distributed import ProcessLostError, launched
 from graphcollab.errors import ConflictError
+from graphcollab.naming import AS_OPTIONS
 from graphcollab.threads import threads_here
 from graphcollab.train.trials import Played, Trials
 
@@ -53,7 +54,7 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
         )
     threads, number_type = max(threads_here() // jobs, 1), torch.get_default_dtype()
     pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
-    told = pool(joblib.delayed(_work)(function, item, threads, number_type) for item in items)
+    told = pool(joblib.delayed(_work)(function, item, threads, number_type, AS_OPTIONS.get()) for item in items)
     try:
         for made, heard in told:
             for text, category, code, subject in heard:
@@ -70,10 +71,11 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
 
 
 def _work(
-    function: Callable[[T], R], item: T, threads: int, number_type: torch.dtype
+    function: Callable[[T], R], item: T, threads: int, number_type: torch.dtype, as_options: bool
 ) -> tuple[R, list[tuple[str, type[Warning], str, str]]]:
     torch.set_num_threads(threads)
     torch.set_default_dtype(number_type)
+    AS_OPTIONS.set(as_options)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         made = function(item)

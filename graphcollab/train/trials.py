@@ -15,6 +15,7 @@ from graphcollab.distributed import ProcessLostError
 from graphcollab.errors import EmptyError, InUseError, OtherRunError
 from graphcollab.memory import used_up
 from graphcollab.method import Method
+from graphcollab.naming import setting
 from graphcollab.phases import Phases
 from graphcollab.tasks import Tasks
 from graphcollab.train.budget import Spending
@@ -66,8 +67,8 @@ class Trials:
         if int(drawn.sizes("test").sum()) == 0:
             raise EmptyError(
                 "tasks",
-                "compare needs test samples, and no node has any: give `test` to Tasks.from_samples, or test_fraction "
-                "above 0 to Tasks.from_frame or Tasks.from_arrays, or take tasks.hold_out(0.2, seed, into='test')",
+                "compare needs test samples, and no node has any: hold some out of a table or arrays by "
+                f"{setting(test_fraction=0.2)}, or give samples as test",
             )
         first = [one for one in self.contestants if one.number == 0]
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:

@@ -1,0 +1,129 @@
+"""What an analyst met at the command line: errors and advice that can be followed as they stand."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from graphcollab import Tasks, benefit, build_model
+from graphcollab.cli import main
+from graphcollab.errors import GraphcollabWarning
+from graphcollab.naming import AS_OPTIONS, setting
+
+QUICK = ("--methods", "none", "--repeats", "3", "--rounds", "1", "--hidden", "none")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def call(capsys):
+    """Call the command with words; return the exit code, what it printed, and what it said of errors."""
+
+    def run(*words: str) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([*words])
+        return (ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+def table(columns: str, row) -> None:
+    """Write a table of four sites of 15 rows; ``row`` makes values of a generator and a position."""
+    draw = random.Random(3)
+    rows = [",".join(map(str, (f"s{k % 4}", *row(draw, k)))) for k in range(60)]
+    Path("t.csv").write_text("\n".join([f"site,{columns}", *rows]) + "\n")
+
+
+def test_where_all_step_sizes_diverge_the_target_is_to_be_standardized_first(call):
+    table("age,price", lambda draw, k: (draw.randint(30, 90), 1e5 * (1 + draw.random())))
+    line = ("benefit", "t.csv", "--target", "price", "--methods", "none", "--repeats", "3", "--rounds", "5")
+    code, _, said = call(*line)
+    assert code == 1
+    assert said.index("--standardise-target") < said.index("smaller step size")
+    assert "0.01, 0.03, 0.1; smaller ones are given by --lrs" in said
+    assert "on-nonfinite" not in said
+    assert "on_nonfinite" not in said
+    tasks = partial(Tasks.from_frame, "t.csv", "site", "price")
+    assert call(*line, "--standardise-target")[0] == 0
+    with pytest.raises(ArithmeticError, match="standardise_target=True; or use a smaller step size") as error:
+        benefit(lambda seed: tasks(seed=seed), build_model("mlp", (1,), 1), methods={}, repeats=3, rounds=5)
+    assert "--" not in str(error.value)
+
+
+def test_columns_with_spaces_can_be_pasted(call):
+    table("Unnamed: 0,a,y", lambda draw, k: (k, draw.gauss(0, 1), draw.choice("uv")))
+    line = ("benefit", "t.csv", "--target", "y", *QUICK)
+    advice = "--leave-out 'Unnamed: 0'"
+    assert advice in call(*line)[2]
+    assert call(*line, *shlex.split(advice))[::2] == (0, "")
+    with pytest.warns(GraphcollabWarning, match=r"leave_out=\['Unnamed: 0'\]"):
+        Tasks.from_frame("t.csv", target="y")
+
+
+def test_settings_are_written_for_who_reads_them():
+    assert setting(standardise_target=True) == "standardise_target=True"
+    assert setting(rounds=...) == "rounds=..."
+    token = AS_OPTIONS.set(True)
+    try:
+        assert setting(standardise_target=True) == "--standardise-target"
+        assert setting(rounds=...) == "--rounds"
+        assert setting(loss="mse") == "--loss mse"
+        assert shlex.split(setting(leave_out=["a b", "c, d"])) == ["--leave-out", "a b", '"c, d"']
+    finally:
+        AS_OPTIONS.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "more", "code", "advice"),
+    [
+        ("a,y", lambda draw, k: (draw.gauss(0, 1), draw.gauss(0, 1)), ["--loss", "cross_entropy"], 2, "--loss mse"),
+        ("a,y", lambda draw, k: (draw.gauss(0, 1), k % 7), [], 0, "--loss mse"),
+        ("my id,y", lambda draw, k: (f"x{k}z", draw.choice("uv")), [], 2, "--categorical 'my id'"),
+        ("a,y", lambda draw, k: (draw.gauss(0, 1), draw.choice("uv")), ["--test-fraction", "0"], 2, ""),
+        ("a,y", lambda draw, k: (draw.gauss(0, 1), draw.choice("uv")), ["--metric", "mse"], 2, "--metric mse"),
+        ("patient,a,y", lambda draw, k: (f"p{k // 4}", k % 9, draw.choice("uv")), [], 0, ""),
+    ],
+)
+def test_the_command_speaks_of_its_options(call, columns, row, more, code, advice):
+    table(columns, row)
+    ended, _, said = call("benefit", "t.csv", "--target", "y", *QUICK, *more)
+    assert ended == code
+    assert advice in said
+    assert not any(f"{name}=" in said for name in ("loss", "metric", "leave_out", "categorical", "group", "node"))
+    assert "from_frame" not in said
+
+
+def test_one_warning_comes_once(call):
+    table("a,y", lambda draw, k: (k % 40, "uv"[k % 40 // 4 % 2]))
+    said = call("benefit", "t.csv", "--target", "y", *QUICK)[2]
+    assert said.count("have the inputs and the target of another one") == 1
+
+
+def test_where_constants_are_best_there_may_be_nothing_to_learn(call, monkeypatch):
+    table("a,b,y", lambda draw, k: (draw.gauss(0, 1), draw.gauss(0, 1), draw.gauss(0, 1)))
+    playing = sys.modules["graphcollab.gains.benefit"]
+    monkeypatch.setattr(playing, "REPEATS", 3)
+    monkeypatch.setattr(playing, "ROUNDS", 1)
+    monkeypatch.setattr(
+        sys.modules["graphcollab.report.benefit_answer"],
+        "_no_better",
+        lambda benefit: dict.fromkeys(("alone", "together"), 1.0),
+    )
+    text = call("benefit", "t.csv", "--target", "y", *QUICK)[1]
+    assert "There may be nothing to learn from these columns; or train for longer, --rounds, or by" in text
+
+
+def test_methods_are_shown_without_markup(call):
+    shown = call("show", "fedavg")[1].partition("Settings, as in")[0]
+    assert r"x \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} x_k" in shown
+    assert "(McMahan et al., AISTATS 2017) (https://arxiv.org/abs/1602.05629)" in shown
+    for markup in (".. math", ":math:", "``", ">`_"):
+        assert markup not in shown
