@@ -49,8 +49,7 @@ class Benefit:
 
     Models that overfit less seem to gain where nothing can be learned. So a gain must be one over constants, too: its
     p-value is the larger of the two, before it is adjusted. A constant says the same of every sample of a site: the
-    mean of its training targets for ``loss="mse"``, their class frequencies for ``"cross_entropy"`` and ``"bce"``. Its
-    AUC is 0.5.
+    mean of its training targets for ``"mse"``, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
 
     Args:
         names: Names of the sites.
@@ -65,8 +64,7 @@ class Benefit:
         train: Mean number of training samples, [K].
         test: Mean number of test samples, [K].
         chosen: What was chosen on validation data, for every arm a list with one text for each split.
-        models: Names of the chosen models for every arm, one for each split, empty where a constant took its place;
-            nothing where there was one model only.
+        models: The chosen one of several models for every arm and split; empty where a constant took its place.
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
