@@ -30,6 +30,9 @@ from graphcollab.train.start import Model
 
 Make = Callable[..., Method | Phases]
 
+WILD = 10.0
+"""Times what is usual at a site, and in the mean over sites, from which on a validation loss counts as wild."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -76,6 +79,7 @@ class Arm:
 
         The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
         single sites are worse: the least mean of l / (l + usual), where each has the same say; of l if some are < 0.
+        That is bounded, so what leaves fewer nodes with wild losses (`WILD`) comes first.
         ``usual`` [n] are the `usual` losses of the nodes' sites when they train alone.
         """
         mean = self._regret(self.loss, usual)
@@ -93,7 +97,8 @@ class Arm:
         if bool((self.loss < 0).any()):
             return loss.nan_to_num(torch.inf).mean(-1)
         share = torch.where(loss > 0, loss / (loss + usual), 0)  # 0 of losses that are 0
-        return share.nan_to_num(1.0).mean(-1)  # 1 of losses that are not finite
+        wild = ~(loss <= WILD * torch.maximum(usual, usual.mean()))
+        return share.nan_to_num(1.0).mean(-1) + wild.sum(-1)  # 1 of losses that are not finite
 
 
 @dataclass(frozen=True)

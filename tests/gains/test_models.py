@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from graphcollab import Tasks, benefit, build_model, compare, methods
+from graphcollab.gains.arms import Arm
 from graphcollab.report import benefit_answer
 from tests.raising import raises
 
@@ -43,6 +46,18 @@ def test_the_model_that_can_learn_the_target_is_chosen():
     split = Tasks.from_samples(list(zip(x, y, strict=True)), metric="log_loss")
     found = benefit(split, MODELS, repeats=3, rounds=10, lrs=[0.3], methods={})
     assert found.models["alone"] == found.models["together"] == ["layers"] * 3
+
+
+def test_a_setting_that_lets_a_site_explode_is_not_chosen():
+    """The first is better at three sites of four, and the mean of l / (l + usual) is bounded."""
+    loss = torch.tensor([[[0.2, 0.2, 0.2, 1e15]], [[1.0, 1.0, 1.0, 1.0]], [[0.9, 0.9, 0.9, 8.0]]])
+    arm = Arm([("linear", lr) for lr in (0.3, 0.1, 0.2)], loss, torch.zeros(1, 1, 3, 1, 4))
+    usual = torch.tensor([1.0, 1.0, 1.0, 1.0])
+    assert arm.choose(usual)[1] == (1, 0)  # 0.5 in the mean; the last has 0.577
+    assert replace(arm, loss=loss.nan_to_num(posinf=1.0).clamp(max=9.0)).choose(usual)[1] == (0, 0)  # 0.35
+    assert replace(arm, loss=loss.where(loss < 9, torch.nan)).choose(usual)[1] == (1, 0)
+    few = torch.tensor([1.0, 1.0, 1.0, 0.01])  # a site where little is lost: 8 is wild, 1 is not
+    assert arm.choose(few)[1] == (1, 0)
 
 
 def test_a_comparison_tries_every_model_with_every_setting():
