@@ -1,7 +1,7 @@
 """Tables of several sites: is ours as good as what a good analyst tries first, scikit-learn per site or with the site?
 
     tables.py
-    tables.py --tables Exam.csv=school:normexam Contraception.csv=district:use --hidden 64 --methods fedavg_finetuned
+    tables.py --tables Exam.csv=school:normexam Contraception.csv=district:use --hidden 64 --methods ditto
     tables.py --tables folder/tables.toml
 
 A table is FILE=SITE:TARGET, or a TOML file has it as a line, "Exam.csv" = "school:normexam", beside the files; without
@@ -18,7 +18,7 @@ Others are mlmRev's Contraception (district:use), Hsb82 (school:mAch), guImmun (
 (country:poverty) and Chile (region:vote), COUNT's medpar (provnum:died), DAAG's possum (site:totlngth).
 """
 
-# ci: --repeats 3 --rounds 2 --lrs 0.1 --methods fedavg_finetuned
+# ci: --repeats 3 --rounds 2 --lrs 0.1
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ import time
 import tomllib
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
 from _measure import add_device  # type: ignore
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphcollab import Tasks, benefit, build_model, load_dataset, methods
 from graphcollab.gains import Benefit
@@ -104,12 +105,17 @@ def lines(found: Benefit, beside: Mapping[str, Tensor]) -> list[str]:
     return text
 
 
+def layers(hidden: list[int], outputs: int, split: Tasks) -> nn.Module:
+    """Build a model for a split."""
+    return build_model("mlp", split.input_shape, outputs, hidden=hidden)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--tables", nargs="+", default=[], help="FILE=SITE:TARGET, or a TOML file of such (default: heart patients)")
-    add("--methods", nargs="*", default=[], help="beside training alone and all together")
-    add("--hidden", nargs="*", type=int, default=[], help="widths of hidden layers (default: a linear model)")
+    add("--methods", nargs="*", default=["partial_pooling"], help="beside training alone and all together")
+    add("--hidden", nargs="*", type=int, help="widths of hidden layers (default: linear or 64, by validation rows)")
     add("--repeats", type=int, default=10, help="splits (default: %(default)s)")
     add("--rounds", type=int, default=30, help="default: %(default)s")
     add("--lrs", nargs="+", type=float, default=[0.01, 0.03, 0.1], help="step sizes (default: %(default)s)")
@@ -122,6 +128,7 @@ def main() -> None:
     if not tables:
         heart = load_dataset("heart_disease")
         tables = {heart.name: lambda seed: heart.tasks(metric="log_loss", seed=seed)}
+    models = {"linear": [], "hidden layer": [64]} if args.hidden is None else {"model": args.hidden}
     work = {"repeats": args.repeats, "rounds": args.rounds, "lrs": args.lrs, "device": args.device}
     for name, tasks in tables.items():
         start, splits = time.process_time(), [tasks(seed) for seed in range(args.repeats)]
@@ -129,7 +136,7 @@ def main() -> None:
         outputs = 1 if classes is None else classes.size(1)
         found = benefit(
             splits.__getitem__,
-            lambda split, many=outputs: build_model("mlp", split.input_shape, many, hidden=args.hidden),
+            {name: partial(layers, widths, outputs) for name, widths in models.items()},
             methods={method: getattr(methods, method) for method in args.methods},
             baseline="sklearn",
             limit=2,  # pairs are not asked for
