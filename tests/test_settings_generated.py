@@ -187,7 +187,7 @@ def test_many_settings():
 OPEN = {"part", "head", "split", "pretrained", "within", "name", "field"}
 OPEN |= {"pfedgraph(compare)", "NoExchange(shown)", "Fit(through)"}  # parts of models
 OPEN |= {"run(progress)", "run(checkpoint)", "run(device)", "run(graph)", "run(architecture)"}
-OPEN |= {"compare(methods)", "compare(grids)", "compare(graphs)", "compare(budget)", "join(allowed)"}
+OPEN |= {"compare(methods)", "compare(model)", "compare(grids)", "compare(graphs)", "compare(budget)", "join(allowed)"}
 OPEN |= {f"Tasks.from_samples({split})" for split in ("train", "val", "test")}
 
 

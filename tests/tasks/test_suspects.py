@@ -85,7 +85,7 @@ def test_persons_tell_their_class_unless_they_are_groups():
     table |= {"height": np.random.default_rng(3).normal(170, 9, 40)[person], "y": ill[person]}
     (text,) = told(table, **ALL)
     assert text.startswith("column 'height' tells the target")
-    assert text.endswith("or give group= if rows belong together, such as visits of a patient")
+    assert text.endswith("or give group=... if rows belong together, such as visits of a patient")
     assert told({**table, "person": person}, group="person", **ALL) == []
 
 
