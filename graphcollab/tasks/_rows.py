@@ -201,7 +201,7 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
         raise MissingError(
             f"column {target!r}",
             f"{sites.at(int(missing.argmax()))} has no target in column {target!r}{more}: drop rows without a target, "
-            "as drop_missing_target=True does",
+            f"as {setting(drop_missing_target=True)} does",
         )
 
 

@@ -21,7 +21,7 @@ from graphcollab.errors import (
     ShapeError,
     TooFewError,
 )
-from graphcollab.naming import few as few_names
+from graphcollab.naming import few as few_names, setting
 from graphcollab.tasks._values import factorised, is_missing
 from graphcollab.tasks.samples import Split, hold_out
 
@@ -164,7 +164,7 @@ def _names_of(node: Any, where: str) -> list[str] | list[int]:
             raise MissingError(
                 "node",
                 f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, "
-                "is found: name it or drop the row" + ", or give drop_missing_target=True" * bool(where),
+                "is found: name it or drop the row" + f", or give {setting(drop_missing_target=True)}" * bool(where),
             )
         raise InvalidValueError(
             "node",
@@ -231,10 +231,10 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     who = few_names([f"{sites.names[k]!r} has {int(sizes[k])}" for k in few.tolist()])
     uses = [{"val": "validation", "test": "testing"}[name] for name in drawn]
     each = f"{1 + len(drawn)} {what}s, one to train on, {' and '.join(f'one for {use}' for use in uses)}"
-    least = f" by min_rows={1 + len(drawn)}" * (by_size and group is None)
+    least = f" by {setting(min_rows=1 + len(drawn))}" * (by_size and group is None)
     cure = f"leave such sites out{least}, merge them with others, or "
     if drawn and int(sizes.min()):
-        off = " and ".join(f"{name}_fraction=0" for name in drawn)
+        off = " and ".join(setting(**{f"{name}_fraction": 0}) for name in drawn)
         cure += f"give {off}, which would do away with {' and '.join(uses)}"
     else:  # by the words of a split
         cure += "give them some for 'train'"
