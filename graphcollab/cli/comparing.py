@@ -41,21 +41,8 @@ OF_COMPARE = (
     *(field.name for kind in (Training, Computing) for field in fields(kind)),
 )
 OF_BENEFIT = (
-    *(
-        "metrics",
-        "repeats",
-        "rounds",
-        "epochs",
-        "batch_size",
-        "lrs",
-        "evaluations",
-        "level",
-        "limit",
-        "seed",
-        "jobs",
-        "baseline",
-    ),
-    *(field.name for field in fields(Computing)),
+    *("metrics", "repeats", "rounds", "epochs", "batch_size", "lrs", "evaluations", "level", "limit", "seed", "jobs"),
+    *("baseline", *(field.name for field in fields(Computing))),
 )
 
 
