@@ -41,6 +41,7 @@ from graphcollab.metrics import as_metric
 from graphcollab.metrics.inference import corrected_differences
 from graphcollab.train.baseline import BASELINES, Rows
 
+GRIDS = {"partial_pooling": {"shrink": [0, 4, 40]}}  # as at the command line
 BOOSTING = "boosting with site"
 AGAINST = ("constant", *BASELINES, BOOSTING)
 
@@ -138,6 +139,7 @@ def main() -> None:
             splits.__getitem__,
             {name: partial(layers, widths, outputs) for name, widths in models.items()},
             methods={method: getattr(methods, method) for method in args.methods},
+            grids={method: GRIDS[method] for method in args.methods if method in GRIDS},
             baseline="sklearn",
             limit=2,  # pairs are not asked for
             **work,

@@ -88,7 +88,7 @@ def compare(
 def benefit(
     data: Rows,
     *,
-    methods: Methods = ("meta_l2c",),
+    methods: Annotated[tuple[Method, ...] | None, SEVERAL, Parameter(group=METHODS)] = None,
     table: Table = Table(),
     dealing: Dealing = Dealing(),
     model: Model = Model(),
@@ -112,7 +112,8 @@ def benefit(
 
     Args:
         data: CSV or Parquet file with a row for every sample, or the name of a dataset (graphcollab datasets).
-        methods: Methods to try beside averaging.
+        methods: Methods to try beside averaging. Default: meta_l2c, and for tables partial_pooling, too, with
+            partial_pooling.shrink=0,4,40 to choose from.
         rounds: Rounds on every split.
         epochs: Passes over a site's samples in a round.
         batch_size: Samples of a step.

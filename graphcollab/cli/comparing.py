@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import sys
@@ -16,11 +15,11 @@ from tqdm import tqdm
 
 from graphcollab import report
 from graphcollab.checks import issue
-from graphcollab.cli.data import models_for, require_data, step_sizes, tasks_for
+from graphcollab.cli.data import methods_for, models_for, require_data, step_sizes, tasks_for
 from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, note, settings_kept, tell, write_figures, write_page
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.settings_file import RUN
-from graphcollab.cli.values import ALL, Grids, entries, makers_of, only_values, settings_grids
+from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
 from graphcollab.errors import MissingError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
@@ -173,14 +172,14 @@ def play_benefit(asked: dict[str, Any]) -> None:
     """Find out who gains by whom, print the answer, and write it."""
     data = str(asked["data"])
     require_data(data)
+    asked["methods"], asked["set"] = methods_for(data, asked["methods"], asked["set"])
     makers = makers_of(asked["methods"])
-    own = only_values(settings_grids([*makers], asked["set"]), [*makers])
-    made = {name: functools.partial(make, **own[name]) for name, make in makers.items()}
+    grids = settings_grids([*makers], asked["set"])
     tasks, model = tasks_for(data, asked), models_for(data, asked["hidden"])
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
     with folder_of(asked["out"], "benefit", settings_kept(asked)) as out:
         shown = not asked["quiet"] and sys.stderr.isatty()
-        found = benefit(tasks, model, methods=made, progress=shown, **settings)
+        found = benefit(tasks, model, methods=makers, grids=grids, progress=shown, **settings)
         text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
         tell(text)
         if out is not None:

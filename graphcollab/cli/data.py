@@ -26,6 +26,9 @@ WIDTH = 64
 STEP_SIZES = (0.01, 0.1)
 """Step sizes that comparisons of tables choose from, unless others are asked for."""
 
+POOLED, SHRINK = "partial_pooling", "shrink=0,4,40"
+"""The method that a benefit of tables tries beside meta_l2c, and its strengths to choose from."""
+
 OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")
 """Options of tables that datasets without sites have, too."""
 
@@ -99,6 +102,14 @@ def step_sizes(data: str, lrs: Sequence[float] | None) -> tuple[float, ...]:
     """Return the step sizes to choose from; none: each method's own."""
     usual = () if data in DATASETS else STEP_SIZES
     return usual if lrs is None else tuple(lrs)
+
+
+def methods_for(data: str, named: Sequence[str] | None, words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the methods of a benefit, and the words of ``--set``: those of tables where none are named."""
+    if named is not None or data in DATASETS:
+        return ["meta_l2c"] if named is None else [*named], [*words]
+    own = [f"{POOLED}.{SHRINK}"] * (not any(word.startswith(f"{POOLED}.shrink=") for word in words))
+    return ["meta_l2c", POOLED], [*words, *own]
 
 
 def model_for(hidden: Sequence[int] | None) -> Callable[[Tasks], nn.Module]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ThroughCenters as ThroughCenters,
         ThroughServer as ThroughServer,
     )
+    from graphcollab.exchange.shrinkage import ShrinkIntercepts as ShrinkIntercepts
     from graphcollab.exchange.unmixed import (
         NoExchange as NoExchange,
         PrototypeAverage as PrototypeAverage,

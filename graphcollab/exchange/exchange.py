@@ -129,6 +129,10 @@ class Exchange(Exchanger):
             width += total.shape[1]
         data = copy.copy(self.route.charge(data, env, ways, width))
         data.x, data.x_local = new, before
+        return self.settle(data, env)
+
+    def settle(self, data: Data, env: Env) -> Data:
+        """Return the data with what becomes of exchanged models, ``x``, where those before, ``x_local``, count, too."""
         return data
 
     def at_server(self, data: Data) -> Tensor | None:

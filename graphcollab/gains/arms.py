@@ -29,6 +29,7 @@ from graphcollab.train.graph_input import Graph
 from graphcollab.train.start import Model
 
 Make = Callable[..., Method | Phases]
+Setting = Mapping[str, Any]
 
 WILD = 10.0
 """Times what is usual at a site, and in the mean over sites, from which on a validation loss counts as wild."""
@@ -61,11 +62,11 @@ class Measured:
 class Arm:
     """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of n nodes.
 
-    S are ``settings``, each the name of a model and a step size, and T evaluations. ``constant``, if known, are
+    S are ``settings``, each the name of a model and a method's settings, and T evaluations. ``constant``, if known, are
     validation losses [n] and test metrics [M, H, n] of constants.
     """
 
-    settings: Sequence[tuple[str, float]]
+    settings: Sequence[tuple[str, Setting]]
     loss: Tensor
     score: Tensor
     constant: tuple[Tensor, Tensor] | None = None
@@ -105,7 +106,7 @@ class Arm:
 class Runs:
     """Runs of one way to train, with the settings with which no model diverged."""
 
-    settings: list[tuple[str, float]]
+    settings: list[tuple[str, Setting]]
     results: list[Result]
     measured: Measured
 
@@ -114,7 +115,7 @@ class Runs:
         cls,
         make: Make,
         models: Mapping[str, Model],
-        lrs: Sequence[float],
+        points: Sequence[Setting],
         measured: Measured,
         tick: Callable[[], object],
         tasks: Tasks,
@@ -122,21 +123,21 @@ class Runs:
         callbacks: Sequence[Callback] = (),
         **settings: Any,
     ) -> Runs:
-        """Run a method with every model and step size; it is an error if all of them diverge."""
+        """Run a method with every model and setting; it is an error if all of them diverge."""
         done, results = [], []
         failure: NonFiniteLossError | None = None
-        for name, lr in itertools.product(models, lrs):
+        for name, point in itertools.product(models, points):
             try:
                 with own_filter("ignore"):  # what runs have to say is kept, and told once
                     watch = [*callbacks, *measured.callbacks]
-                    results.append(run(make(lr=lr), tasks, models[name], graph, callbacks=watch, **settings))
-                done.append((name, lr))
+                    results.append(run(make(**point), tasks, models[name], graph, callbacks=watch, **settings))
+                done.append((name, point))
             except NonFiniteLossError as error:
                 failure = error
             tick()
         if not done and failure is not None:
             said = str(failure).replace(f", or go on without such nodes by {setting(on_nonfinite='isolate')}", "")
-            sizes = ", ".join(f"{lr:g}" for lr in lrs)
+            sizes = ", ".join(dict.fromkeys(f"{point['lr']:g}" for point in points))
             failure.args = (f"{said} (as with all step sizes, {sizes}; smaller ones are given by {setting(lrs=...)})",)
             raise failure
         return cls(done, results, measured)
@@ -174,7 +175,8 @@ def averaging(
     told = None if tasks.told is None else tasks.told[layout.site]
     copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None, told=told)
     make, edges = partial(fedavg, **work), layout.edge_index
-    runs = Runs.play(make, models, lrs, measured, tick, copies, edges, [outside], **settings)
+    points = [{"lr": lr} for lr in lrs]
+    runs = Runs.play(make, models, points, measured, tick, copies, edges, [outside], **settings)
     every = runs.arm()
     nodes = {name: nodes_of(layout, name) for name in ("alone", "together", "pairs", "without")}
     arms = {name: every.select(some) for name, some in nodes.items() if len(some)}

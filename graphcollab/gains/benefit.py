@@ -27,6 +27,7 @@ from graphcollab.naming import close
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
 from graphcollab.train.baseline import BASELINES, Baseline, require_baseline
+from graphcollab.train.grids import Grids, points_of
 from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
@@ -49,6 +50,7 @@ def benefit(
     model: Models,
     *,
     methods: Methods | None = None,
+    grids: Grids | None = None,
     metrics: AnyMetrics = (),
     repeats: Annotated[int, range(3, 1001)] = REPEATS,
     rounds: Count = ROUNDS,
@@ -86,6 +88,8 @@ def benefit(
             one with a hidden layer, the best is chosen.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
             Their other settings are their own defaults. Default: ``{"meta_l2c": meta_l2c}``.
+        grids: For every method the values to try of further settings, as in `compare`, such as
+            ``{"partial_pooling": {"shrink": [0, 4, 40]}}``, of which the best is chosen.
         metrics: Metrics beside the tasks' own to judge the same models by (names, ``Metric`` or functions). Each has a
             `Benefit` of its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
         repeats: R, splits.
@@ -126,6 +130,11 @@ def benefit(
         raise EmptyError(
             "lrs", "lrs must list one step size or more to choose from, got none: leave it out for the usual"
         )
+    grids = dict(grids or {})
+    for name, grid in grids.items():
+        if same := sorted(work.keys() & set(grid)):
+            raise ConflictError("grids", f"{name}: benefit gives all methods the same {same[0]}: leave it out of grids")
+    points = points_of(methods, {**grids, "*": {"lr": lrs, **grids.get("*", {})}}, **work)
     dealt = _deal(tasks, range(seed, seed + repeats))
     layout = _lay_out(dealt, limit, seed)
     if all(_same_rows(one, dealt[0]) for one in dealt):
@@ -151,8 +160,8 @@ def benefit(
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
     measured = Measured(every, ("test", *(HALVES if more_tests else ())))
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
-    experiment = Experiment(layout, models, methods, work, lrs, measured, settings, baseline)
-    each = len(models) * len(lrs) * (1 + len(methods))
+    experiment = Experiment(layout, models, methods, points, work, lrs, measured, settings, baseline)
+    each = len(models) * (len(lrs) + sum(map(len, points.values())))
     with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as shown:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.gains.arms import Make, Measured, Runs, averaging, nodes_of
+from graphcollab.gains.arms import Make, Measured, Runs, Setting, averaging, nodes_of
 from graphcollab.gains.held import CONSTANTS, constants
 from graphcollab.gains.layout import Layout
 from graphcollab.tasks import Tasks
@@ -33,12 +33,14 @@ class Played:
 class Experiment:
     """What is done on every split, in settings that can be sent to another process; ``work``: epochs and batch size.
 
-    Every arm has the best of ``models``, which have names where there are several.
+    Every arm has the best of ``models``, which have names where there are several, and every method the best of its
+    ``points``.
     """
 
     layout: Layout
     models: Mapping[str, Model]
     methods: Mapping[str, Make]
+    points: Mapping[str, Sequence[Setting]]
     work: Mapping[str, Any]
     lrs: Sequence[float]
     measured: Measured
@@ -55,7 +57,7 @@ class Experiment:
         runs: dict[str, Runs] = {}
         for name, make in self.methods.items():
             make = partial(make, **self.work)
-            runs[name] = Runs.play(make, models, self.lrs, self.measured, tick, split, **settings)
+            runs[name] = Runs.play(make, models, self.points[name], self.measured, tick, split, **settings)
             arms[name] = runs[name].arm()
         module = build_modules(next(iter(models.values())), seed)[0]
         flat = constants(split, self.measured, _output_shape(module, split))
@@ -71,9 +73,11 @@ class Experiment:
             played.scores[name], at = arm.choose(usual[sites])
             played.chosen[name], played.models[name] = CONSTANTS["mse"], ""
             if at is not None:
-                played.models[name], lr = arm.settings[at[0]]
-                told = played.models[name], f"lr={lr}", f"{self._rounds(at[1])} rounds"
-                played.chosen[name] = ", ".join(filter(None, told))
+                played.models[name], point = arm.settings[at[0]]
+                told = [f"{key}={value}" for key, value in point.items()]
+                played.chosen[name] = ", ".join(
+                    filter(None, [played.models[name], *told, f"{self._rounds(at[1])} rounds"])
+                )
             if name in runs:
                 last = runs[name].results[0 if at is None else at[0]]
                 played.findings[name] = ", ".join(found.code for found in last.history.findings)

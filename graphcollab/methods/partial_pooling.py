@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab.declare import Training, Weights, fit, method
-from graphcollab.exchange import Exchange, ThroughServer
+from graphcollab.engine.optimizer import LocalSteps
+from graphcollab.errors import ConflictError
+from graphcollab.exchange import Exchange, ShrinkIntercepts, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.local import FitPersonal
 from graphcollab.method import Method
@@ -17,6 +19,7 @@ from graphcollab.settings import Buffers, Incomplete, NonNegative, Share
 def partial_pooling(
     *,
     lam: NonNegative | None = None,
+    shrink: NonNegative = 0.0,
     fraction: Share = 1.0,
     weights: Weights = "counts",
     incomplete: Incomplete = "refuse",
@@ -43,9 +46,13 @@ def partial_pooling(
     node and by which it is judged: its slopes are pulled, its intercept is free. A linear model without ``lam``, one
     full batch a round and a small step converges to least squares with an indicator of every node.
 
+    With ``shrink`` intercepts are pulled to their mean :math:`\bar\alpha`, as if each node's mean loss had a term
+    :math:`\frac{\nu}{2 n_k} (\alpha_k - \bar\alpha)^2`, so the fewer samples a node has, the more it takes from the
+    others (`graphcollab.exchange.ShrinkIntercepts`).
+
     What is not as in chapter 12:
 
-    - Intercepts are not shrunk towards their mean, so few rows of a node determine its intercept.
+    - Intercepts are shrunk towards their mean by a strength that is given, by default not at all, and not estimated.
     - Slopes are shrunk towards those that fit all nodes best in common, not towards the mean of the nodes' own, by
       equal amounts in all directions, and by a strength that is given and not estimated: choose it on validation data.
     - Models are fitted by local steps and averaging. Several local steps a round converge to somewhere near the fit in
@@ -55,13 +62,24 @@ def partial_pooling(
         lam: λ, the pull of a node's slopes to the common ones: 0 is local training, a large one the common slopes.
             Steps are stable while ``lr`` times the sum of λ and the loss's largest curvature is below 2. None: slopes
             are common.
+        shrink: ν, the pull of intercepts to their mean. In the book's terms it is :math:`2 \sigma_y^2 /
+            \sigma_\alpha^2` for ``loss="mse"``, twice the ratio of the variances within and between nodes, and for
+            classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 0, 4 and 40. Without ``lam``
+            only, and with the whole of slopes as ``part``.
         part: Part of the model that is shared. ``"slopes"``: all parameters but the output layer's bias.
     """
     local = fit(training)
+    if shrink and (lam is not None or part != "slopes"):
+        raise ConflictError(
+            "shrink", "intercepts are shrunk beside common slopes: leave out lam= and part=, or shrink="
+        )
+    taken = LocalSteps(local.epochs, local.steps, local.batch_size, local.optimizer)
+    route = ThroughServer(weights, incomplete=incomplete)
+    shrinks = ShrinkIntercepts(buffers=buffers, route=route, shrink=shrink, taken=taken)
     return Method(
         "partial_pooling",
         local=local if lam is None else FitPersonal(local, lam, part),
-        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
+        exchange=shrinks if shrink else Exchange(part=part, buffers=buffers, route=route),
         rewire=sample_nodes(fraction),
         judge=Judge(field="x" if lam is None else "x_personal"),
     )

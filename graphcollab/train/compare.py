@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Annotated, Any
 
 from graphcollab.checks import issue, own_filter
 from graphcollab.distributed import agreed
-from graphcollab.errors import EmptyError, GraphcollabError, InvalidTypeError, InvalidValueError, UnknownError
+from graphcollab.errors import EmptyError, GraphcollabError, InvalidTypeError, InvalidValueError
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
-from graphcollab.naming import close
 from graphcollab.phases import Phases
 from graphcollab.settings import Count, Seed, checked, unknown_argument
 from graphcollab.tasks import Tasks
@@ -24,6 +22,7 @@ from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
 from graphcollab.train.findings import told_by_table, warn_of_undefined, warn_once
 from graphcollab.train.graph_input import Graph
+from graphcollab.train.grids import Grids, Point, points_of, require_methods
 from graphcollab.train.processes import play_in_processes
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
@@ -33,18 +32,12 @@ from graphcollab.train.trials import MODEL, Contestant, Trials
 
 NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison gives itself
 
-Grid = Mapping[str, Any]
 Methods = Annotated[
     Mapping[str, Callable[..., Method | Phases]],
     "functions that make methods, by name, such as {'l2c': methods.l2c}, not what they return (methods.l2c()), and no "
     "list",
 ]
 Seeds = Annotated[Iterable[Seed], "several whole numbers, such as range(5)"]
-Grids = Annotated[
-    Mapping[str, Grid],
-    "the values to try of every setting, by method, such as {'l2c': {'lr': [0.01, 0.1]}}, or "
-    "{'*': {'lr': [0.01, 0.1]}} for all methods",
-]
 
 
 @checked
@@ -197,33 +190,16 @@ def _warn_of_failure(trial: Trial, error: Exception) -> None:
 
 
 def _check(
-    methods: Mapping[str, Any], grids: Mapping[str, Grid], graphs: Mapping[str, Any], seeds: list[int]
-) -> dict[str, list[dict[str, Any]]]:
+    methods: Mapping[str, Any], grids: Grids, graphs: Mapping[str, Any], seeds: list[int]
+) -> dict[str, list[Point]]:
     """Check the arguments of `compare`; return every method's settings."""
-    for what, names in (("grids", set(grids) - {"*"}), ("graphs", set(graphs))):
-        if unknown := sorted(names - set(methods)):
-            hint = close(unknown[0], methods, 1)
-            raise UnknownError(
-                what,
-                f"{what} for {unknown}, but the methods are {sorted(methods)}" + f"; {hint}".rstrip(" ;"),
-            )
+    require_methods("grids", set(grids) - {"*"}, methods)
+    require_methods("graphs", graphs, methods)
     if not methods:
         raise EmptyError("methods", "methods must name one method or more, such as {'l2c': methods.l2c}, got none")
     if not seeds or len(set(seeds)) < len(seeds):
         raise InvalidValueError("seeds", f"seeds must be one or more, all different, such as range(5), got {seeds}")
-    points = {}
-    for name, make in methods.items():
-        grid = {**grids.get("*", {}), **grids.get(name, {})}
-        for setting, values in grid.items():
-            if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-                raise InvalidValueError(
-                    "grids",
-                    f"the grid of {name!r} must list the values to try of {setting!r}, got {values!r}",
-                )
-        points[name] = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        for point in points[name]:
-            make(**point)  # what is wrong with a setting is found before tasks are drawn
-    return points
+    return points_of(methods, grids)  # what is wrong with a setting is found before tasks are drawn
 
 
 def _choose(trials: list[Trial], points: list[dict[str, Any]], higher: bool) -> list[Trial]:

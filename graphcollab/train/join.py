@@ -248,6 +248,8 @@ class _Arrival:
             if weight is not None:
                 data.x_local = data.x
                 data.x = self.mixed(data.x, weight)
+                if isinstance(self.method.exchange, Exchange):
+                    data = self.method.exchange.settle(data, self.env)
             data.round = data.round + 1
         return data
 

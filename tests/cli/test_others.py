@@ -10,6 +10,7 @@ from dataclasses import fields
 from graphcollab import Tasks, benefit, compare, grouped_tasks, load, methods, run, shard_tasks, site
 from graphcollab.cli import call as call_here, commands
 from graphcollab.cli.app import APP
+from graphcollab.cli.data import methods_for
 from graphcollab.cli.options import Columns, Computing, Table, Training
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.sites import connected
@@ -33,9 +34,15 @@ def test_benefit(call, patients, about, tmp_path):
     assert (tmp_path / "answer" / "benefit.png").is_file()
     assert "wrote answer/run.toml" in done.stderr
     assert call("predict", "answer", patients).exit_code == 2
-    several = call(*line, "--set", "l2c.mixer_lr=0.2,0.3")
-    assert several.exit_code == 2
-    assert several.stderr.startswith("graphcollab: set: l2c.mixer_lr ")
+
+
+def test_methods_of_a_benefit():
+    own = "partial_pooling.shrink=0,4,40"
+    assert methods_for("own.csv", None, ["*.part=all"]) == (["meta_l2c", "partial_pooling"], ["*.part=all", own])
+    given = ["partial_pooling.shrink=3"]
+    assert methods_for("heart_disease", None, given) == (["meta_l2c", "partial_pooling"], given)
+    assert methods_for("digits", None, ()) == (["meta_l2c"], [])
+    assert methods_for("own.csv", (), ()) == ([], [])
 
 
 def test_rehearsal_of_a_site(call, patients, tmp_path):

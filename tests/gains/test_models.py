@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -39,6 +40,20 @@ def test_an_arm_has_the_scores_of_the_chosen_model():
     assert f"{last} on {found.models['alone'].count(last)} of 3 splits" in benefit_answer(found)
 
 
+def test_values_of_a_methods_settings_are_chosen_from():
+    settings = {"repeats": 3, "rounds": 1, "evaluations": 1, "lrs": [0.1], "methods": {"ditto": methods.ditto}}
+    values = [0.0, 1e6]  # of which the last is too strong a pull to stay finite, or to learn
+    found = benefit(tasks(), LINEAR, grids={"ditto": {"lam": values}}, **settings)
+    assert found.chosen["ditto"] == ["lr=0.1, lam=0.0, 1 rounds"] * 3
+    assert found.chosen["alone"] == ["lr=0.1, 1 rounds"] * 3
+    alone = benefit(tasks(), LINEAR, **settings | {"methods": {"ditto": partial(methods.ditto, lam=0.0)}})
+    assert torch.equal(found.scores["ditto"], alone.scores["ditto"])
+    with raises("conflict", "grids", "epochs"):
+        benefit(tasks(), LINEAR, grids={"*": {"epochs": [1]}}, **settings)
+    with raises("unknown", "grids", "ditto"):
+        benefit(tasks(), LINEAR, grids={"dito": {"lam": values}}, **settings)
+
+
 def test_the_model_that_can_learn_the_target_is_chosen():
     """The target is a product of two inputs, of which a linear model knows nothing."""
     x = torch.randn(3, 400, 4, generator=torch.Generator().manual_seed(1))
@@ -51,7 +66,7 @@ def test_the_model_that_can_learn_the_target_is_chosen():
 def test_a_setting_that_lets_a_site_explode_is_not_chosen():
     """The first is better at three sites of four, and the mean of l / (l + usual) is bounded."""
     loss = torch.tensor([[[0.2, 0.2, 0.2, 1e15]], [[1.0, 1.0, 1.0, 1.0]], [[0.9, 0.9, 0.9, 8.0]]])
-    arm = Arm([("linear", lr) for lr in (0.3, 0.1, 0.2)], loss, torch.zeros(1, 1, 3, 1, 4))
+    arm = Arm([("linear", {"lr": lr}) for lr in (0.3, 0.1, 0.2)], loss, torch.zeros(1, 1, 3, 1, 4))
     usual = torch.tensor([1.0, 1.0, 1.0, 1.0])
     assert arm.choose(usual)[1] == (1, 0)  # 0.5 in the mean; the last has 0.577
     assert replace(arm, loss=loss.nan_to_num(posinf=1.0).clamp(max=9.0)).choose(usual)[1] == (0, 0)  # 0.35

@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab import run
 from graphcollab.methods import ditto, fedavg, local, partial_pooling
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing import Scene, check_contract
+from graphcollab.train import join
 from tests.methods.forms import check_form
 from tests.methods.lines import two_lines
 from tests.methods.plain import Plain
@@ -61,6 +63,48 @@ def test_own_slopes_are_shrunk_towards_the_common_ones():
     assert np.abs(found - [shrunk(x, y, center, 2.0) for x, y in sites()]).max() < 1e-5
 
 
+def test_intercepts_are_shrunk_towards_their_mean():
+    """Of whole batches it ends where gradients are 0, with a mean taken before the pull: a = ã - c (a - mean ã)."""
+    lr, nu = 0.2, 6.0
+    found = converged(partial_pooling(lr=lr, shrink=nu, **WHOLE), 1500)
+    x, y = (np.concatenate(both) for both in zip(*sites(), strict=True))
+    counts, site = np.array(SIZES), np.repeat(np.eye(8), SIZES, axis=0)
+    design = np.concatenate([x, site, np.zeros((len(x), 1))], 1)  # slopes, intercepts, their mean
+    system, right = 2 * design.T @ design, 2 * design.T @ y
+    system[3:11, 3:11] += nu * np.eye(8)
+    system[3:11, 11] -= nu
+    share, pull = counts / counts.sum(), lr * nu / counts
+    system[11, 3:11], system[11, 11] = share * (1 + pull), -1 - share @ pull
+    expected = np.linalg.solve(system, right)
+    assert np.abs(found - np.concatenate([np.tile(expected[:3], (8, 1)), expected[3:11, None]], 1)).max() < 1e-6
+    free = with_dummies()[:, 3]
+    assert (np.abs(found[:, 3] - found[:, 3].mean()) < np.abs(free - free.mean())).all()
+
+
+def test_shrinking_by_hand():
+    """Intercepts 1 and 2, of 1 and 3 samples, have the mean 7 / 4; a step of 1 / 4 with ν = 12 makes pulls of 3, 1."""
+    data, _ = two_lines().play(partial_pooling(lr=0.25, shrink=12.0, **WHOLE), rounds=1)
+    assert data.x.tensors[0].tolist() == [[3.25, 1.75 - 0.75 / 4], [3.25, 1.75 + 0.25 / 2]]
+    assert data.bytes_sent.tolist() == [16.0, 16.0]
+
+
+def test_a_newcomer_of_few_samples_gets_an_intercept_near_the_mean():
+    """Inputs and noise are 0. A fifth of the samples is for validation; steps of 0.05 leave 0.9 of a difference."""
+
+    def share(n, steps):
+        left = 0.9**steps
+        return (1 - left) / (1 + 0.05 * steps * 40 / n - left)  # about n / (n + ν / 2)
+
+    x = torch.zeros(30, 1)
+    tasks = Tasks.from_samples([(x, x + level) for level in (1.0, 3.0)], loss="mse", metric="mse")
+    new = Tasks.from_samples([(x[:5], x[:5] + 8)], loss="mse", metric="mse", names=["new"])
+    result = run(partial_pooling(lr=0.05, shrink=40.0, weight_decay=0.0), tasks, nn.Linear(1, 1), rounds=100)
+    shrunk = [result.model(k).bias.item() for k in range(2)]
+    assert shrunk == pytest.approx([2 - share(24, 2), 2 + share(24, 2)], abs=1e-3)
+    found = join(result, new, finetune=100).model("new").bias.item()
+    assert found == pytest.approx(2 + 6 * share(4, 1), abs=1e-3)
+
+
 def test_two_lines_by_hand():
     """Slopes and intercepts after a step are 1, 1 and 4, 2; the common slope is 13 / 4, weighted by 1 and 3 samples."""
     data, _ = two_lines().play(partial_pooling(lr=0.25, **WHOLE), rounds=1)
@@ -104,6 +148,7 @@ def test_between_local_training_and_methods_of_the_part():
 
 
 def test_contract():
+    check_contract(partial_pooling(shrink=3.0))
     assert set(check_contract(partial_pooling())) == set(check_contract(fedavg(part="slopes")))
     check_form(partial_pooling(lam=0.5, epochs=2, batch_size=4, lr=0.1))
 
@@ -111,5 +156,7 @@ def test_contract():
 def test_settings_and_models_are_checked():
     with raises("value", "lam", "-1"):
         partial_pooling(lam=-1)
+    with raises("conflict", "shrink", "leave out lam="):
+        partial_pooling(lam=1.0, shrink=1.0)
     with raises("unknown", "part 'slopes'", kind=KeyError):
         Scene.small().replace(modules=[nn.Linear(4, 3, bias=False).double()]).begin(partial_pooling())
