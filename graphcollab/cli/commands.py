@@ -59,6 +59,8 @@ def compare(
     computing: Computing = Computing(),
     out: Folder = None,
     save: Flag = False,
+    explain: Flag = False,
+    by: Annotated[Strings, Parameter(group=OUTPUT)] = (),
     output: Output = Output(),
 ) -> None:
     """Compare methods on a table of several sites, after the same number of local steps.
@@ -78,6 +80,8 @@ def compare(
         jobs: Number of processes; results are the same.
         out: Folder for results and checkpoints, in which the same command goes on. Default: nothing is written.
         save: Save the models of every method in OUT/models, for graphcollab predict.
+        explain: Show what the models of the best method and of local rely on and, of linear ones, coefficients.
+        by: Columns of groups of rows, such as sex, for which the models are judged; numbers are divided into bands.
     """
     settings = flat(locals())
     from graphcollab.cli.comparing import play_compare

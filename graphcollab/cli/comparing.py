@@ -16,6 +16,7 @@ from tqdm import tqdm
 from graphcollab import report
 from graphcollab.checks import issue
 from graphcollab.cli.data import methods_for, models_for, require_data, step_sizes, tasks_for
+from graphcollab.cli.explaining import explained, require_columns
 from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, note, settings_kept, tell, write_figures, write_page
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.settings_file import RUN
@@ -24,6 +25,7 @@ from graphcollab.errors import MissingError, MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
 from graphcollab.metrics import METRICS
+from graphcollab.report.values import Table
 from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
 from graphcollab.train.history import History
 from graphcollab.train.start import candidates
@@ -68,16 +70,18 @@ def play_compare(asked: dict[str, Any]) -> None:
     grids = settings_grids([*makers], asked["set"], asked["lrs"])
     graphs = _graphs(asked["graphs"])
     asked["graphs"] = [f"{name}={path}" for name, path in graphs.items()]
+    require_columns(asked)
     if asked["save"] and not asked["out"]:
         raise MissingError("out", "--save saves models in the folder of --out: name it")
     with folder_of(asked["out"], "compare", settings_kept(asked)) as out:
         found = _compare(makers, grids, graphs, asked, out)
         if next(iter(found.results.values())).tasks.num_nodes == 1:
             issue("too-few", "node", "there is one site, which has no others to learn from: name the column of sites")
-        text = _answer(found)
+        inside = explained(found, asked)
+        text = "\n\n".join([_answer(found), *(f"{one.caption}\n\n{one}" for one in inside)])
         tell(text)
         if out is not None:
-            _write_comparison(found, out, text, asked)
+            _write_comparison(found, out, text, asked, inside)
 
 
 def _seeds(given: Sequence[int]) -> list[int]:
@@ -140,7 +144,9 @@ def _local(found: Comparison) -> str | None:
     return LOCAL if LOCAL in found.results and len(found.results) > 1 else None
 
 
-def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[str, Any]) -> None:
+def _write_comparison(
+    found: Comparison, out: Path, text: str, asked: Mapping[str, Any], inside: Sequence[Table]
+) -> None:
     weighed = [name for name, one in found.results.items() if any(w.numel() for _, w in one.history.graphs.values())]
     paths = [
         write_whole(out / "results.json", report.results_json(found, _reference(found)).encode()),
@@ -151,7 +157,7 @@ def _write_comparison(found: Comparison, out: Path, text: str, asked: Mapping[st
     paths += write_figures(lambda: _figures(found, weighed), out)
     if asked["save"]:
         paths += [result.save(out / "models" / name) for name, result in found.results.items()]
-    _note_files([*paths, *write_page(found, out, "compare"), out / RUN], asked["quiet"])
+    _note_files([*paths, *write_page(found, out, "compare", inside=inside), out / RUN], asked["quiet"])
 
 
 def _figures(found: Comparison, weighed: Sequence[str]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         save_figure as save_figure,
         weight_heatmaps as weight_heatmaps,
     )
+    from graphcollab.report.group_table import group_table as group_table
+    from graphcollab.report.inside import coefficient_table as coefficient_table, importance_table as importance_table
     from graphcollab.report.page import page as page
     from graphcollab.report.results_json import results_json as results_json
     from graphcollab.report.site_table import SiteScores as SiteScores, site_table as site_table

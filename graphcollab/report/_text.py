@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,10 +30,18 @@ shown = checked_with(
         "title": "Title of the whole figure.",
         "names": "Names of the nodes, such as ``tasks.names``, for the axes. Default: their numbers.",
         "comparison": "What `compare` returns.",
+        "method": "Name of the method. Default: the one with the best validation metric.",
         "reference": "Name of the method that the others are compared with.",
     }
 )
 """Makes a function one of a table or figure: its arguments are checked, and those that many have are documented."""
+
+
+class ShownTable(Table):
+    """A table that prints as text."""
+
+    def __str__(self) -> str:
+        return table_text(self)
 
 
 def table_text(table: Table) -> str:
@@ -44,6 +53,7 @@ def table_text(table: Table) -> str:
 
 def cell_text(cell: Cell, column: Column) -> str:
     """Write a cell, such as ``"Genf +3.0 (+1.0 … +5.0)*"``."""
+    column = column if cell.digits is None else replace(column, digits=cell.digits)
     if cell.value is None and cell.interval is not None:
         return _interval(cell.interval, column)
     text = value_text(cell.value, column)

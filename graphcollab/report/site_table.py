@@ -227,7 +227,7 @@ def site_table(
     Returns:
         A `SiteScores` to ``print``, with ``rows``, ``text()`` and ``to_csv(path)``.
     """
-    many, about = _by_name(results)
+    many, about = results_by_name(results)
     if not many:
         raise EmptyError("results", f"there are no results to show; {about}")
     if reference is not None and reference not in many:
@@ -275,7 +275,7 @@ def _rare(tasks: Tasks, split: str) -> list[Finding]:
     return noted("rare-class", "nodes", f"few samples of the rarer class, be wary: {said}" * bool(said), samples=held)
 
 
-def _by_name(results: Results) -> tuple[dict[str, Result], str]:
+def results_by_name(results: Results) -> tuple[dict[str, Result], str]:
     """Return results of one seed by name, and which seed that is, of how many, and without which methods."""
     if not isinstance(results, Comparison):
         many = {results.method.name: results} if isinstance(results, Result) else dict(results)

@@ -19,7 +19,8 @@ class Cell:
     """A value of a table: a number or words; None and NaN are shown as missing.
 
     ``unit`` follows the number, ``subject`` stands in front of it, ``note`` in brackets; ``spread`` is a standard
-    deviation over seeds or runs, ``star`` evidence, ``mark`` a sign that a note below the table explains.
+    deviation over seeds or runs, ``star`` evidence, ``mark`` a sign that a note below the table explains, and
+    ``digits`` are decimals other than the column's.
     """
 
     value: float | str | None = None
@@ -30,6 +31,7 @@ class Cell:
     mark: str = ""
     subject: str = ""
     note: str = ""
+    digits: int | None = None
 
     @property
     def order(self) -> float | None:

@@ -54,7 +54,8 @@ def tasks_of_table(
     targets = prepared.target.targets(values, place, sites.at)
     if loss == "bce":
         targets = targets.float()
-    pool = Pool(prepared.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups)
+    row = torch.arange(len(targets)) if sites.given is None else torch.from_numpy(sites.given)
+    pool = Pool(prepared.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups, row)
     prepared = replace(prepared, group=how.group if isinstance(how.group, str) else None)
     more = {"preparation": prepared, "split_given": rows.draw.words is not None}
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)

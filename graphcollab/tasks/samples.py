@@ -52,13 +52,15 @@ class Pool:
 
     Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N], finite and not
     negative, counts in means over a node's samples, of which only ratios matter; None: all alike. ``group`` [N] are
-    whole numbers, alike for a node's samples that are never divided between splits; None: all may be.
+    whole numbers, alike for a node's samples that are never divided between splits; None: all may be. ``row`` [N] are
+    the numbers of rows of the table that they were made of; None: not known.
     """
 
     inputs: Tensor
     targets: Tensor
     weight: Tensor | None = None
     group: Tensor | None = None
+    row: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.inputs) != len(self.targets):
@@ -91,9 +93,9 @@ class Pool:
         return Pool(self.inputs[index], self.targets[index], weight, group)
 
     def to(self, device: torch.device | str) -> Pool:
-        """Move the samples to a device; groups stay on the CPU."""
+        """Move the samples to a device; groups and numbers of rows stay on the CPU."""
         weight = None if self.weight is None else self.weight.to(device)
-        return Pool(self.inputs.to(device), self.targets.to(device), weight, self.group)
+        return Pool(self.inputs.to(device), self.targets.to(device), weight, self.group, self.row)
 
     @classmethod
     def joined(cls, pools: Sequence[Pool]) -> Pool:

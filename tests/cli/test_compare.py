@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import html
 import json
 import sys
@@ -11,6 +12,7 @@ import tomllib
 import pytest
 
 from graphcollab import build_model, compare, load_dataset, methods, report, shard_tasks
+from graphcollab.cli import explaining
 from graphcollab.cli.comparing import _seeds
 from graphcollab.errors import MissingPackageError
 from graphcollab.tasks import Tasks
@@ -230,3 +232,34 @@ def test_who_may_hear_whom_is_read_from_a_file(call, patients, about, tmp_path):
     assert gone.exit_code == 2
     assert gone.stderr.startswith("graphcollab: graphs: ")
     assert "road.csv" in gone.stderr
+
+
+def test_what_is_in_the_models_is_printed_and_on_the_page(call, patients, about, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        explaining.report, "coefficient_table", functools.partial(report.coefficient_table, resamples=2)
+    )
+    line = ["compare", patients, *about, "--methods", "local", "--seeds", "0", "--rounds", "2", "--lrs", "0.1"]
+    linear = [*line, "--hidden", "none", "--leave-out", "sex", "--out", "report"]
+    done = call(*linear, "--explain", "--by", "sex", "age")
+    assert done.exit_code == 0, done.output
+    titles = [
+        "What the models of local rely on",
+        "Coefficients of local",
+        "Groups of rows by sex",
+        "Groups of rows by age",
+    ]
+    told, page = done.stdout.splitlines(), (tmp_path / "report" / "report.html").read_text()
+    assert [one for one in told if one in titles] == titles
+    assert all(f"<caption>{one}</caption>" in page for one in titles)
+    assert '<h2 id="inside-title">What is in the models</h2>' in page
+    again = call(*linear, "--by", "sex")  # nothing is trained anew for it
+    assert again.exit_code == 0, again.output
+    assert "Coefficients of local" not in again.stdout
+    assert "no coefficients: the models of" in call(*line, "--hidden", "4", "--explain").stdout
+
+
+def test_what_cannot_be_explained_is_said_before_anything_is_run(call, line):
+    done = call(*line, "--by", "gender")
+    assert (done.exit_code, done.stdout, "'gender'" in done.stderr) == (2, "", True)
+    done = call("compare", "digits", "--methods", "local", "--explain")
+    assert (done.exit_code, "not a table" in done.stderr) == (2, True)

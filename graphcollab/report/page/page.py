@@ -39,6 +39,7 @@ def page(
     metrics: AnyMetrics = None,
     title: str = "",
     commands: Sequence[str] = (),
+    inside: Sequence[Table] = (),
 ) -> Path:
     """Write what was found as one page of HTML, whole or not at all, and return its path.
 
@@ -60,6 +61,7 @@ def page(
         metrics: Metrics of the table of nodes of a comparison. Default: the tasks' own.
         title: Title of the page. Default: one that says which kind of page it is.
         commands: Lines to type that repeat it, as they are to be shown.
+        inside: Tables of what is in the models, such as `importance_table` returns.
 
     Raises:
         ModuleNotFoundError: If a library is not installed; it says what to install.
@@ -72,6 +74,9 @@ def page(
         content = content_of_description(found, title)
     else:
         content = content_of_comparison(found, reference, metrics, title)
+    if inside:
+        more = Section("inside", "What is in the models", tables=inside)
+        content = replace(content, sections=[*content.sections[:-1], more, content.sections[-1]])
     if not speaks():
         return Path(path)
     written = _written(content, commands).encode()

@@ -1,0 +1,139 @@
+"""How good models are for groups of rows, such as women and men, or bands of age."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab.engine import Rows
+from graphcollab.errors import EmptyError, MismatchError, UnsupportedError
+from graphcollab.findings import Finding
+from graphcollab.metrics import Metric
+from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
+from graphcollab.metrics.scores import AnyMetrics, as_metrics
+from graphcollab.report._text import ShownTable, noted, shown, shown_in, weighted
+from graphcollab.report.site_table import SMALL, results_by_name
+from graphcollab.report.values import Cell, Column
+from graphcollab.settings import Count, Finite
+from graphcollab.tasks import Tasks
+from graphcollab.tasks._values import factorised
+from graphcollab.tasks.table import open_table
+from graphcollab.train import Comparison, Result
+from graphcollab.train.trial import SHARES
+
+FEW, MOST = 6, 20  # different numbers that are groups as they are, and words that have a row
+LEVEL = 0.05
+
+
+@shown
+def group_table(
+    comparison: Comparison,
+    frame: Any,
+    column: str,
+    bands: Sequence[Finite] | None = None,
+    metrics: AnyMetrics = None,
+    resamples: Count = 1000,
+) -> ShownTable:
+    """Return how good every method's models are for groups of test rows, those of all sites together.
+
+    A star marks a group for which models are worse than for all other rows: the bootstrap interval of the difference
+    leaves out 0, corrected (Bonferroni) for all cells of the table. Groups of fewer than 20 rows have none, and no
+    group has where rows belong together (``group=``), as rows are drawn one by one. Models are those of the last seed.
+
+    Args:
+        frame: The table that the tasks were made of.
+        column: Its column that names the groups; models need not read it. Of many words the 20 most frequent have rows.
+        bands: Where bands of a column of numbers end, such as ``[40, 60]``. Default: at its quartiles, where it has
+            more than 6 different values.
+        metrics: A metric, or several. Default: the tasks' own.
+        resamples: How often rows are drawn.
+
+    Returns:
+        A table to ``print``.
+    """
+    results, _ = results_by_name(comparison)
+    if not results:
+        raise EmptyError("comparison", "there are no results of the last seed to look into")
+    first = next(iter(results.values()))
+    tasks, judged = first.tasks, as_metrics(metrics, first.tasks.metric)
+    grouped = any(pool.group is not None for pool in tasks.pools.values())
+    names, codes = _groups(_values(tasks, frame, column), bands)
+    kinds, counts = (one.tolist() for one in codes.unique(return_counts=True))
+    columns, many = [Column(column), Column("rows", "count")], len(kinds) * len(results) * len(judged)
+    cells = [[Cell(names[kind]), Cell(size)] for kind, size in zip(kinds, counts, strict=True)]
+    for (name, result), metric in product(results.items(), judged):
+        judge, sign = metric.leaving_out(result.env.engine.ignored), 1 if metric.higher_is_better else -1
+        scale, digits, unit = shown_in(metric.name in SHARES, 1)
+        columns.append(Column(f"{name} {metric.name}{unit}", "number", digits))
+        samples = _tested(result)
+        for row, kind, size in zip(cells, kinds, counts, strict=True):
+            value, own = _drawn(judge, samples, codes == kind, resamples, kind)
+            _, others = _drawn(judge, samples, codes != kind, resamples, len(names) + kind)
+            low, high = (scale * percentile_interval(own, 1 - LEVEL)).tolist()
+            best = float((sign * percentile_interval(own - others, 1 - LEVEL / many)).max())
+            row.append(Cell(scale * value, interval=(low, high), star=best < 0 and size >= SMALL and not grouped))
+    said = (
+        f"test rows of all sites together, seed {first.env.seed}; in brackets 95 % bootstrap intervals, with models as "
+        f"they are; * worse than all other rows, corrected for {many} comparisons"
+    )
+    belong = "rows that belong together count as if they did not: intervals are too narrow, and there is no *"
+    notes = [Finding("groups", column, said), *weighted(tasks), *noted("grouped", "rows", belong * grouped)]
+    return ShownTable(columns, cells, notes, caption=f"Groups of rows by {column}")
+
+
+def _drawn(judge: Metric, samples: Sequence[Tensor], mask: Tensor, resamples: int, key: int) -> tuple[float, Tensor]:
+    """Return a metric of some rows, and of as many drawn among them, [B]."""
+    outputs, targets, *weight = (one[mask] for one in samples)
+    if not len(targets):
+        return math.nan, torch.full((resamples,), math.nan, dtype=torch.float64)
+    value = judge(outputs[None], targets[None], weight=weight[0][None] if weight else None)
+    return float(value), bootstrap(judge, outputs, targets, resamples, 0, key, weight[0] if weight else None)
+
+
+def _values(tasks: Tasks, frame: Any, name: str) -> np.ndarray:
+    """Return the values of a column of a table in the test rows of all nodes, node after node."""
+    tasks.require_here(torch.arange(tasks.num_nodes), ": groups are of rows of all nodes")
+    split, told = tasks.splits["test"], tasks.preparation
+    row = tasks.pools[split.pool].row
+    if told is None or row is None:
+        raise UnsupportedError("comparison", "groups are of rows of a table: make tasks by Tasks.from_frame")
+    table, rows = open_table(frame, told.node), row[split.index].numpy()
+    owner = np.repeat(np.array(tasks.names, object), split.sizes.numpy())
+    known, codes = factorised(table.column(told.node))
+    if rows.max() >= table.rows or (np.array(known, object)[codes[rows]] != owner).any():
+        raise MismatchError(
+            "frame", "rows of the table are of other sites than those of the tasks: give the same table"
+        )
+    return table.column(name)[rows]
+
+
+def _groups(values: np.ndarray, bands: Sequence[float] | None) -> tuple[list[str], Tensor]:
+    """Return names of groups, the last for rows without a value, and which of them every row is of."""
+    words, codes = factorised(values)
+    names, place = [*words], np.arange(len(words))
+    if values.dtype.kind != "O" and (bands or len(words) > FEW):
+        ends = np.unique(bands or np.nanquantile(values, (0.25, 0.5, 0.75)))
+        texts = [f"{end:g}" for end in ends]
+        names = [f"below {texts[0]}", *(f"{a} to below {b}" for a, b in pairwise(texts)), f"{texts[-1]} and more"]
+        place = np.searchsorted(ends, np.array(words, float), side="right")
+    elif len(words) > MOST:
+        often = np.sort(np.bincount(codes[codes >= 0]).argsort(kind="stable")[-MOST:])
+        names = [*(words[k] for k in often), f"{len(words) - MOST} others"]
+        place = np.where(np.isin(place, often), np.searchsorted(often, place), MOST)
+    return [*names, "missing"], torch.from_numpy(np.append(place, len(names))[codes])
+
+
+def _tested(result: Result) -> list[Tensor]:
+    """Return outputs, targets and, of some, weights of the test samples of all nodes, node after node."""
+    found: dict[int, list[Tensor]] = {}
+    for chunk in result.env.engine.predict(Rows.own(result.stacks), "test"):
+        parts = [part.detach().cpu() for part in (chunk.outputs, chunk.targets, chunk.weight) if part is not None]
+        for r, (node, size) in enumerate(zip(chunk.rows.tolist(), chunk.sizes.tolist(), strict=True)):
+            found[node] = [part[r, :size] for part in parts]
+    return [torch.cat(parts) for parts in zip(*(found[k] for k in sorted(found)), strict=True)]
