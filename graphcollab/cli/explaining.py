@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphcollab import report
+from graphcollab.cli.folder import note
 from graphcollab.datasets import DATASETS, TABLES
-from graphcollab.errors import ConflictError, UnsupportedError
+from graphcollab.errors import ConflictError, GraphcollabError
 from graphcollab.findings import Finding
 from graphcollab.naming import setting
 from graphcollab.report.inside import chosen_result
@@ -30,10 +31,11 @@ def explained(found: Comparison, asked: Mapping[str, Any]) -> list[Table]:
     both = {chosen_result(found)[0], *({"local"} & found.results.keys())} if asked["explain"] else set()
     tables: list[Table] = []
     for name in sorted(both):
+        note(f"looking into the models of {name}, which takes fifty runs more where they are linear", asked["quiet"])
         tables.append(report.importance_table(found, name))
         try:
             tables.append(report.coefficient_table(found, name))
-        except UnsupportedError as error:
+        except GraphcollabError as error:  # not linear, or a refit failed
             tables[-1] = tables[-1].noting(Finding("no-coefficients", name, f"no coefficients: {error}"))
     return [*tables, *(report.group_table(found, _source(asked), column) for column in asked["by"])]
 
