@@ -8,7 +8,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.metrics import log_loss
 
 from graphcollab import Tasks, benefit, build_model
 from graphcollab.cli import main
@@ -127,3 +130,29 @@ def test_methods_are_shown_without_markup(call):
     assert "(McMahan et al., AISTATS 2017) (https://arxiv.org/abs/1602.05629)" in shown
     for markup in (".. math", ":math:", "``", ">`_"):
         assert markup not in shown
+
+
+@pytest.mark.slow  # three seconds
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of scikit-learn
+def test_saved_models_are_not_overtrained(call):
+    """Ten sites of 40 rows of one logistic law: beside logistic regressions of each site's rows, on 4,000 new ones."""
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(4400, 3)).round(3)
+    y = draw.random(4400) < 1 / (1 + np.exp(-x @ [1.0, -1.0, 0.5]))
+    lines = [
+        f"s{k % 10},{a},{b},{c},{'yes' if one else 'no'}" for k, ((a, b, c), one) in enumerate(zip(x, y, strict=True))
+    ]
+    for name, part in (("old", lines[:400]), ("new", lines[400:])):
+        Path(f"{name}.csv").write_text("\n".join(["site,a,b,c,y", *part]) + "\n")
+    line = ("compare", "old.csv", "--target", "y", "--methods", "local", "--metric", "log_loss", "--seeds", "1")
+    assert call(*line, "--out", "d", "--save")[0] == 0
+    told = [one.split(",") for one in call("predict", "d", "new.csv", "--proba")[1].splitlines()[1:]]
+    ours = log_loss(y[400:], np.array([float(one[-1]) for one in told]))
+    site, truth = np.arange(4400) % 10, y[400:]
+    theirs = np.empty(4000)
+    for k in range(10):
+        own, new = site[:400] == k, site[400:] == k
+        model = LogisticRegressionCV(cv=5, scoring="neg_log_loss").fit(x[:400][own], y[:400][own])
+        theirs[new] = model.predict_proba(x[400:][new])[:, 1]
+    assert ours < 0.693
+    assert ours < log_loss(truth, theirs) + 0.02

@@ -61,6 +61,8 @@ def compare(
     save: Flag = False,
     explain: Flag = False,
     by: Annotated[Strings, Parameter(group=OUTPUT)] = (),
+    calibrate: Flag = False,
+    threshold: Annotated[Literal["balanced"] | float, Parameter(group=OUTPUT)] = 0.5,
     output: Output = Output(),
 ) -> None:
     """Compare methods on a table of several sites, after the same number of local steps.
@@ -79,9 +81,12 @@ def compare(
         baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input.
         jobs: Number of processes; results are the same.
         out: Folder for results and checkpoints, in which the same command goes on. Default: nothing is written.
-        save: Save the models of every method in OUT/models, for graphcollab predict.
+        save: Fit every method once more, to all rows, and save these models in OUT/models, for graphcollab predict.
         explain: Show what the models of the best method and of local rely on and, of linear ones, coefficients.
         by: Columns of groups of rows, such as sex, for which the models are judged; numbers are divided into bands.
+        calibrate: Scale the saved models' probabilities by what validation rows say.
+        threshold: From which probability on saved models predict the second of two classes; balanced: from where on
+            sensitivity and specificity on validation rows are greatest.
     """
     settings = flat(locals())
     from graphcollab.cli.comparing import play_compare
@@ -110,6 +115,7 @@ def benefit(
     jobs: Jobs = 1,
     computing: Computing = Computing(),
     out: Folder = None,
+    save: Flag = False,
     output: Output = Output(),
 ) -> None:
     """Find out which sites gain by collaborating, with which sites, and how much.
@@ -131,6 +137,7 @@ def benefit(
         baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input.
         jobs: Number of processes; results are the same.
         out: Folder for the answer, its numbers, a picture and a page. Default: nothing is written.
+        save: Fit what the answer advises to all rows, and save these models in OUT/models, for graphcollab predict.
     """
     settings = flat(locals())
     from graphcollab.cli.comparing import play_benefit
@@ -152,7 +159,7 @@ def predict(
     Args:
         saved: Folder of saved models, such as OUT/models/ditto.
         data: CSV or Parquet file with the same columns.
-        site: Site of all rows. Default: the table has the column of sites.
+        site: Site of all rows; for a new one the model of all sites answers. Default: the table has a column of sites.
         proba: Write the probability of every class, too.
         out: CSV file, which is not there yet. Default: standard output.
     """

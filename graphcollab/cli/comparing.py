@@ -17,11 +17,12 @@ from graphcollab import report
 from graphcollab.checks import issue
 from graphcollab.cli.data import methods_for, models_for, require_data, step_sizes, tasks_for
 from graphcollab.cli.explaining import explained, require_columns
+from graphcollab.cli.finals import Beside, Told, require_savable, save_of_benefit, save_of_comparison
 from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, note, settings_kept, tell, write_figures, write_page
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
-from graphcollab.errors import MissingError, MissingFileError
+from graphcollab.errors import MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
 from graphcollab.metrics import METRICS
@@ -71,17 +72,18 @@ def play_compare(asked: dict[str, Any]) -> None:
     graphs = _graphs(asked["graphs"])
     asked["graphs"] = [f"{name}={path}" for name, path in graphs.items()]
     require_columns(asked)
-    if asked["save"] and not asked["out"]:
-        raise MissingError("out", "--save saves models in the folder of --out: name it")
+    require_savable(asked, read=asked["calibrate"] or asked["threshold"] != 0.5)
+    kept: list[Any] = []
     with folder_of(asked["out"], "compare", settings_kept(asked)) as out:
-        found = _compare(makers, grids, graphs, asked, out)
+        found = _compare(makers, grids, graphs, asked, out, kept)
         if next(iter(found.results.values())).tasks.num_nodes == 1:
             issue("too-few", "node", "there is one site, which has no others to learn from: name the column of sites")
         inside = explained(found, asked)
         text = "\n\n".join([_answer(found), *(f"{one.caption}\n\n{one}" for one in inside)])
         tell(text)
         if out is not None:
-            _write_comparison(found, out, text, asked, inside)
+            saved = save_of_comparison(found, kept, out, asked) if kept else {}
+            _write_comparison(found, out, text, asked, inside, saved)
 
 
 def _seeds(given: Sequence[int]) -> list[int]:
@@ -98,7 +100,12 @@ def _graphs(words: Sequence[str]) -> dict[str, str]:
 
 
 def _compare(
-    makers: Mapping[str, Any], grids: Grids, graphs: Mapping[str, str], asked: Mapping[str, Any], out: Path | None
+    makers: Mapping[str, Any],
+    grids: Grids,
+    graphs: Mapping[str, str],
+    asked: Mapping[str, Any],
+    out: Path | None,
+    kept: list[Any],
 ) -> Comparison:
     shown = not asked["quiet"] and sys.stderr.isatty()
     models = models_for(str(asked["data"]), asked["hidden"])
@@ -106,7 +113,9 @@ def _compare(
     tries = [many * math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
     with tqdm(total=len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
 
-        def on_trial(trial: Any, *_: Any) -> None:
+        def on_trial(trial: Any, result: Any, *_: Any) -> None:
+            if asked["save"] and result is not None:
+                kept.append((trial, Beside.of(result, asked)))
             trials.set_postfix_str(f"{trial.method} on seed {trial.seed}")
             trials.update(1)
 
@@ -145,19 +154,18 @@ def _local(found: Comparison) -> str | None:
 
 
 def _write_comparison(
-    found: Comparison, out: Path, text: str, asked: Mapping[str, Any], inside: Sequence[Table]
+    found: Comparison, out: Path, text: str, asked: Mapping[str, Any], inside: Sequence[Table], saved: Told
 ) -> None:
     weighed = [name for name, one in found.results.items() if any(w.numel() for _, w in one.history.graphs.values())]
     paths = [
         write_whole(out / "results.json", report.results_json(found, _reference(found)).encode()),
-        write_whole(out / RESULTS, (text + "\n").encode()),
+        write_whole(out / RESULTS, ("\n\n".join([text, *saved.values()]) + "\n").encode()),
     ]
     report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
     paths.append(out / "sites.csv")
     paths += write_figures(lambda: _figures(found, weighed), out)
-    if asked["save"]:
-        paths += [result.save(out / "models" / name) for name, result in found.results.items()]
-    _note_files([*paths, *write_page(found, out, "compare", inside=inside), out / RUN], asked["quiet"])
+    pages = write_page(found, out, "compare", [*saved.values()], inside=inside)
+    _note_files([*paths, *saved, *pages, out / RUN], asked["quiet"])
 
 
 def _figures(found: Comparison, weighed: Sequence[str]) -> dict[str, Any]:
@@ -180,6 +188,7 @@ def play_benefit(asked: dict[str, Any]) -> None:
     require_data(data)
     asked["methods"], asked["set"] = methods_for(data, asked["methods"], asked["set"])
     makers = makers_of(asked["methods"])
+    require_savable(asked)
     grids = settings_grids([*makers], asked["set"])
     tasks, model = tasks_for(data, asked), models_for(data, asked["hidden"])
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
@@ -189,10 +198,11 @@ def play_benefit(asked: dict[str, Any]) -> None:
         text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
         tell(text)
         if out is not None:
-            _write_benefit(found, out, text, asked["quiet"])
+            saved = save_of_benefit(found, makers, model, out, asked) if asked["save"] else {}
+            _write_benefit(found, out, "\n\n".join([text, *saved.values()]), asked["quiet"], saved)
 
 
-def _write_benefit(found: Benefit, out: Path, text: str, quiet: bool) -> None:
+def _write_benefit(found: Benefit, out: Path, text: str, quiet: bool, saved: Told) -> None:
     paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
     paths += write_figures(lambda: {"benefit": report.benefit_figure(found)}, out)
-    _note_files([*paths, *write_page(found, out, "benefit"), out / RUN], quiet)
+    _note_files([*paths, *saved, *write_page(found, out, "benefit", [*saved.values()]), out / RUN], quiet)

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from graphcollab.files import write_whole
 from graphcollab.naming import few
 
 CHECKPOINTS, PAGE, RESULTS = "checkpoints", "report.html", "results.txt"
-FREE = ("jobs", "device", "threads", "save", "out", "explain", "by")
+FREE = ("jobs", "device", "threads", "save", "calibrate", "threshold", "out", "explain", "by")
 """Options that may differ where a run goes on: how it is computed, and what is written."""
 
 
@@ -88,10 +88,11 @@ def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in ("config", "quiet")}
 
 
-def write_page(found: Any, out: Path, command: str, **more: Any) -> list[Path]:
-    """Write the report as a page that says how to repeat the run, where the extra ``page`` is installed."""
+def write_page(found: Any, out: Path, command: str, saved: Sequence[str] = (), **more: Any) -> list[Path]:
+    """Write the report as a page that says how to repeat the run, and what was saved, where the extra ``page`` is."""
     settings = (out / RUN).read_text(encoding="utf-8").splitlines()
-    again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *settings]
+    repeat = [f"graphcollab {command} --config {out / RUN}", *(f"# {line}" for line in saved)]
+    again = [*repeat, "", f"# {out / RUN}:", *settings]
     return _write_extra("page", PAGE, lambda: [report.page(found, out / PAGE, commands=again, **more)])
 
 

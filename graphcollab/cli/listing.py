@@ -16,7 +16,7 @@ from graphcollab._ranges import describe
 from graphcollab.cli.data import changed
 from graphcollab.cli.folder import RESULTS, folder_of, note, settings_kept, tell, write_page
 from graphcollab.cli.options import Table
-from graphcollab.cli.predicting import folders_of_models, saved_models, trained_past_best
+from graphcollab.cli.predicting import folders_of_models, saved_models, warnings_of
 from graphcollab.cli.settings_file import RUN
 from graphcollab.documentation import entries
 from graphcollab.errors import ConflictError, UnknownError
@@ -26,7 +26,15 @@ from graphcollab.naming import close
 from graphcollab.report import describe_table
 
 WIDTH = 100
-INSIDE = ("values", "higher_is_better", "best")  # entries about saved models that `show` leaves out
+INSIDE = (
+    "values",
+    "higher_is_better",
+    "best",
+    "warning",
+    "rows",
+    "setting",
+    "means",
+)  # entries about saved models that `show` leaves out
 LOADERS: Mapping[str, Callable[..., Any]] = {**datasets.TABLES, **datasets.DATASETS}
 
 
@@ -111,7 +119,8 @@ def _folder(path: Path) -> str:
     if models.preparation is not None:
         lines.append(f"features: {', '.join(models.preparation.features)}")
     lines += [f"{key}: {_in_short(value)}" for key, value in models.about.items() if key not in INSIDE]
-    return "\n".join([*lines, *filter(None, [trained_past_best(models)])])
+    lines += ["sites without a model: that of all sites together answers"] * models.has_shared
+    return "\n".join([*lines, *(f"warning: {one}" for one in warnings_of(models))])
 
 
 def _in_short(value: Any) -> str:

@@ -59,12 +59,15 @@ def trained_past_best(models: Models) -> str:
     )
 
 
+def warnings_of(models: Models) -> list[str]:
+    """Return what is to be warned of: models no better than constants, or trained past their best."""
+    return [one for one in (models.about.get("warning"), trained_past_best(models)) if one]
+
+
 def play_predict(asked: dict[str, Any]) -> None:
     """Predict, and write a line for every row of the table, in its order."""
     saved, data, out, proba = asked["saved"], str(asked["data"]), asked["out"], asked["proba"]
     models = saved_models(saved)
-    if past := trained_past_best(models):
-        note(f"warning: {past}", asked["quiet"])
     require_data(data)
     if (prepared := models.preparation) is None:
         raise ConflictError("saved", f"the models in {saved} were not trained on a table: use them in Python")
@@ -74,14 +77,17 @@ def play_predict(asked: dict[str, Any]) -> None:
     header += [f"{prepared.target.name} = {name}" for name in models.classes] if proba else []
     if out is not None:
         require_free(out, saved)
-    rows = _predicted(models, open_table(data), asked["site"], proba)
+    made = [f"these models were {models.about['made']}"] if "made" in models.about else []
+    for line in (*made, *(f"warning: {one}" for one in warnings_of(models))):
+        note(line, asked["quiet"])
+    rows = _predicted(models, open_table(data), asked["site"], proba, asked["quiet"])
     if out is None:
         tell(csv_text(header, rows).rstrip("\n"), table=True)
     else:
         note(f"wrote {write_csv(out, header, rows)}", asked["quiet"])
 
 
-def _predicted(models: Models, table: Table, site: str | None, proba: bool) -> list[list[Any]]:
+def _predicted(models: Models, table: Table, site: str | None, proba: bool, quiet: bool) -> list[list[Any]]:
     node = models.preparation.node if models.preparation else ""
     names, codes = _sites(table, site, node)
     columns = {name: table.column(name) for name in table.names if name != node}
@@ -89,8 +95,14 @@ def _predicted(models: Models, table: Table, site: str | None, proba: bool) -> l
     for k, name in enumerate(names):
         rows = np.flatnonzero(codes == k)
         own = {column: values[rows] for column, values in columns.items()}
-        answers = [[answer] for answer in models.predict(name, own).tolist()]
-        shares = models.predict_proba(name, own).tolist() if proba else [[]] * len(answers)
+        asked = None if models.has_shared and name not in models.names else name
+        if asked is None:
+            near = close(name, models.names, 1)
+            note(
+                f"site {name} has no model of its own: the model of all sites together answers. {near}".rstrip(), quiet
+            )
+        answers = [[answer] for answer in models.predict(asked, own).tolist()]
+        shares = models.predict_proba(asked, own).tolist() if proba else [[]] * len(answers)
         for row, answer, share in zip(rows.tolist(), answers, shares, strict=True):
             found[row] = [row, name, *answer, *share]
     return [found[row] for row in sorted(found)]

@@ -322,6 +322,7 @@ def _benefit(
         groups=_mean([groups_held(tasks) for tasks in dealt]),
         chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
         models={name: [one.models[name] for one in played] for name in played[0].models if "" not in experiment.models},
+        picked={name: [one.picked[name] for one in played] for name in played[0].picked},
         findings={name: [one.findings[name] for one in played] for name in played[0].findings},
         weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},
         work=work,

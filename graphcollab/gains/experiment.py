@@ -25,6 +25,7 @@ class Played:
     scores: dict[str, Tensor] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
     models: dict[str, str] = field(default_factory=dict)
+    picked: dict[str, tuple[str, Setting, int] | None] = field(default_factory=dict)
     findings: dict[str, str] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
 
@@ -60,7 +61,7 @@ class Experiment:
             runs[name] = Runs.play(make, models, self.points[name], self.measured, tick, split, **settings)
             arms[name] = runs[name].arm()
         module = build_modules(next(iter(models.values())), seed)[0]
-        flat = constants(split, self.measured, _output_shape(module, split))
+        flat = constants(split, self.measured, output_shape(module, split))
         played = Played()
         if flat is not None:
             played.scores["constant"] = flat[1]
@@ -71,13 +72,11 @@ class Experiment:
             if flat is not None and split.loss == "mse" and name != "outside":
                 arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
             played.scores[name], at = arm.choose(usual[sites])
-            played.chosen[name], played.models[name] = CONSTANTS["mse"], ""
+            played.chosen[name], played.models[name], played.picked[name] = CONSTANTS["mse"], "", None
             if at is not None:
-                played.models[name], point = arm.settings[at[0]]
-                told = [f"{key}={value}" for key, value in point.items()]
-                played.chosen[name] = ", ".join(
-                    filter(None, [played.models[name], *told, f"{self._rounds(at[1])} rounds"])
-                )
+                model, point, rounds = played.picked[name] = (*arm.settings[at[0]], self._rounds(at[1]))
+                played.models[name], told = model, [f"{key}={value}" for key, value in point.items()]
+                played.chosen[name] = ", ".join(filter(None, (model, *told, f"{rounds} rounds")))
             if name in runs:
                 last = runs[name].results[0 if at is None else at[0]]
                 played.findings[name] = ", ".join(found.code for found in last.history.findings)
@@ -95,7 +94,8 @@ class Experiment:
 
 
 @torch.no_grad()
-def _output_shape(module: nn.Module, tasks: Tasks) -> tuple[int, ...]:
+def output_shape(module: nn.Module, tasks: Tasks) -> tuple[int, ...]:
+    """Return the shape of a model's output for one sample."""
     split = tasks.splits["train"]
     inputs = tasks.pools[split.pool].inputs[split.here[:1]]
     return tuple(module.eval()(inputs.to(next(module.parameters()).device)).shape[1:])

@@ -65,6 +65,7 @@ class Benefit:
         test: Mean number of test samples, [K].
         chosen: What was chosen on validation data, for every arm a list with one text for each split.
         models: The chosen one of several models for every arm and split; empty where a constant took its place.
+        picked: The chosen model, settings and number of rounds, likewise; None where a constant took its place.
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
@@ -96,6 +97,7 @@ class Benefit:
     test: Tensor = field(repr=False)
     chosen: Mapping[str, list[str]] = field(repr=False)
     models: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
+    picked: Mapping[str, list[tuple[str, Mapping[str, Any], int] | None]] = field(default_factory=dict, repr=False)
     halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     rarer: Tensor | None = field(default=None, repr=False)
     minority: Tensor | None = field(default=None, repr=False)
@@ -258,11 +260,7 @@ class Benefit:
         )
 
     def by_constants(self, by: str) -> bool:
-        """Tell whether constants stood for models on half of the splits: then no model has a part in a gain.
-
-        Args:
-            by: ``"together"``, a method, ``"without"`` for groups of all but one, or ``"pairs"`` for those of two.
-        """
+        """Tell whether constants stood for an arm's models on half of the splits: then these have no part in a gain."""
         chosen = self.chosen.get(by, [])
         return 2 * chosen.count(self.flat) >= max(len(chosen), 1)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Annotated
 
 import torch
-from torch import Tensor
 
 from graphcollab.keyed import keyed_seed
 from graphcollab.settings import Real, Seed, checked
-from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.tasks import Tasks
 from graphcollab.tasks._pairs import class_labels
 from graphcollab.tasks.samples import hold_out
+from graphcollab.train.final import with_all_rows
 
 _SPLIT_STREAM, _HALF_STREAM = 173, 174
 HALVES = ("half", "other half")
@@ -40,21 +40,13 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
     """
     everybody = torch.arange(tasks.num_nodes)
     tasks.require_here(everybody, ", which cannot deal them anew: give a function that makes the tasks of a seed")
+    dealt = with_all_rows(tasks)
     total = {name: int(tasks.sizes(name).sum()) for name in ("train", "val", "test")}
     every = sum(total.values())
     if test is None:
         test = total["test"] / every if total["test"] else 0.25
     if val is None:
         val = total["val"] / (total["train"] + total["val"]) if total["val"] else 0.2
-    names = list(tasks.pools)
-    starts = dict(zip(names, torch.tensor([0, *map(len, tasks.pools.values())]).cumsum(0).tolist(), strict=False))
-    pools = list(tasks.pools.values())
-    whole = Pool.joined(pools)
-    lists: list[Tensor] = []
-    for node in range(tasks.num_nodes):
-        mine = [split.of(node) + starts[split.pool] for split in tasks.splits.values()]
-        lists.append(torch.cat(mine).unique())
-    dealt = replace(tasks, pools={"all": whole}, splits={"train": Split.from_lists("all", lists)}, split_given=False)
     dealt = dealt.hold_out(test, keyed_seed(_SPLIT_STREAM, seed, 0) % 2**63)
     held = dealt.splits["val"]
     dealt = dealt.hold_out(val, keyed_seed(_SPLIT_STREAM, seed, 1) % 2**63)

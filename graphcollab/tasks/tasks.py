@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphcollab.errors import ContractError, DuplicateError, EmptyError, MismatchError, MissingError
 from graphcollab.findings import Finding
-from graphcollab.naming import Node, few, find_nodes
+from graphcollab.naming import Node, few, find_nodes, setting
 from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part
 from graphcollab.tasks._pairs import class_labels
@@ -221,7 +221,9 @@ class Tasks(Builders):
             cure = ""
             if len(missing) == self.num_nodes and split in ("val", "test"):
                 held = "tasks.hold_out()" if split == "val" else 'tasks.hold_out(into="test")'
-                cure = f": {held if self.preparation is None else f'a {split}_fraction= above 0'} sets some aside"
+                cure = (
+                    f": {held if self.preparation is None else setting(**{f'{split}_fraction': 0.2})} sets some aside"
+                )
             raise EmptyError(f"split {split!r}", f"{self._who(missing)} without {split!r} samples, which {why}{cure}")
 
     def _who(self, nodes: Sequence[int]) -> str:

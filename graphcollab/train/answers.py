@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from graphcollab.errors import (
     NotFiniteError,
     RangeError,
     ShapeError,
+    UnknownError,
     UnsupportedError,
 )
 from graphcollab.naming import Node, few, find_node
@@ -38,11 +40,20 @@ class Answers:
     """How outputs are read: as logits of ``"classes"`` [n, C, ...] or ``"binary"`` [n, ...] or [n, 1], or ``"values"``.
 
     ``logits``: by the loss outputs are logits, so probabilities can be told; without ``classes`` they are numbers.
+    Logits are divided by ``temperature``. The second of two classes is predicted where it is more probable than
+    ``threshold``.
     """
 
     kind: Kind
     logits: bool = True
     classes: tuple[str | int | float | bool, ...] = ()
+    temperature: float = 1.0
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (self.temperature > 0 and 0 < self.threshold < 1):
+            told = f"got {self.temperature!r} and {self.threshold!r}"
+            raise RangeError("threshold", f"a temperature is above 0, and a threshold between 0 and 1: {told}")
 
     @classmethod
     def of(cls, loss: str | Callable[..., Any], targets: Tensor, outputs: Tensor, classes: tuple[Any, ...]) -> Answers:
@@ -61,7 +72,12 @@ class Answers:
             return _flat(outputs).numpy()
         if self.kind == "classes" and outputs.dim() < 2:
             raise ShapeError("outputs", f"expected an output for each class, [n, C], got {list(outputs.shape)}")
-        found = (outputs.argmax(1) if self.kind == "classes" else (_flat(outputs) > 0).long()).numpy()
+        if self.kind == "binary" or self.threshold != 0.5:
+            margin = _flat(outputs) if self.kind == "binary" else outputs[:, 1] - outputs[:, 0]
+            bar = self.temperature * math.log(self.threshold / (1 - self.threshold))
+            found = (margin > bar).long().numpy()
+        else:
+            found = outputs.argmax(1).numpy()
         if self.classes and found.size and found.max() >= len(self.classes):
             raise RangeError("outputs", f"the model chooses class {found.max()}, expected 0 to {len(self.classes) - 1}")
         return np.array(self.classes)[found] if self.classes else found
@@ -77,8 +93,8 @@ class Answers:
                 "use outputs(site, samples), and make probabilities of them as the loss does",
             )
         if self.kind == "classes":
-            return outputs.softmax(1).numpy()
-        one = torch.sigmoid(_flat(outputs))
+            return (outputs / self.temperature).softmax(1).numpy()
+        one = torch.sigmoid(_flat(outputs) / self.temperature)
         return (torch.stack([1 - one, one], 1) if one.dim() == 1 else one).numpy()
 
 
@@ -95,6 +111,7 @@ class Reading:
     shape: tuple[int, ...]
     dtype: torch.dtype
     answers: Callable[[Tensor], Answers]
+    shared: bool = False
 
     @classmethod
     def of(cls, tasks: Tasks) -> Reading:
@@ -104,11 +121,18 @@ class Reading:
         own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes)  # noqa: E731
         return cls(tasks.names, prepared, tasks.input_shape, pool.inputs.dtype, own)
 
-    def name(self, site: Node) -> str:
-        """Return a site's name."""
-        return self.names[find_node(site, self.names, "site")]
+    def name(self, site: Node | None) -> str | None:
+        """Return a site's name, that of all together if it is None; of one that is not there an error says so."""
+        if site is None and self.shared:
+            return None
+        try:
+            return self.names[find_node(cast(Node, site), self.names, "site")]
+        except UnknownError as error:
+            if self.shared:
+                error.args = (f"{error}; for another site give None: the model of all sites together answers then",)
+            raise
 
-    def samples(self, site: Node, samples: Any) -> Tensor:
+    def samples(self, site: Node | None, samples: Any) -> Tensor:
         """Return a site's samples as the models read them."""
         name, shape, dtype = self.name(site), self.shape, self.dtype
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
@@ -145,14 +169,14 @@ class Predicts(ABC):
     """What can predict by every site's model."""
 
     @abstractmethod
-    def model(self, site: Node) -> nn.Module:
+    def model(self, site: Any) -> nn.Module:
         """Return a site's model."""
 
     @abstractmethod
     def _reading(self) -> Reading:
         """Return how samples of sites are read."""
 
-    def outputs(self, site: Node, samples: Any) -> Tensor:
+    def outputs(self, site: Node | None, samples: Any) -> Tensor:
         """Return what a site's model returns for samples; see `predict`."""
         reading = self._reading()
         inputs, module = reading.samples(site, samples), self.model(site)
@@ -167,11 +191,12 @@ class Predicts(ABC):
                     f"has ids 0 to {error.size - 1}: leave out what it was not trained with",
                 ) from error
 
-    def predict(self, site: Node, samples: Any) -> np.ndarray:
+    def predict(self, site: Node | None, samples: Any) -> np.ndarray:
         """Predict by a site's model.
 
         Args:
-            site: The site, by name or position; where all names are whole numbers, a number is a name.
+            site: The site, by name or position; where all names are whole numbers, a number is a name. None: another
+                one, by the model of all sites together, if one was saved (`Models.has_shared`).
             samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
                 what it reads, such as a frame with the same columns, or a list of rows as dicts.
 
@@ -191,7 +216,7 @@ class Predicts(ABC):
             outputs = reading.preparation.restore(outputs, reading.name(site))
         return answers.predict(outputs)
 
-    def predict_proba(self, site: Node, samples: Any) -> np.ndarray:
+    def predict_proba(self, site: Node | None, samples: Any) -> np.ndarray:
         """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
 
         Raises:

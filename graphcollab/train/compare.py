@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from graphcollab.checks import issue, own_filter
@@ -176,7 +177,12 @@ def compare(
     results = {name: kept[name, p] for name, p in last.items() if (name, p) in kept}
     for trial in simple:
         chosen.setdefault(trial.method, []).append(trial)
-    return Comparison(trials, chosen, higher, results, metric)
+    again = {
+        one.name: partial(one.play, settings, chosen[one.name][-1].seed)
+        for one in every
+        if one.number == last[one.name]
+    }
+    return Comparison(trials, chosen, higher, results, metric, again)
 
 
 def _warn_of_failure(trial: Trial, error: Exception) -> None:

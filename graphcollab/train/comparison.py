@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 import torch
@@ -15,7 +15,9 @@ from graphcollab.errors import DuplicateError, MismatchError, MissingError
 from graphcollab.metrics import paired_difference, weight_agreement
 from graphcollab.metrics.statistics import PairedDifference
 from graphcollab.naming import ByName, few
+from graphcollab.tasks import Tasks
 from graphcollab.train.collapse import EVEN_KINDS
+from graphcollab.train.final import Final, Play, needed, with_all_rows
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Over, correction
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
@@ -32,6 +34,7 @@ class Comparison:
         results: The result of every method with its chosen setting, of the last seed on which it did not fail; a
             method that failed on all of them is not among them.
         metric: Name of the metric.
+        again: What plays every method's chosen setting on other tasks (`final`); it is lost when pickled.
     """
 
     trials: Sequence[Trial]
@@ -39,6 +42,10 @@ class Comparison:
     higher_is_better: bool
     results: Mapping[str, Result] = field(repr=False, default_factory=dict)
     metric: str = "accuracy"
+    again: Mapping[str, Play] = field(repr=False, default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "again": {}}
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "chosen", ByName(self.chosen))
@@ -62,7 +69,8 @@ class Comparison:
         _require_same_tasks(chosen)
         every = [trial for part in parts for trial in part.trials]
         results = {name: result for part in parts for name, result in part.results.items()}
-        return cls(every, chosen, parts[0].higher_is_better, results, metrics[0])
+        again = {name: play for part in parts for name, play in part.again.items()}
+        return cls(every, chosen, parts[0].higher_is_better, results, metrics[0], again)
 
     @property
     def share(self) -> bool:
@@ -174,6 +182,35 @@ class Comparison:
             return float(better[~others.isnan()].double().mean())
 
         return [share(*pair) for pair in zip(self.chosen[method], self.chosen[reference], strict=True)]
+
+    def final(self, method: str, tasks: Tasks | None = None, **known: Any) -> Final:
+        """Fit a method once more, with its chosen setting and model, to all samples: the models to use afterwards.
+
+        It plays as many rounds as the median over seeds of those after which the models that were kept were the best.
+        A method that needs validation samples, such as one that learns weights by them, keeps the last seed's for that,
+        and trains on all others. What is known of the models' quality comes from the comparison, whose models were
+        trained on fewer samples; nothing is held out to test these.
+
+        Args:
+            method: The method's name.
+            tasks: All samples, for training, such as those of a table with ``val_fraction=0, test_fraction=0``, which
+                are standardized by all rows. Default: the last seed's, put together, as that seed prepared them.
+            known: What else is known, see `Final`.
+        """
+        result, trials = self.results[method], [one for one in self.chosen[method] if not one.failure]
+        if method not in self.again:
+            raise MissingError("comparison", "a comparison that was pickled does not know how to train: compare again")
+        tasks = with_all_rows(result.tasks, needed(result.method)) if tasks is None else tasks
+        return Final.fit(
+            self.again[method],
+            tasks,
+            round(median(trial.kept for trial in trials)),
+            metric=self.metric,
+            test=torch.tensor([trial.per_node for trial in trials], dtype=torch.float64),
+            setting=dict(trials[-1].setting),
+            best=result.about()["best"],
+            **known,
+        )
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return for every method the mean over seeds of every column, its spread, the setting and the values.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,24 @@ def save_models(
     tasks: Tasks,
     graph: LearnedGraph,
     about: Mapping[str, Any],
+    shared: Tensor | None = None,
+    read: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write nodes' models, and all that predicting takes; see `Result.save`. The graph may know further nodes."""
+    """Write nodes' models, and all that predicting takes; see `Result.save`. The graph may know further nodes.
+
+    ``shared`` [P] is a model for sites that have none, and ``read`` how outputs are read beside (`Answers`).
+    """
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
     preparation = tasks.preparation
     classes = () if preparation is None else preparation.classes
     tensors: dict[str, Tensor] = {}
     architectures, answers = [], None
+    owners = [members.tolist() for members in stacks.members]
     for a, (spec, rows, members) in enumerate(zip(stacks.specs, stacks.tensors, stacks.members, strict=True)):
         module = modules[a]
+        if shared is not None:  # behind the only architecture's own
+            rows, owners[a] = torch.cat([rows, shared[None]]), [*owners[a], tasks.num_nodes]
         state = tensors_of(module)
         for name, values in zip(spec.names, spec.views(rows), strict=True):
             tensors[f"{a}/models/{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
@@ -66,9 +74,9 @@ def save_models(
     assert answers is not None  # there is at least one node
     content = {
         "names": list(tasks.names),
-        "members": [members.tolist() for members in stacks.members],
+        "members": owners,
         "architectures": architectures,
-        "answers": {"kind": answers.kind, "logits": answers.logits, "classes": list(answers.classes)},
+        "answers": asdict(replace(answers, **(read or {}))),
         "inputs": {"shape": list(pool.inputs.shape[1:]), "type": str(pool.inputs.dtype).removeprefix("torch.")},
         "preparation": None if preparation is None else preparation.to_json(),
         "about": dict(about),

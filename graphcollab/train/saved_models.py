@@ -41,7 +41,8 @@ class Models(Predicts):
         names: The sites.
         about: How the models came about: ``method``, ``rounds``, ``seed``, ``loss``, ``metric``, ``values`` (what was
             measured when the run ended, of every site in their order), ``best`` (when the mean validation loss was
-            least, and how large then and now), and ``versions``.
+            least, and how large then and now), and ``versions``; of a `Final` how it was ``made``, of how many
+            ``rows``, by which ``setting``, ``warning``, and ``means`` over splits of sites' metrics in their order.
         preparation: What turns rows of a table into the models' inputs, if the tasks had one.
 
     Example:
@@ -64,11 +65,21 @@ class Models(Predicts):
     _inputs: tuple[tuple[int, ...], torch.dtype] = field(repr=False)  # of one sample
     _modules: Sequence[nn.Module] = field(repr=False)  # one per architecture
     _rows: Sequence[Mapping[str, Tensor]] = field(repr=False)  # [K_s, ...] by name, of every architecture
-    _places: Sequence[tuple[int, int]] = field(repr=False)  # every site's architecture, and its row
+    _places: Sequence[tuple[int, int]] = field(repr=False)  # every site's architecture, and its row; then of all sites
 
-    def model(self, site: Node) -> nn.Module:
-        """Return a site's model as a module in evaluation mode, by the site's name or position (see `Node`)."""
-        architecture, row = self._places[find_node(site, self.names, "site")]
+    @property
+    def has_shared(self) -> bool:
+        """Whether there is a model of all sites together, for a site that has none: that of the site None."""
+        return len(self._places) > len(self.names)
+
+    def model(self, site: Node | None) -> nn.Module:
+        """Return a site's model as a module in evaluation mode, by the site's name or position (see `Node`).
+
+        That of all sites together, for a site that has none, is the model of None (`has_shared`).
+        """
+        if site is None and not self.has_shared:
+            raise MissingError("site", "no model of all sites was saved, and each is of one site: name it")
+        architecture, row = self._places[-1 if site is None else find_node(site, self.names, "site")]
         module = copy_module(self._modules[architecture])
         state = tensors_of(module)
         for name, values in self._rows[architecture].items():  # in memory of its own, also where they are frozen now
@@ -85,7 +96,7 @@ class Models(Predicts):
         return self._answers.classes
 
     def _reading(self) -> Reading:
-        return Reading(self.names, self.preparation, *self._inputs, lambda _: self._answers)
+        return Reading(self.names, self.preparation, *self._inputs, lambda _: self._answers, self.has_shared)
 
 
 @checked
@@ -145,7 +156,7 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
         (tuple(content["inputs"]["shape"]), dtype_of(content["inputs"]["type"])),
         (),
         rows,
-        [places[k] for k in range(len(names))],
+        [places[k] for k in range(max(len(names), len(places)))],
     )
 
 

@@ -51,6 +51,7 @@ class Trial:
         weights: What nodes gave each other in the last round, [K, K], receivers in rows, where that was learned and
             there are no more than 100 nodes; else None.
         tested: On how many test samples every node is judged whose metric is in the mean, by the node's name.
+        kept: After how many rounds models were as the returned ones are.
     """
 
     method: str
@@ -75,6 +76,7 @@ class Trial:
     samples: Samples | None = field(repr=False, default=None)
     weights: Tensor | None = field(repr=False, default=None, compare=False)
     tested: Mapping[str, int] = field(repr=False, default_factory=dict)
+    kept: float = field(repr=False, default=math.nan)
 
     @property
     def rounds(self) -> float:
@@ -135,6 +137,7 @@ class Trial:
             samples=samples or (identify_samples(result.tasks) if result.env.plane.alone else None),
             weights=_learned_weights(result),
             tested={name: size for name, size, value in sizes if not math.isnan(value)},
+            kept=history.rounds[history.returned],
         )
 
 

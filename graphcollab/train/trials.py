@@ -27,6 +27,9 @@ from graphcollab.train.shared_samples import identify_samples
 from graphcollab.train.start import Model, plane_of, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 
+OF_TRIALS = ("patience", "callbacks", "progress", "checkpoint_every", "resume")
+"""Settings of `run` that are for trials only."""
+
 MODEL = "model"
 """The setting under which a comparison says which of several models a trial has."""
 
@@ -46,6 +49,14 @@ class Contestant:
     def method(self) -> Method | Phases:
         """Make the method."""
         return self.make(**{name: value for name, value in self.point.items() if name != MODEL})
+
+    def play(
+        self, settings: Mapping[str, Any], seed: int, tasks: Tasks, rounds: int, method: Method | None = None
+    ) -> Result:
+        """Run the method, or another one without a graph, for all of some rounds."""
+        own = {name: value for name, value in settings.items() if name not in OF_TRIALS}
+        graph, own["evaluate_every"] = self.graph if method is None else None, rounds
+        return run(method or self.method(), tasks, self.model, graph, rounds=rounds, seed=seed, **own)
 
 
 Played: TypeAlias = tuple[Trial, Result | None, Exception | None]
@@ -72,7 +83,8 @@ class Trials:
             )
         first = [one for one in self.contestants if one.number == 0]
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
-            raise EmptyError("tasks", "grids are searched on validation samples, and no node has any: hold some out")
+            held = setting(val_fraction=0.2)
+            raise EmptyError("tasks", f"grids are searched on validation samples, and there are none: hold out {held}")
         for one in first:  # all methods before the first is run
             one.method().check(drawn)
         return drawn

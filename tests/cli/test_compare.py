@@ -123,8 +123,11 @@ def test_models_are_saved_and_predict(call, line, patients, tmp_path):
     shown = call("show", "report/models/fedavg")
     assert "sites: north, south, west" in shown.stdout
     strange = call("predict", "report/models/fedavg", new, "--site", "nort")
-    assert strange.exit_code == 2
-    assert "'north'" in strange.stderr
+    assert "site nort has no model of its own: the model of all sites together answers" in strange.stderr
+    assert "did you mean 'north'?" in strange.stderr
+    assert strange.stdout.replace("nort", "").splitlines() == [  # all have one model here
+        f"{k},,{one['disease']}" if k >= 0 else "row,hospital,disease" for k, one in enumerate([{}, *told], -1)
+    ]
 
 
 @pytest.mark.parametrize(("given", "meant"), [((5,), [0, 1, 2, 3, 4]), ((0,), [0]), ((1,), [0]), ((3, 7), [3, 7])])

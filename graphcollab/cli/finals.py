@@ -1,0 +1,162 @@
+"""Final models of commands: fitted to all rows, calibrated by validation rows, and saved with what is known of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.checks import issue, own_filter
+from graphcollab.cli.data import tasks_for
+from graphcollab.cli.folder import tell
+from graphcollab.cli.predicting import MODELS
+from graphcollab.datasets import DATASETS
+from graphcollab.errors import ConflictError, MissingError
+from graphcollab.gains import Benefit
+from graphcollab.gains.arms import Measured
+from graphcollab.gains.experiment import output_shape
+from graphcollab.gains.held import CONSTANTS, constants
+from graphcollab.methods import fedavg, local
+from graphcollab.metrics import as_metric
+from graphcollab.report.benefit_answer import benefit_findings
+from graphcollab.tasks import Tasks
+from graphcollab.train import Comparison, Result, run
+from graphcollab.train.answers import Answers
+from graphcollab.train.calibration import balanced_threshold, fit_temperature
+from graphcollab.train.final import Final, needed, with_all_rows
+from graphcollab.train.start import candidates
+from graphcollab.train.trial import Trial
+
+Told = dict[Path, str]
+"""What is to be said of folders of saved models."""
+
+
+def require_savable(asked: Mapping[str, Any], read: bool = False) -> None:
+    """Check what is said of saving models, before any work; ``read``: to calibrate them, or by which threshold."""
+    if asked["save"] and not asked["out"]:
+        raise MissingError("out", "--save saves models in the folder of --out: name it")
+    if not read:
+        return
+    if not asked["save"]:
+        raise MissingError("save", "--calibrate and --threshold are for saved models: give --save, too")
+    if asked["threshold"] != "balanced":
+        Answers("binary", threshold=asked["threshold"])  # refuses what is none
+    tasks = tasks_for(str(asked["data"]), asked)(asked["seeds"][0])
+    if tasks.loss not in ("cross_entropy", "bce"):
+        raise ConflictError("calibrate" if asked["calibrate"] else "threshold", "amounts have no probabilities")
+    if asked["threshold"] != 0.5 and (tasks.preparation is None or len(tasks.preparation.classes) != 2):
+        raise ConflictError("threshold", "a threshold divides two classes, and these tasks have others")
+    tasks.require("val", "--calibrate and --threshold need")
+
+
+def save_of_comparison(
+    found: Comparison, kept: Sequence[tuple[Trial, Beside]], out: Path, asked: Mapping[str, Any]
+) -> Told:
+    """Save final models of every method, given all trials with what is kept beside."""
+    told: Told = {}
+    for name, last in found.results.items():
+        own = [one for trial, one in kept if any(trial is chosen for chosen in found.chosen[name])]
+        tasks = _all_rows(asked, found.chosen[name][-1].seed, last.method)
+        constants = [one.constant for one in own if one.constant is not None]
+        constant, flat = torch.stack(constants) if constants else None, CONSTANTS.get(str(last.tasks.loss), "")
+        read = _reading(own, asked) if own[0].outputs is not None else {}
+        told |= _save(name, partial(found.final, name, tasks, constant=constant, flat=flat), out, read)
+    return told
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is kept of a trial's result: test metrics of constants [K], and validation ``outputs`` and ``targets``."""
+
+    constant: Tensor | None
+    outputs: Tensor | None = None
+    targets: Tensor | None = None
+
+    @classmethod
+    def of(cls, result: Result, asked: Mapping[str, Any]) -> Beside:
+        """Read it off a result; outputs only where they are asked for."""
+        tasks, measured = result.tasks, Measured((as_metric(result.tasks.metric),), ("test",))
+        whole = replace(tasks, splits={"val": tasks.splits["test"], **tasks.splits})
+        flat = constants(whole, measured, output_shape(result.modules[0], whole))
+        constant = None if flat is None else flat[1][0, 0]
+        if not asked["calibrate"] and asked["threshold"] == 0.5:
+            return cls(constant)
+        pool, split = tasks.pools[tasks.splits["val"].pool], tasks.splits["val"]
+        outputs = [result.outputs(k, pool.inputs[split.of(k)]).cpu() for k in range(tasks.num_nodes)]
+        return cls(constant, torch.cat(outputs), pool.targets[split.index].cpu())
+
+
+def _reading(own: Sequence[Any], asked: Mapping[str, Any]) -> dict[str, float]:
+    """Return the temperature and the threshold by which validation rows of all seeds are read best."""
+    outputs, targets = (torch.cat([getattr(one, name) for one in own]) for name in ("outputs", "targets"))
+    temperature, threshold = fit_temperature(outputs, targets) if asked["calibrate"] else 1.0, asked["threshold"]
+    if threshold == "balanced":
+        margin = outputs.flatten() if targets.is_floating_point() else outputs[:, 1] - outputs[:, 0]
+        threshold = balanced_threshold((margin / temperature).sigmoid(), targets == 1)
+    return {"temperature": temperature, "threshold": threshold}
+
+
+def _all_rows(asked: Mapping[str, Any], seed: int, method: Any) -> Tasks | None:
+    """Return the tasks of a table with all rows for training, but for validation rows that a method needs."""
+    if str(asked["data"]) in DATASETS or asked["split"] is not None:
+        return None
+    held = {} if "val" in needed(method) else {"val_fraction": 0.0}
+    with own_filter("ignore", code="quality"):  # said before
+        return tasks_for(str(asked["data"]), {**asked, **held, "test_fraction": 0.0})(seed)
+
+
+def _save(name: str, fit: Callable[[], Final], out: Path, read: Mapping[str, float]) -> Told:
+    try:
+        with own_filter("ignore"):  # what there is to say of runs was said of trials
+            final = fit()
+    except ArithmeticError as error:
+        issue("diverged", f"method {name!r}", f"{name} diverged on all rows, and no models of it are saved: {error}")
+        return {}
+    folder = final.save(out / MODELS / name, **read)
+    told = f"Models of {name} in {folder}: {final.how}."
+    tell(f"\n{told}")
+    return {folder: told}
+
+
+def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: Path, asked: Mapping[str, Any]) -> Told:
+    """Save final models of what the answer advises (alone, if it is open), by the settings that were chosen most."""
+    told: Told = {}
+    advice, arms, makers = benefit_findings(found)[-1], ["alone"], {"alone": local, "together": fedavg, **made}
+    if advice.subject == "collaborate":
+        arms = [advice.numbers["by"], *(["alone"] if advice.numbers["alone"] else [])]
+    for arm in arms:
+        picked = [one for one in found.picked[arm] if one is not None]
+        if not picked:
+            issue(
+                "nothing", arm, f"no models are saved: {found.flat} did better than those trained {arm} on all splits"
+            )
+            continue
+        keys = [(model, tuple(point.items())) for model, point, _ in picked]
+        (model, point), _ = Counter(keys).most_common(1)[0]
+        rounds = round(median(many for key, (*_, many) in zip(keys, picked, strict=True) if key == (model, point)))
+        method = makers[arm](**dict(point), epochs=asked["epochs"], batch_size=asked["batch_size"])
+        setting = {**({"model": model} if model else {}), **dict(point)}
+        known = {"metric": found.metric, "test": found.scores[arm], "setting": setting}
+        known |= {"constant": found.constant, "flat": found.flat} if found.flat else {}
+        told |= _save(arm, partial(_fit, method, candidates(models)[model], rounds, asked, known), out, {})
+    return told
+
+
+def _fit(method: Any, model: Any, rounds: int, asked: Mapping[str, Any], known: Mapping[str, Any]) -> Final:
+    seed = asked["seed"]
+    tasks = _all_rows(asked, seed, method)
+    if tasks is None:
+        tasks = with_all_rows(tasks_for(str(asked["data"]), asked)(seed), needed(method))
+    settings = {"evaluate_every": rounds, "seed": seed, "device": asked["device"], "threads": asked["threads"]}
+
+    def play(given: Tasks, many: int, other: Any = None) -> Result:
+        return run(other or method, given, model, rounds=many, **settings)
+
+    return Final.fit(play, tasks, rounds, **known)
