@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from graphcollab.errors import InvalidTypeError
 from graphcollab.settings import checked
 
-__all__ = ["checked_with", "documented", "entries"]
+__all__ = ["checked_with", "documented", "entries", "of_sites"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,6 +21,11 @@ def entries(of: Callable[..., Any]) -> dict[str, str]:
     listed = re.search(r"\nArgs:\n(.*?)(?:\n\n|\Z)", f"\n{inspect.getdoc(of) or ''}", re.S)
     found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", listed[1] if listed else "", re.M)
     return {name: re.sub(r"\n {8}", "\n", text) for name, text in found}
+
+
+def of_sites(text: str) -> str:
+    """Return a text for those to whom the nodes of a graph are sites."""
+    return re.sub(r"\b([Nn])ode(s?)\b", lambda found: f"{'S' if found[1] == 'N' else 's'}ite{found[2]}", text)
 
 
 def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:

@@ -57,7 +57,7 @@ class FineTuned(Judge):
         if not bool(bad.any()):
             return tuned.x
         node, others = int(bad.nonzero()[0]), int(bad.sum()) - 1
-        more = f" (and {others} more nodes)" if others else ""
+        more = f" (and {others} more sites)" if others else ""
         subject = f"node {env.engine.tasks.names[node]!r}"
         message = (
             f"{env.engine.tasks.names[node]}{more}: loss is not finite after {data.round} rounds at step "

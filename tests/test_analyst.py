@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import random
+import re
 import shlex
 import sys
 from functools import partial
@@ -130,6 +132,60 @@ def test_methods_are_shown_without_markup(call):
     assert "(McMahan et al., AISTATS 2017) (https://arxiv.org/abs/1602.05629)" in shown
     for markup in (".. math", ":math:", "``", ">`_"):
         assert markup not in shown
+
+
+def test_a_site_of_one_class_neither_gains_nor_loses(call):
+    """Finding 1: twelve sites of one law, of which the first has, by chance, no rows of the rarer class."""
+    draw = random.Random(5)
+    rows = [[f"s{k // 20:02d}", draw.gauss(0, 1), "yes" if draw.random() < 0.12 else "no"] for k in range(240)]
+    rows = [[site, a, "no" if site == "s00" else y] for site, a, y in rows]
+    Path("same.csv").write_text("\n".join(["site,a,y", *(",".join(map(str, row)) for row in rows)]) + "\n")
+    line = ("benefit", "same.csv", "--target", "y", "--metric", "log_loss", "--limit", "2", "--lrs", "0.1")
+    text = call(*line, *QUICK)[1]
+    row = next(one for one in text.splitlines() if one.startswith("s00 "))
+    assert "*" not in row
+    assert "No star at sites with fewer than 5 samples beside their most frequent class (one class only: s00" in text
+    assert "the rarer class on a split (one class only: s00" in text  # 1b: none comes before few
+
+
+@pytest.mark.parametrize(
+    ("columns", "row", "warned"),
+    [
+        ("a,lab,y", lambda draw, k: (k % 9, (10 if k // 4 % 2 else 3) + draw.uniform(-0.3, 0.3), k // 4 % 2), "'lab'"),
+        ("a,y", lambda draw, k: (draw.gauss(0, 1), (0, 1, 0, 1, -9)[k % 5]), "-9 in 12 rows"),
+    ],
+)
+def test_leaks_and_codes_are_warned_of(call, columns, row, warned):
+    """Findings 5 and 4: a column that a threshold sorts by the target, and a code among classes."""
+    table(columns, row)
+    assert warned in call("benefit", "t.csv", "--target", "y", *QUICK)[2]
+
+
+def test_the_help_says_which_metric_is_the_default(call):
+    for command in ("benefit", "compare"):
+        assert "Default: accuracy, or mae." in " ".join(call(command, "--help")[1].replace("│", " ").split())
+
+
+@pytest.mark.slow
+def test_a_page_says_who_asked_what_of_which_file(call):
+    """Findings 12 and 15, and the page's own."""
+    table("a,b,y", lambda draw, k: (draw.gauss(0, 1), k % 7, "uv"[k // 4 % 2]))
+    assert call("benefit", "t.csv", "--target", "y", *QUICK, "--out", "one")[0] == 0
+    line = ("compare", "t.csv", "--target", "y", "--methods", "local", "fedavg", "--rounds", "2", "--seeds", "3")
+    code, text, _ = call(*line, "--hidden", "none", "--baseline", "sklearn", "--out", "two")
+    assert code == 0
+    pages = [html.unescape(Path(name, "report.html").read_text(encoding="utf-8")) for name in ("one", "two")]
+    for page in pages:
+        body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL).partition('id="settings"')[0]
+        assert (
+            "t.csv: 60 rows of 4 sites (column 'site'). A row is one case: models predict its 'y' (u or v) from a, b"
+            in body
+        )
+        assert body.index("Judged by accuracy (the share of rows that are predicted right; larger is better)") > 0
+        assert "one model for all sites" in body or "all sites take the average of their models" in body
+        assert not re.search(r"\bnodes?\b|Benefit\.|\de[+−-]\d", body)
+    assert not re.search(r"\bnodes?\b", text)
+    assert "comparisons" not in pages[1].partition("<nav")[0]  # fedavg alone: scikit-learn's rows are no claims
 
 
 @pytest.mark.slow  # three seconds

@@ -142,7 +142,8 @@ def _answer(found: Comparison) -> str:
         parts.append(str(report.site_table(found, reference=_local(found))))
     if LOCAL not in found.chosen:
         parts.append(f"Add {LOCAL} to --methods to compare with training alone.")
-    return "\n\n".join(part.rstrip() for part in parts)
+    lines = "\n\n".join(part.rstrip() for part in parts).splitlines()
+    return "\n".join(line for k, line in enumerate(lines) if "  " in line or line not in lines[:k] or not line)
 
 
 def _reference(found: Comparison) -> str:
@@ -164,8 +165,12 @@ def _write_comparison(
     report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
     paths.append(out / "sites.csv")
     paths += write_figures(lambda: _figures(found, weighed), out)
-    pages = write_page(found, out, "compare", [*saved.values()], inside=inside)
+    pages = write_page(found, out, "compare", [*saved.values()], source=_source(asked), inside=inside)
     _note_files([*paths, *saved, *pages, out / RUN], asked["quiet"])
+
+
+def _source(asked: Mapping[str, Any]) -> str:
+    return Path(str(asked["data"])).name
 
 
 def _figures(found: Comparison, weighed: Sequence[str]) -> dict[str, Any]:
@@ -199,10 +204,11 @@ def play_benefit(asked: dict[str, Any]) -> None:
         tell(text)
         if out is not None:
             saved = save_of_benefit(found, makers, model, out, asked) if asked["save"] else {}
-            _write_benefit(found, out, "\n\n".join([text, *saved.values()]), asked["quiet"], saved)
+            _write_benefit(found, out, "\n\n".join([text, *saved.values()]), asked, saved)
 
 
-def _write_benefit(found: Benefit, out: Path, text: str, quiet: bool, saved: Told) -> None:
+def _write_benefit(found: Benefit, out: Path, text: str, asked: Mapping[str, Any], saved: Told) -> None:
     paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
     paths += write_figures(lambda: {"benefit": report.benefit_figure(found)}, out)
-    _note_files([*paths, *saved, *write_page(found, out, "benefit", [*saved.values()]), out / RUN], quiet)
+    pages = write_page(found, out, "benefit", [*saved.values()], source=_source(asked))
+    _note_files([*paths, *saved, *pages, out / RUN], asked["quiet"])

@@ -57,11 +57,11 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     if not len(bad):
         return data
     node, step = int(bad[0]), int(data.bad_step[bad[0]])
-    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
+    others = f" (and {len(bad) - 1} more sites)" if len(bad) > 1 else ""
     raise NonFiniteLossError(
         f"node {env.engine.tasks.names[node]!r}",
         f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
-        f"{cure(env)}, check the node's data, or go on without such nodes by {setting(on_nonfinite='isolate')}",
+        f"{cure(env)}, check its data, or go on without such sites by {setting(on_nonfinite='isolate')}",
     )
 
 

@@ -136,7 +136,7 @@ class Runs:
                 failure = error
             tick()
         if not done and failure is not None:
-            said = str(failure).replace(f", or go on without such nodes by {setting(on_nonfinite='isolate')}", "")
+            said = str(failure).replace(f", or go on without such sites by {setting(on_nonfinite='isolate')}", "")
             sizes = ", ".join(dict.fromkeys(f"{point['lr']:g}" for point in points))
             failure.args = (f"{said} (as with all step sizes, {sizes}; smaller ones are given by {setting(lrs=...)})",)
             raise failure

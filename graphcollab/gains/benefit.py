@@ -17,7 +17,7 @@ from graphcollab.distributed import agreed, speaks
 from graphcollab.errors import ConflictError, EmptyError, InvalidTypeError, MismatchError, TooFewError, UnknownError
 from graphcollab.gains.arms import Make, Measured
 from graphcollab.gains.experiment import Experiment, Played
-from graphcollab.gains.held import CONSTANTS, groups_held, minority_held, rarer_held
+from graphcollab.gains.held import CONSTANTS, asked, groups_held, minority_held, rarer_held
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
@@ -328,4 +328,5 @@ def _benefit(
         work=work,
         tried=(int((layout.pairs >= 0).sum()) // 2, count * (count - 1) // 2),
         level=level,
+        about=asked(dealt[0]),
     )

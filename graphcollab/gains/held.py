@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +37,17 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     if bool((several | odd.bool()).any()) or bool(least == most):
         return None
     return torch.minimum(lows.where(low == least, 0.0), highs.where(high == most, 0.0))
+
+
+def asked(tasks: Tasks) -> dict[str, Any]:
+    """Return the rows of every node by split, and of a table which columns name sites, targets, groups and inputs."""
+    splits = [name for name in ("train", "val", "test") if name in tasks.splits]
+    about: dict[str, Any] = {"rows": {name: tasks.sizes(name).tolist() for name in splits}}
+    table = tasks.preparation
+    if table is not None:
+        about |= {"site": table.node, "target": table.target.name, "classes": [*table.classes], "group": table.group}
+        about |= {"columns": [column.name for column in table.columns], "inputs": len(table.features)}
+    return about
 
 
 def groups_held(tasks: Tasks, split: str = "test") -> Tensor | None:

@@ -40,16 +40,15 @@ class Compared(NamedTuple):
 class Benefit:
     """Who gains by whom: metrics of K sites on R random splits of their samples, and what follows from them.
 
-    A gain is the difference to training alone on the same split; positive is better. Of errors, which are positive and
-    better the smaller they are, it is the share by which the error falls, 0.2 for a fifth, judged by logarithms, since
-    errors of models of few samples differ much between splits. Intervals and p-values are those of
-    `corrected_differences`, p-values adjusted by Holm's method in four families: gains in the mean over sites (at 0.35
-    of the level), the same without one of them (0.15), gains of sites by all together and by methods (0.3), and by
-    single others (0.2). So the chance to claim any where there is none is ``level`` at most.
+    A gain is the difference to training alone on the same split; positive is better. Of positive errors it is the share
+    by which the error falls, judged by logarithms, since errors of few samples differ much between splits. Intervals
+    and p-values are those of `corrected_differences`, p-values adjusted by Holm's method in four families: gains in the
+    mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all together and by
+    methods (0.3), and by single others (0.2). So the chance to claim any where there is none is ``level`` at most.
 
-    Models that overfit less seem to gain where nothing can be learned. So a gain must be one over constants, too: its
-    p-value is the larger of the two, before it is adjusted. A constant says the same of every sample of a site: the
-    mean of its training targets for ``"mse"``, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
+    Models that overfit less seem to gain where nothing can be learned. So a gain must be one over constants, too, by
+    the larger p-value of the two. A constant says the same of every sample of a site: its mean training target for
+    ``"mse"``, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
 
     Args:
         names: Names of the sites.
@@ -71,8 +70,7 @@ class Benefit:
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
         minority: Number of a site's samples that have another target than most of them have, at most 5.
         groups: Mean number of groups that a site's test samples are of, [K], where samples are in groups.
-        deviation: Name of the target and its standard deviation, mean over splits, where targets were standardised by
-            one; errors are in units of it.
+        deviation: Name and standard deviation of the target where one for all sites standardised it: errors' unit.
         weighted: Whether samples have weights, so that metrics are weighted means.
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
@@ -81,6 +79,7 @@ class Benefit:
         tried: Pairs that were tried, and how many there are.
         level: α.
         baseline: Test metric of every site, [R, K], by scikit-learn's models (`benefit`), if asked for.
+        about: Rows of sites by split, and what the table's columns are (`graphcollab.gains.held.asked`).
         also: What follows from the same models by further metrics, by their names.
     """
 
@@ -111,6 +110,7 @@ class Benefit:
     tried: tuple[int, int] = (0, 0)
     level: float = 0.05
     baseline: Scores = field(default_factory=dict, repr=False)
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     also: Mapping[str, Benefit] = field(default_factory=dict, repr=False)
 
     @property

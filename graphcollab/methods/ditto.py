@@ -24,7 +24,7 @@ def ditto(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method:
-    r"""Ditto: every node trains a personal model that is pulled towards the global one.
+    r"""Ditto: every node trains a personal model that is pulled towards the average of all nodes' models.
 
     `Ditto: Fair and Robust Federated Learning Through Personalization (Li et al., ICML 2021)
     <https://arxiv.org/abs/2012.04221>`_, algorithm 1.

@@ -61,7 +61,7 @@ def fedavg_finetuned(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method:
-    """FedAvg, whose nodes are judged by the average after a few local steps on their own data.
+    """FedAvg with fine-tuning: nodes average their models, then each adapts the average to its own data in a few steps.
 
     The models that are trained and averaged are those of `fedavg` with the same settings, bit for bit. Papers that
     compare with it seldom say how long they fine-tune; the authors of Ditto take 40 steps (``finetune_steps=40``).

@@ -43,7 +43,7 @@ def l2c(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""L2C: nodes mix by weights whose logits learn, one for every edge.
+    r"""L2C: every node mixes its neighbors' models with weights that it learns on its validation data.
 
     `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
@@ -103,7 +103,7 @@ def meta_l2c(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""Meta-L2C: nodes mix by attention between encoded changes of models, whose encoders all nodes train together.
+    r"""Meta-L2C: every node mixes all models with weights that nodes learn together from how the models change.
 
     `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,

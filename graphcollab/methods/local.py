@@ -11,5 +11,5 @@ from graphcollab.settings import Count
 
 @method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
 def local(*, patience: Count | None = None, **training: Unpack[Training]) -> Method:
-    """Every node trains alone: what collaboration has to beat."""
+    """Local training: every node trains a model on its own data only."""
     return patient(Method("local", local=fit(training)), patience)

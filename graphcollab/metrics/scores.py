@@ -164,16 +164,16 @@ def score_nodes(
 
 
 def not_defined(metric: Metric, found: Mapping[str, tuple[Sequence[str], int]], count: int) -> str:
-    """Return what is to be said of nodes that have samples, but no value of a metric, of ``count`` nodes.
+    """Return what is to be said of sites that have samples, but no value of a metric, of ``count`` sites.
 
-    For every split, ``found`` has such nodes, at least one, and over how many its mean is.
+    For every split, ``found`` has such sites, at least one, and over how many its mean is.
     """
     alike: dict[tuple[tuple[str, ...], int], list[str]] = {}  # splits of which the same is to be said
     for split, (nodes, left) in found.items():
         alike.setdefault((tuple(nodes), left), []).append(split)
-    told = [f"{len(nodes)} of {count} nodes ({few(nodes)}; split {', '.join(s)})" for (nodes, _), s in alike.items()]
+    told = [f"{len(nodes)} of {count} sites ({few(nodes)}; split {', '.join(s)})" for (nodes, _), s in alike.items()]
     several = len(alike) > 1
-    over = [f"{left} of {count} nodes" + f" (split {', '.join(s)})" * several for (_, left), s in alike.items()]
+    over = [f"{left} of {count} sites" + f" (split {', '.join(s)})" * several for (_, left), s in alike.items()]
     return (
         f"{metric.name} is not defined for {' and '.join(told)}{': ' + metric.undefined if metric.undefined else ''}. "
         f"They are left out of means, which are over {' and '.join(over)}; summaries and tables say so"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from graphcollab.findings import Finding
 from graphcollab.metrics import paired_difference
 from graphcollab.metrics.statistics import PairedDifference
-from graphcollab.naming import few
+from graphcollab.naming import few, setting
 from graphcollab.report._text import noted, number, shown_in
 from graphcollab.train import Comparison, Trial
 from graphcollab.train.shared_samples import Over
@@ -40,7 +40,7 @@ def _work(comparison: Comparison) -> list[Finding]:
     done = [number(steps[name], 0 if steps[name].is_integer() else 1) for name in (one, other)]
     early = any(len({trial.rounds for trial in comparison.chosen[name] if not trial.failure}) > 1 for name in first)
     why = ", since runs stopped early" * early
-    said = f"not the same work: {one} took {done[0]} local steps a node, {other} {done[1]}{why}"
+    said = f"not the same work: {one} took {done[0]} local steps a site, {other} {done[1]}{why}"
     return noted("unequal-work", "budget", said, early=early, steps={one: steps[one], other: steps[other]})
 
 
@@ -101,7 +101,8 @@ def past_best(comparison: Comparison) -> list[Finding]:
         f"{number(scale * mean(comparison.values(name)), digits)} at the end)"
         for name, one in found.items()
     ]
-    said = f"trained past the best: {few(which)}; gains over that may be nothing else: stop in time, by patience=20"
+    stop = setting(patience=20)
+    said = f"trained past the best: {few(which)}; gains over that may be nothing else: stop in time, by {stop}"
     rounds = {name: one.rounds for name, one in found.items()}
     return noted("past-best", "patience", said * bool(found), rounds=rounds)
 
@@ -150,8 +151,8 @@ def better_at_the_end_only(
             said[name] = f"{name} ({gain}: {low} … {high})"
     then = number(scale * mean(stopped.values), digits)
     line = (
-        f"no evidence of a gain over {reference} had it stopped at its best, after {stopped.rounds} rounds "
-        f"({comparison.metric}{unit} {then}, chosen on the other seeds): {few([*said.values()])}"
+        f"{reference} was better earlier: compared with it as it was after {stopped.rounds} rounds ({comparison.metric}"
+        f"{unit} {then}, rounds chosen on the other seeds), there is no evidence of a gain: {few([*said.values()])}"
     )
     return noted("better-at-end-only", reference, line * bool(said), rounds=stopped.rounds, methods=[*said])
 

@@ -23,6 +23,7 @@ from graphcollab.train import Comparison
 MISSING = "–"
 FEW = 5  # test samples, below which it is said that what a node has rests on few
 THOUSAND = 1000.0  # from which on gains have no decimals
+MOST_DECIMALS, LEAST_P = 12, 0.001
 
 shown = checked_with(
     SHARED
@@ -76,11 +77,32 @@ def value_text(value: float | str | None, column: Column) -> str:
 
 
 def number(value: float, digits: int | None, signed: bool = False) -> str:
-    """Write a number with a fixed count of decimals, or with four significant digits where ``digits`` is None."""
+    """Write a number with a fixed count of decimals, or with four significant digits where ``digits`` is None.
+
+    There are commas between thousands, and never an exponent.
+
+    Example:
+        >>> number(12345.678, 1), number(12345.678, None), number(0.0001234567, None)
+        ('12,345.7', '12,346', '0.0001235')
+    """
     if math.isnan(value):
         return MISSING
-    text = f"{value:{'+' if signed else ''}{'.4g' if digits is None else f'.{digits}f'}}"
-    return text.replace("-", "−")
+    places = digits
+    if places is None:
+        places = 3 - math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    text = f"{value:{'+' if signed else ''},.{min(max(places, 0), MOST_DECIMALS)}f}"
+    return (text.rstrip("0").rstrip(".") if digits is None and "." in text else text).replace("-", "−")
+
+
+def decimals(values: Sequence[float]) -> int:
+    """Return with how many decimals most of some values have three significant digits or more."""
+    known = sorted(abs(value) for value in values if math.isfinite(value) and value)
+    return min(max(2 - math.floor(math.log10(known[len(known) // 2])), 0), MOST_DECIMALS) if known else 0
+
+
+def p_text(p_value: float) -> str:
+    """Write a p-value as in a sentence."""
+    return "p < 0.001" if p_value < LEAST_P else f"p = {p_value:.2g}"
 
 
 def gain_text(value: float, digits: int | None) -> str:
@@ -106,8 +128,7 @@ FORMS: Mapping[Form, Callable[[float, int | None], str]] = {
     "gain": gain_text,
     "bytes": lambda value, _: byte_size(value),
     "count": lambda value, _: f"{value:,.{0 if float(value).is_integer() else 1}f}",
-    "general": lambda value, _: f"{value:g}",
-    "p-value": lambda value, _: f"{value:.2g}",
+    "p-value": lambda value, _: p_text(value).removeprefix("p ").removeprefix("= ").replace("< ", "<"),
 }
 
 
@@ -148,7 +169,7 @@ def noted(code: str, subject: str, message: str, **numbers: Any) -> list[Finding
 def weighted(tasks: Tasks) -> list[Finding]:
     """Say that metrics are weighted means where samples have weights."""
     some = any(pool.weight is not None for pool in tasks.pools.values())
-    return noted("weighted", "samples", "samples have weights: metrics are weighted means at each node" * some)
+    return noted("weighted", "samples", "samples have weights: metrics are weighted means at each site" * some)
 
 
 def spread_note(comparison: Comparison) -> list[Finding]:
@@ -158,19 +179,19 @@ def spread_note(comparison: Comparison) -> list[Finding]:
 
 
 def few_tested(comparison: Comparison) -> list[Finding]:
-    """Say which nodes count in means with next to no test samples."""
+    """Say which sites count in means with next to no test samples."""
     few_of = comparison.tested_on_fewer_than(FEW)
     if not few_of:
         return []
     many = len({name for trials in comparison.chosen.values() for trial in trials for name in trial.tested})
-    which = f"{len(few_of)} of {many} nodes ({few(few_of)})"
+    which = f"{len(few_of)} of {many} sites ({few(few_of)})"
     have = f"{'has' if len(few_of) == 1 else 'have'} fewer than {FEW} test samples on some seed"
     said = f"{which} {have}, and as much weight in means as any other"
     return noted("few-tested", "nodes", said, few=[*few_of], nodes=many)
 
 
 def with_few(held: Iterable[tuple[str, float]], what: str = "class") -> str:
-    """Say which nodes have fewer than `FEW` of something beside most, those with none first; "" where none has."""
+    """Say which sites have fewer than `FEW` of something beside most, those with none first; "" where none has."""
     held = list(held)
     none = [name for name, many in held if many == 0]
     some = [f"{name}: {round(many, 1):g}" for name, many in held if 0 < many < FEW]

@@ -12,9 +12,10 @@ from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.held import CONSTANTS, LEAST
 from graphcollab.naming import few, setting
-from graphcollab.report._text import FEW, agreement, cell_text, number, shown, shown_in, with_few
-from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of
+from graphcollab.report._text import FEW, agreement, cell_text, number, p_text, shown, shown_in, with_few
+from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of, unit_of
 from graphcollab.report.values import Column
+from graphcollab.report.words import asked_of, explained, metric_in_words, metric_name, rows_used
 from graphcollab.train.trial import SHARES
 
 IN_UNITS = ("mae", "rmse")
@@ -23,16 +24,19 @@ GAINS = {
     False: "Gains are differences to training alone, positive where that is better",
     True: "Gains say by how many percent the error of training alone falls (negative: rises)",
 }
+MOVES = {True: "rises", False: "falls"}
 MODELS = {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}
 TEXTS = {
-    "question": "{sites} sites, {metric}, {work}. {gains}, with 95 % intervals of each by itself. A star is evidence: "
-    "the chance that any is wrong is at most {chance:.3g} %.",
+    "question": "{asked} Do sites gain by collaborating, which of them, and by whom? Judged by {metric}{work}.",
+    "best": "{way} {metric} {moves} by {told} in the mean over sites, compared with training alone{between}. {sure}",
+    "reading": "{gains}, with 95 % intervals of each by itself. A star is evidence: the chance that any is wrong is at "
+    "most {chance:.3g} %.",
     "mean": "In the mean over sites, {by}: {told}.",
     "group": "Of the groups of all but one, {site} together gain most: {told} in the mean over them. {sure}",
     "metric": "In {metric}, mean over sites: {told}.",
     "metrics": "With {metrics} metrics each is judged more strictly: the chance of a wrong star stays the same.",
     "site": "{site} {verdict} {by}: {told}.",
-    "more-sites": "Further comparisons: {comparisons}.",
+    "more-sites": "There is evidence in {comparisons} further comparisons, with stars in the tables.",
     "constants": "On {splits} of {of} splits models {models} did no better than {flat} of each site, which took their "
     "place.",
     "models": "Models were chosen on validation samples: {told}.",
@@ -73,12 +77,14 @@ def benefit_answer(benefit: Benefit) -> str:
     return printable("\n".join(map(str, benefit_findings(benefit))))
 
 
-def benefit_findings(benefit: Benefit) -> list[Finding]:
+def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
     """Return `benefit_answer` as findings; the last may be of code ``"advice"``, its subject a key of `ADVICE`."""
     every = (benefit, *benefit.also.values())
     return [
-        *_question(benefit, benefit.level * len(every)),
+        *_question(benefit, source),
         *(_headline(one, len(every) > 1) for one in every),
+        *_best(benefit),
+        *_reading(benefit, benefit.level * len(every)),
         *_means(benefit),
         *_groups(benefit),
         *_further(benefit),
@@ -96,10 +102,33 @@ def _say(code: str, subject: str, numbers: Mapping[str, Any], **words: object) -
     return Finding(code, subject, TEXTS[code].format(**{**numbers, **words}), numbers)
 
 
-def _question(benefit: Benefit, level: float) -> Iterator[Finding]:
-    words = {"metric": of_metric(benefit), "work": benefit.work, "gains": GAINS[benefit.relative]}
-    numbers = {"sites": len(benefit.names), "level": level}
-    yield _say("question", "sites", numbers, chance=100 * level, **words)
+def _question(benefit: Benefit, source: str) -> Iterator[Finding]:
+    asked = asked_of(benefit.about, source) or f"{len(benefit.names)} sites."
+    metric = metric_in_words(benefit.metric, benefit.higher_is_better)
+    work = f", after {benefit.work}{rows_used(benefit.about)}" * bool(benefit.work)
+    yield _say("question", "sites", {"sites": len(benefit.names)}, asked=asked, metric=metric, work=work)
+
+
+def _best(benefit: Benefit) -> Iterator[Finding]:
+    """Say in words what the best of all ways gains in the mean over sites."""
+    told = [gain for gain in benefit.overall if not benefit.untold(gain.by) and not math.isnan(gain.gain)]
+    if not told:
+        return
+    best = max(told, key=lambda gain: (gain.verdict == "gains", gain.gain))
+    (scale, digits, _), sign = scale_of(benefit), 1 if best.gain >= 0 else -1
+    low, high = sorted(sign * scale * end for end in (best.low, best.high))
+    way = f"{explained(best.by, 'all together' if best.by == 'together' else '')}{mark(benefit, best.by)}"
+    words = {"metric": metric_name(benefit.metric), "moves": MOVES[(sign > 0) == benefit.higher_is_better]}
+    words["way"] = (
+        f"Of {len(benefit.overall)} ways tried, {way} does best:" if len(benefit.overall) > 1 else f"By {way}"
+    )
+    words["told"] = f"{number(sign * scale * best.gain, digits)}{unit_of(benefit)}"
+    between = f" (95 % interval {number(low, digits)} … {number(high, digits)})" * (low == low)
+    yield _say("best", best.by, {"gain": best.gain}, between=between, sure=_sure(benefit, best), **words)
+
+
+def _reading(benefit: Benefit, level: float) -> Iterator[Finding]:
+    yield _say("reading", "gains", {"level": level}, gains=GAINS[benefit.relative], chance=100 * level)
 
 
 def _headline(benefit: Benefit, several: bool) -> Finding:
@@ -144,7 +173,7 @@ def _told(benefit: Benefit, gain: Gain) -> str:
 def _sure(benefit: Benefit, gain: Gain) -> str:
     scale, digits, _ = scale_of(benefit)
     if gain.verdict in CLAIMED:
-        return f"There is evidence of that (p = {gain.p_value:.2g})."
+        return f"There is evidence of that ({p_text(gain.p_value)})."
     if gain.detectable == 0:
         return "All models did the same, so this says nothing: train for longer."
     if math.isnan(gain.detectable):
@@ -152,8 +181,7 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
         return f"{alike}: try more of them, {setting(repeats=...)}."
     if scale > 1 and gain.detectable >= 1:  # of shares
         return "That is no evidence, and with so few samples no gain would have been found four times out of five."
-    unit = " %" if benefit.relative else " points" if scale > 1 else ""
-    least = f"{number(scale * gain.detectable, digits)}{unit}"
+    least = f"{number(scale * gain.detectable, digits)}{unit_of(benefit)}"
     return f"That is no evidence; a gain of {least} would have been found four times out of five."
 
 
@@ -217,7 +245,7 @@ def _chosen(benefit: Benefit) -> Iterator[Finding]:
     counts = {arm: Counter(filter(None, benefit.models.get(arm, ()))) for arm in ("alone", *benefit.arms)}
     splits = len(benefit.scores["alone"])
     told = [
-        f"{_models(arm)} {', '.join(f'{name} on {many} of {splits} splits' for name, many in count.most_common())}"
+        f"{_models(arm)}: {', '.join(f'{name} on {many} of {splits} splits' for name, many in count.most_common())}"
         for arm, count in counts.items()
         if count
     ]

@@ -42,6 +42,11 @@ def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
     return shown_in(benefit.relative or benefit.metric in SHARES, 1)
 
 
+def unit_of(benefit: Benefit) -> str:
+    """Return the unit of gains in a sentence."""
+    return " %" if benefit.relative else " points" * (benefit.metric in SHARES)
+
+
 def of_metric(benefit: Benefit) -> str:
     """Say what gains are of."""
     return benefit.metric + shown_in(benefit.metric in SHARES, 1)[2]
@@ -133,7 +138,7 @@ def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
 def _table(benefit: Benefit) -> Table:
     _, digits, unit = scale_of(benefit)
     gain = partial(Column, form="gain", digits=digits)
-    columns = [Column("site"), Column("train", "general"), Column("test", "general"), *_alone(benefit)]
+    columns = [Column("site"), Column("train", "count"), Column("test", "count"), *_alone(benefit)]
     columns += [gain(f"gain {by_whom(arm)}{unit if benefit.relative else ''}") for arm in benefit.arms]
     columns += [gain("best single other"), gain("missed most"), gain("left out")]
     rows = [_row(benefit, k, site) for k, site in enumerate(benefit.names)]

@@ -1,4 +1,4 @@
-"""How good every node's model is, node by node, with what its few samples leave open."""
+"""How good every site's model is, site by site, with what its few samples leave open."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ Results: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class SiteScores:
-    """Metrics of every node and method, with bootstrap intervals; what `site_table` returns.
+    """Metrics of every site and method, with bootstrap intervals; what `site_table` returns.
 
-    ``str`` and `text` write tables with a row per node; `rows` are its numbers, which `to_csv` writes to a file.
+    ``str`` and `text` write tables with a row per site; `rows` are its numbers, which `to_csv` writes to a file.
 
     Args:
-        scores: For every method the metrics of all nodes.
+        scores: For every method the metrics of all sites.
         intervals: For every method the ends of the metrics' intervals, [M, K, 2].
         differences: For every method but the reference the difference to it and the ends of its interval, [M, K, 3].
         reference: Name of the method that the others are compared with, or None.
-        about: What the numbers are, in what units, where methods were not compared on the same terms, and which nodes
+        about: What the numbers are, in what units, where methods were not compared on the same terms, and which sites
             have few samples of their rarer class.
     """
 
@@ -59,18 +59,18 @@ class SiteScores:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The numbers, one dictionary per node, metric and method; what has no value is NaN.
+        """The numbers, one dictionary per site, metric and method; what has no value is NaN.
 
-        ``node``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
+        ``site``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
         ``difference``, ``difference_low`` and ``difference_high``.
         """
         out = []
         first = self._first
-        for k, node in enumerate(first.names):
+        for k, site in enumerate(first.names):
             for m, metric in enumerate(first.metrics):
                 for method, scores in self.scores.items():
                     low, high = self.intervals[method][m, k].tolist()
-                    row = {"node": node, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
+                    row = {"site": site, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
                     row |= {"value": float(scores[metric.name][k]), "low": low, "high": high}
                     if self.reference is not None:
                         told = [math.nan] * 3
@@ -87,10 +87,10 @@ class SiteScores:
         return write_csv(path, list(rows[0]), cells)
 
     def text(self) -> str:
-        """Return a table with a row per node for every metric, and below it the means over the nodes that have a value.
+        """Return a table with a row per site for every metric, and below it the means over the sites that have a value.
 
-        The samples in the last row are those of all nodes with a value in some column. Where a model has diverged there
-        are no means; nodes that have left (`graphcollab.control.Attendance`) have a row, and are in no mean.
+        The samples in the last row are those of all sites with a value in some column. Where a model has diverged there
+        are no means; sites that have left (`graphcollab.control.Attendance`) have a row, and are in no mean.
         """
         return "\n\n".join(map(table_text, self.tables))
 
@@ -119,7 +119,7 @@ class SiteScores:
         first, metric = self._first, self._first.metrics[m].name
         rows = [[Cell(name), Cell(size)] for name, size in zip(first.names, first.sizes.tolist(), strict=True)]
         plain, weighted, counted = [Cell("mean"), Cell("")], [], torch.zeros(len(rows), dtype=torch.bool)
-        columns = [Column("node"), Column("samples", "number", 0)]
+        columns = [Column("site"), Column("samples", "number", 0)]
         for column, values, by in self._columns(m):
             known = torch.stack([scores.counted(metric) for scores in by]).all(0)
             lost = any(bool((scores.loss.isinf() & scores.members).any()) for scores in by)
@@ -130,7 +130,7 @@ class SiteScores:
             for row, value in zip(rows, values.tolist(), strict=True):
                 row.append(_cell(value))
         by_samples = [Cell("mean, by samples"), Cell(int(first.sizes[counted].sum())), *weighted]
-        return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every node, {metric}")
+        return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every site, {metric}")
 
     def _columns(self, m: int) -> Iterator[tuple[Column, Tensor, list[Scores]]]:
         """Yield values and the ends of their intervals, [K, 3], of all methods, and differences; and whose they are."""
@@ -186,7 +186,7 @@ def _missing(scores: Scores, metric: Metric, k: int) -> str:
 def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
     """Return the weighted mean of known values [K], none where a model has diverged."""
     weight = weight.double()[known]
-    note = f"{int(known.sum())} of {len(known)} nodes" * (not bool(known.all()))
+    note = f"{int(known.sum())} of {len(known)} sites" * (not bool(known.all()))
     return Cell(None if lost else float((weight * values[known]).sum() / weight.sum()), note=note)
 
 
@@ -205,13 +205,13 @@ def site_table(
     resamples: Count = 1000,
     seed: Seed = 0,
 ) -> SiteScores:
-    """Return a table with a row per node: its samples, and every method's metrics with bootstrap intervals.
+    """Return a table with a row per site: its samples, and every method's metrics with bootstrap intervals.
 
-    Intervals are percentiles of the metric over resamples of a node's own samples. They say what so few samples leave
+    Intervals are percentiles of the metric over resamples of a site's own samples. They say what so few samples leave
     open, with models and data as they are; for what another partition or seed would have brought, see `paired_table`.
-    Differences to a reference are of the same resamples (a paired bootstrap). A node with fewer than two samples has no
+    Differences to a reference are of the same resamples (a paired bootstrap). A site with fewer than two samples has no
     interval; one whose metric is not defined (an AUC of one class) has no value, a warning names it, and means are over
-    the others. Lines below the table name nodes with fewer than 20 samples, whose intervals are too narrow, and say why
+    the others. Lines below the table name sites with fewer than 20 samples, whose intervals are too narrow, and say why
     others have none.
 
     Args:
@@ -253,7 +253,7 @@ def site_table(
             differences[name] = torch.cat([value[..., None], interval(drawn[name] - drawn[reference])], 2)
     intervals = {name: interval(values) for name, values in drawn.items()}
     said = (
-        f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each node's {split} "
+        f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each site's {split} "
         f"samples; {about}"
     )
     notes = [
@@ -303,7 +303,7 @@ def _require_same_samples(name: str, one: Result, other_name: str, other: Result
     if not same:
         raise MismatchError(
             "results",
-            f"{name!r} and {other_name!r} have other nodes or other {split} samples (seeds {one.env.seed} and "
+            f"{name!r} and {other_name!r} have other sites or other {split} samples (seeds {one.env.seed} and "
             f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed",
         )
 

@@ -32,7 +32,7 @@ from graphcollab.train.history import in_deviations
 from graphcollab.train.shared_samples import Over
 from graphcollab.train.trial import METRIC_COLUMNS
 
-METHODS = "Every method, in the mean over nodes"
+METHODS = "Every method, in the mean over sites"
 CellOf: TypeAlias = Callable[[str, Mapping[str, Any]], Cell]
 FEW_SEEDS = {
     1: "with one seed there is no interval: take five seeds or more",
@@ -42,19 +42,19 @@ FEW_SEEDS = {
 
 @shown
 def results_table(comparison: Comparison, settings: bool = True, reference: str | None = None) -> str:
-    """Return mean test metric, worst 10 %, worst 20 % and spread over nodes, bytes and seconds of every method.
+    """Return mean test metric, worst 10 %, worst 20 % and spread over sites, bytes and seconds of every method.
 
     It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst 20
-    % from 10 on; of fewer nodes, `site_table` shows every one. Columns with nothing in them are left out: "nodes" says
+    % from 10 on; of fewer sites, `site_table` shows every one. Columns with nothing in them are left out: "sites" says
     over how many the means are where the metric of some is not defined, "isolated" how many diverged and were left
-    behind (the most on any seed), "found" what was found wrong with runs, and "models" how many models each node
-    trained. Lines below say where methods were not compared on the same terms, and which nodes count in means with
+    behind (the most on any seed), "found" what was found wrong with runs, and "models" how many models each site
+    trained. Lines below say where methods were not compared on the same terms, and which sites count in means with
     fewer than five test samples.
 
     Args:
         settings: Whether to add the chosen settings, if any; those of different seeds are separated by "or".
-        reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of nodes that do better
+        reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of sites that do better
             than with it on the same seed ("Imp. (%)" in Table 2 of `CoBo <https://arxiv.org/abs/2409.05539>`_), mean
             over seeds.
 
@@ -63,7 +63,7 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
         >>> summary = dict(mean=0.9, worst10=0.7, worst20=0.75, std=0.1, bytes_per_node=1_234_567, seconds=2.5)
         >>> trials = [Trial("l2c", seed, {"lr": 0.01}, 0.9, summary) for seed in (0, 1)]
         >>> print(results_table(Comparison(trials, {"l2c": trials}, True)))
-        method  mean test accuracy (%)  worst 10 %  worst 20 %  std over nodes  sent per node  seconds  setting
+        method  mean test accuracy (%)  worst 10 %  worst 20 %  std over sites  sent per site  seconds  setting
         ------  ----------------------  ----------  ----------  --------------  -------------  -------  -------
         l2c               90.00 ± 0.00       70.00       75.00           10.00         1.2 MB      2.5  lr=0.01
         <BLANKLINE>
@@ -101,17 +101,17 @@ def _columns(comparison: Comparison, settings: bool, reference: str | None) -> I
     if any(row["findings"] for row in rows):
         yield Column("found"), lambda _, row: Cell(_on_seeds(row["findings"], len(row["per_seed"])) or MISSING)
     if any(row["nodes"] < row["of_nodes"] for row in rows):
-        yield Column("nodes", "count"), lambda _, row: _nodes(row)
+        yield Column("sites", "count"), lambda _, row: _nodes(row)
     known = [(row["nodes"], row["of_nodes"]) for row in rows if row["nodes"] == row["nodes"]]
     for share in worst_shown(*min(known, default=(math.nan, math.nan))):
         yield Column(f"worst {share} %", "number", digits), number(f"worst{share}", scale)
-    yield Column("std over nodes", "number", digits), number("std", scale)
+    yield Column("std over sites", "number", digits), number("std", scale)
     if any(row["local_steps"] > 0 for row in rows):
         yield Column("rounds", "count"), number("rounds")
         yield Column("local steps", "count"), number("local_steps")
     if any(row["models"] > 1 for row in rows):
         yield Column("models", "number", 0), number("models")
-    yield Column("sent per node", "bytes"), number("bytes_per_node")
+    yield Column("sent per site", "bytes"), number("bytes_per_node")
     yield Column("seconds", "number", 1), number("seconds")
     if settings and any(any(row["settings"]) for row in rows):
         yield Column("setting"), lambda _, row: _setting(row)
@@ -139,8 +139,8 @@ def _on_seeds(found: Mapping[str, int], many: int) -> str:
 
 def _notes_of_results(comparison: Comparison, reference: str | None) -> list[Finding]:
     alike = {name: comparison.agreement(name) for name in comparison.chosen}
-    improved = f"improved (%): the share of nodes that do better than with {reference}"
-    sums = "sent per node: also sums of columns by which sites prepared the table, before the first round"
+    improved = f"improved (%): the share of sites that do better than with {reference}"
+    sums = "sent per site: also sums of columns by which sites prepared the table, before the first round"
     prepared = any(trial.prepared for trials in comparison.chosen.values() for trial in trials)
     less = f"of {comparison.metric} less is better" * (not comparison.higher_is_better)
     return [
@@ -148,7 +148,7 @@ def _notes_of_results(comparison: Comparison, reference: str | None) -> list[Fin
         *unequal_terms(comparison),
         *noted("less-is-better", comparison.metric, less),
         *noted("improved", "column 'improved (%)'", improved * (reference is not None)),
-        *noted("prepared", "column 'sent per node'", sums * prepared),
+        *noted("prepared", "column 'sent per site'", sums * prepared),
         *_of_tasks(comparison),
         *few_tested(comparison),
         *(agreement(name, r, "seeds") for name, r in alike.items() if r == r),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphcollab.findings import Finding
 
-Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "general", "p-value"]
+Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "p-value"]
 
 
 @dataclass(frozen=True)

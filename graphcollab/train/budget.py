@@ -75,7 +75,7 @@ def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -
     if (one := _work(method, sizes, 1)) > 2 * work:
         raise TooFewError(
             "budget",
-            f"a round of {name!r} is {one:g} local steps per node, mean over nodes, more than the budget of {work:g} "
+            f"a round of {name!r} is {one:g} local steps per site, mean over sites, more than the budget of {work:g} "
             "allows, which is kept up to half a round: give a larger budget, or fewer steps or epochs in a round",
         )
     rounds = range(2, _MOST)

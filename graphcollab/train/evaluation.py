@@ -108,7 +108,7 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
     bad = (torch.isinf(loss) & judged).nonzero().flatten()
     if not len(bad):
         return
-    others = f" (and {len(bad) - 1} more nodes)" if len(bad) > 1 else ""
+    others = f" (and {len(bad) - 1} more sites)" if len(bad) > 1 else ""
     found = (
         f"{env.engine.tasks.names[int(bad[0])]}{others}: loss or predictions are not finite on its {split} samples "
         f"after {data.round} round{'' if data.round == 1 else 's'}"
@@ -119,5 +119,5 @@ def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: s
     issue(
         "diverged",
         f"node {env.engine.tasks.names[int(bad[0])]!r}",
-        f"{found}: its training samples are fine, so it is not isolated, and there is no mean over nodes",
+        f"{found}: its training samples are fine, so it is not isolated, and there is no mean over sites",
     )

@@ -50,7 +50,7 @@ def test_says_what_python_says(call, line, patients, tmp_path):
         assert by_seed == pytest.approx([100 * one for one in found.values(name)], abs=1e-9)
     assert told["settings"] == {"local": [{"lr": 0.05}] * 2, "fedavg": [{"lr": 0.05}] * 2}
     with (tmp_path / "report" / "sites.csv").open() as file:
-        assert {row["node"] for row in csv.DictReader(file)} >= {"north", "south", "west"}
+        assert {row["site"] for row in csv.DictReader(file)} >= {"north", "south", "west"}
     assert done.stdout.startswith("method ")
     assert (tmp_path / "report" / "results.txt").read_text() == done.stdout
     assert (tmp_path / "report" / "accuracy.png").read_bytes().startswith(b"\x89PNG")

@@ -40,9 +40,9 @@ def test_results_table_says_over_how_many_nodes(comparison):
 
     chosen = {name: [counted(t, 4 - s) for s, t in enumerate(trials)] for name, trials in comparison.chosen.items()}
     table = results_table(replace(comparison, chosen=chosen))
-    assert "(%)        nodes" in table
+    assert "(%)        sites" in table
     assert "3 to 4 of 4" in cells(table, "local")
-    assert " nodes  worst" not in results_table(comparison)
+    assert " sites  worst" not in results_table(comparison)
 
 
 def test_paired_table(failing):

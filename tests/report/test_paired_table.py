@@ -65,7 +65,7 @@ def test_few_seeds_and_nodes_with_few_samples_are_said_below(comparison: Compari
     tested = {"Cove": 2, "Hill": 5, "Bay": 4, "Ford": 100}
     chosen = {name: [replace(t, tested=tested) for t in trials] for name, trials in comparison.chosen.items()}
     told = (
-        "2 of 4 nodes (Cove, Bay) have fewer than 5 test samples on some seed, and as much weight in means as any other"
+        "2 of 4 sites (Cove, Bay) have fewer than 5 test samples on some seed, and as much weight in means as any other"
     )
     for table in (paired_table, results_table):
         assert told in table(replace(comparison, chosen=chosen))
@@ -83,7 +83,7 @@ def test_a_run_says_how_many_test_samples_its_means_are_of() -> None:
     trials = [Trial.from_result("local", 0, {}, result)]
     found = Comparison(trials, {"local": trials}, True, metric="auc")
     assert found.chosen["local"][0].tested == {"two": 2, "many": 12}
-    assert "1 of 2 nodes (two) has fewer than 5 test samples" in results_table(found)
+    assert "1 of 2 sites (two) has fewer than 5 test samples" in results_table(found)
 
 
 def test_the_same_difference_on_all_seeds_is_no_evidence() -> None:

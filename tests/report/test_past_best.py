@@ -94,10 +94,13 @@ def test_a_gain_over_what_was_trained_for_too_long_is_no_evidence():
     assert (told.code, told.subject) == ("better-at-end-only", "local")
     assert told.numbers == {"rounds": 10, "methods": ["other"]}
     # t of 2 degrees is 4.303, and the differences' standard deviation 0.01528: 4.303 * 0.01528 / sqrt(3) = 0.03795
+    assert told.message.startswith(
+        "local was better earlier: compared with it as it was after 10 rounds (accuracy (%) "
+    )
     assert "80.00" in told.message
     assert "−8.67: −12.46 … −4.87" in told.message
     assert told in paired_values(both, "local").notes
-    verdict, second, *_ = answer(both, "local", None)
+    verdict, second, *_ = answer(both, "local")
     assert (verdict.code, second) == ("no-evidence", told)
 
 
@@ -107,7 +110,7 @@ def test_a_gain_over_the_best_is_evidence():
         paired_difference([0.90, 0.93, 0.91], [0.8] * 3).p_value
     )
     assert better_at_the_end_only(both, "local", ["other"], 0.05) == []
-    verdict = answer(both, "local", None)[0]
+    verdict = answer(both, "local")[0]
     assert (verdict.code, verdict.numbers) == ("evidence", {"better": ["other"], "worse": []})
 
 
@@ -116,7 +119,7 @@ def test_a_loss_of_what_was_trained_for_too_long_is_no_evidence():
     both = against(*UP_AND_DOWN, reference=level)
     assert both.paired("other", "local").p_value < 0.01
     assert sure_p_value(both, "other", "local") == 1.0
-    assert answer(both, "local", None)[0].numbers["worse"] == []
+    assert answer(both, "local")[0].numbers["worse"] == []
 
 
 def test_errors_are_better_the_smaller():
@@ -124,4 +127,4 @@ def test_errors_are_better_the_smaller():
     other = [[1 - value for value in values] for values in ([0.5, 0.6, 0.70], [0.5, 0.6, 0.73], [0.5, 0.6, 0.71])]
     both = against(*other, better=False, reference=falling)
     assert sure_p_value(both, "other", "local") == 1.0
-    assert answer(both, "local", None)[1].numbers["rounds"] == 10
+    assert answer(both, "local")[1].numbers["rounds"] == 10

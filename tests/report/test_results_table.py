@@ -62,7 +62,7 @@ def test_a_reference_adds_the_loss_and_the_share_of_improved_nodes(with_nodes: C
     header, _, local, l2c = results_table(with_nodes, reference="local").splitlines()[:4]
     assert header.split("  ", 1)[1].split() == [
         "mean", "test", "accuracy", "(%)", "test", "loss", "improved", "(%)", "worst", "10", "%", "worst", "20", "%",
-        "std", "over", "nodes", "sent", "per", "node", "seconds", "setting",
+        "std", "over", "sites", "sent", "per", "site", "seconds", "setting",
     ]  # fmt: skip
     assert local.split()[1:8] == ["62.50", "±", "17.68", "2", "–", "37.50", "37.50"]
     assert l2c.split()[4:6] == ["2", "62.5"]
@@ -88,7 +88,7 @@ def test_the_worst_nodes_are_left_out_where_they_are_one_or_two(comparison: Comp
     assert "worst 10 %" not in header(19)
     assert "worst 20 %" in header(10)
     assert "worst" not in header(9)
-    assert "std over nodes" in header(4)
+    assert "std over sites" in header(4)
 
 
 def test_legends(comparison: Comparison) -> None:
@@ -96,6 +96,6 @@ def test_legends(comparison: Comparison) -> None:
         name: [replace(t, per_node=(0.5, 1.0), prepared=2) for t in some] for name, some in comparison.chosen.items()
     }
     text = results_table(replace(comparison, chosen=told), reference="local")
-    assert "\nimproved (%): the share of nodes that do better than with local\n" in text
-    assert "sent per node: also sums of columns by which sites prepared the table, before the first round" in text
-    assert "sent per node:" not in results_table(comparison)
+    assert "\nimproved (%): the share of sites that do better than with local\n" in text
+    assert "sent per site: also sums of columns by which sites prepared the table, before the first round" in text
+    assert "sent per site:" not in results_table(comparison)

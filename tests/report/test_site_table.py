@@ -1,4 +1,4 @@
-"""A row per node, with what its few samples leave open."""
+"""A row per site, with what its few samples leave open."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table():
 
 
 def test_numbers_by_hand(table) -> None:
-    told = {(row["node"], row["metric"], row["method"]): row for row in table.rows}
+    told = {(row["site"], row["metric"], row["method"]): row for row in table.rows}
     assert len(told) == len(table.rows) == 4 * 2 * 2
     north = told["north", "accuracy", "as it is"]
     assert (north["samples"], north["value"], north["low"], north["high"]) == (4, 1.0, 1.0, 1.0)
@@ -62,7 +62,7 @@ def test_numbers_by_hand(table) -> None:
 
 
 def test_a_node_with_one_sample_has_a_value_and_no_interval(table) -> None:
-    east = next(row for row in table.rows if row["node"] == "east" and row["metric"] == "accuracy")
+    east = next(row for row in table.rows if row["site"] == "east" and row["metric"] == "accuracy")
     assert (east["samples"], east["value"]) == (1, 1.0)
     assert math.isnan(east["low"])
     assert math.isnan(east["high"])
@@ -72,18 +72,18 @@ def test_as_text(table) -> None:
     lines = [line.split("  ") for line in str(table).splitlines()]
     cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     assert cells[0] == [
-        *("node", "samples", "as it is accuracy (%)", "turned accuracy (%)", "turned − as it is, points"),
+        *("site", "samples", "as it is accuracy (%)", "turned accuracy (%)", "turned − as it is, points"),
     ]
     assert cells[8] == []
-    assert cells[9] == ["node", "samples", "as it is auc (%)", "turned auc (%)", "turned − as it is, points"]
+    assert cells[9] == ["site", "samples", "as it is auc (%)", "turned auc (%)", "turned − as it is, points"]
     assert cells[3][:4] == ["south", "5", "60.0 (20.0 … 100.0)", "40.0 (0.0 … 80.0)"]
     assert cells[4][2:5] == ["100.0", "0.0", "−100.0"]
     assert cells[13][2] == "–"
     # accuracies 1, .6, 1 and .5, over all samples 9 of 12
     assert cells[6][1:4] == ["77.5", "22.5", "−55.0"]
     assert cells[7][:3] == ["mean, by samples", "12", "75.0"]
-    assert cells[15][2].endswith("(2 of 4 nodes)")
-    assert "95 % intervals of 1000 bootstrap resamples of each node's test samples; seed 0 of the run" in str(table)
+    assert cells[15][2].endswith("(2 of 4 sites)")
+    assert "95 % intervals of 1000 bootstrap resamples of each site's test samples; seed 0 of the run" in str(table)
 
 
 def test_as_a_file(table, tmp_path) -> None:
@@ -91,7 +91,7 @@ def test_as_a_file(table, tmp_path) -> None:
         rows = list(csv.DictReader(file))
     assert len(rows) == 16
     assert rows[0] == {
-        "node": "north",
+        "site": "north",
         "samples": "4",
         "metric": "accuracy",
         "method": "as it is",
@@ -106,7 +106,7 @@ def test_as_a_file(table, tmp_path) -> None:
 
 def test_of_one_result_and_of_errors() -> None:
     text = str(site_table(played(1.0), "brier", resamples=20))
-    assert text.splitlines()[0].split() == ["node", "samples", "brier"]
+    assert text.splitlines()[0].split() == ["site", "samples", "brier"]
     assert "%" not in text.splitlines()[2]
 
 
@@ -115,7 +115,7 @@ def test_of_a_comparison() -> None:
     found = compare(methods, lambda seed: sites(), lambda: scaled(1.0), [3, 5], rounds=1)
     text = str(site_table(found, reference="local", resamples=10))
     assert (
-        "each node's test samples; seed 5 alone, the last of 2: differences paired over seeds are of all of them"
+        "each site's test samples; seed 5 alone, the last of 2: differences paired over seeds are of all of them"
         in text
     )
     assert "other − local, points" in text
@@ -137,7 +137,7 @@ def test_means_say_whose_samples_count() -> None:
     with warns("quality", "metric 'auc'", "2", "4"):
         found = site_table({"as it is": played(1.0), "turned": played(-1.0)}, "auc", reference="as it is")
     lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in str(found).splitlines()]
-    few = " (2 of 4 nodes)"
+    few = " (2 of 4 sites)"
     assert lines[6] == ["mean", f"75.0{few}", f"25.0{few}", f"−50.0{few}"]
     assert lines[7] == ["mean, by samples", "9", f"72.2{few}", f"27.8{few}", f"−44.4{few}"]
 
@@ -148,7 +148,7 @@ def test_there_is_no_mean_where_a_model_has_diverged(table) -> None:
     found = replace(table, scores={"as it is": one, "turned": lost})
     lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in str(found).splitlines()]
     assert lines[6] == ["mean", "77.5", "–", "–"]  # of accuracy, and below of AUC
-    assert lines[15] == ["mean", "75.0 (2 of 4 nodes)", "– (2 of 4 nodes)", "– (2 of 4 nodes)"]
+    assert lines[15] == ["mean", "75.0 (2 of 4 sites)", "– (2 of 4 sites)", "– (2 of 4 sites)"]
 
 
 def test_what_few_samples_leave_open_is_said_below() -> None:
@@ -199,4 +199,4 @@ def test_every_metric_has_a_table() -> None:
     first, second = two.split("\n\n")[:2]
     assert "accuracy" in first.splitlines()[0]
     assert "brier" not in first
-    assert second.splitlines()[0].split()[:2] == ["node", "samples"]
+    assert second.splitlines()[0].split()[:2] == ["site", "samples"]

@@ -37,12 +37,12 @@ def told(*trials: Trial, tried=()) -> list[str]:
 
 def test_other_work_is_told() -> None:
     assert told(trial("local", 0, 975.0, 25.0), trial("dpsgd", 0, 100.0)) == [
-        "not the same work: local took 975 local steps a node, dpsgd 100"
+        "not the same work: local took 975 local steps a site, dpsgd 100"
     ]
     three = trial("a", 0, 100.0), trial("bb", 0, 962.5, 25.0), trial("ccc", 0, 500.0, 5.0)
-    assert told(*three) == ["not the same work: a took 100 local steps a node, bb 962.5"]  # the furthest apart
+    assert told(*three) == ["not the same work: a took 100 local steps a site, bb 962.5"]  # the furthest apart
     early = trial("local", 0, 60.0), replace(trial("local", 1, 20.0), curve=([1], [0.5])), trial("b", 0), trial("b", 1)
-    assert told(*early) == ["not the same work: local took 40 local steps a node, b 100, since runs stopped early"]
+    assert told(*early) == ["not the same work: local took 40 local steps a site, b 100, since runs stopped early"]
 
 
 @pytest.mark.parametrize(("steps", "line"), [(115.0, False), (85.0, False), (115.5, True), (84.5, True)])
@@ -105,7 +105,7 @@ def test_joined_comparisons() -> None:
     wide = lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))  # noqa: E731
     other = go(dpsgd, model=wide, budget=9, grids={"dpsgd": {"lr": [0.1, 0.2]}})
     assert terms(Comparison.join([one, other])) == [
-        "not the same work: local took 54.4 local steps a node, dpsgd 9",
+        "not the same work: local took 54.4 local steps a site, dpsgd 9",
         "not the same models: those of local; those of dpsgd",
         "settings tried: 1 by local; 2 by dpsgd",
     ]
@@ -130,7 +130,7 @@ def test_a_round_may_cost_more_than_the_mean_one(budget, steps) -> None:
 def test_rounds_as_budget_are_other_work() -> None:
     makers = {"cobo": methods.cobo, "fives": partial(methods.local, steps=5)}
     found = compare(makers, draw, nn.Linear(3, 2), [0], rounds=2, budget="rounds")
-    line = "not the same work: cobo took 2 local steps a node, fives 10"
+    line = "not the same work: cobo took 2 local steps a site, fives 10"
     assert terms(found) == [line]
     assert line in str(site_table(found)).splitlines()
 

@@ -85,8 +85,8 @@ def test_where_a_metric_is_not_defined_is_counted_by_split():
     made = Tasks.from_samples(
         [both] * 4, [single, both, both, both], [both, single, single, both], loss="bce", metric="auc"
     )
-    of = ("1 of 4 nodes (node 0; split val)", "2 of 4 nodes (node 1, node 2; split test)")
-    over = ("3 of 4 nodes (split val)", "2 of 4 nodes (split test)")
+    of = ("1 of 4 sites (node 0; split val)", "2 of 4 sites (node 1, node 2; split test)")
+    over = ("3 of 4 sites (split val)", "2 of 4 sites (split test)")
     with warns("quality", "metric 'auc'", *of, *over):
         run(local(steps=1), made, make, rounds=1)
 

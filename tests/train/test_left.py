@@ -91,8 +91,8 @@ def test_tables_have_the_same_mean_and_say_over_how_many_nodes():
     table = str(site_table(result, resamples=20))
     [own] = re.findall(r"^a +20 +(\S+)", table, re.MULTILINE)
     assert own == f"{100 * float(result.scores()['accuracy'][0]):.1f}"
-    assert re.search(rf"^mean +{mean} \(3 of 4 nodes\)", table, re.MULTILINE)
-    assert re.search(rf"^mean, by samples +60 +{mean} \(3 of 4 nodes\)", table, re.MULTILINE)
+    assert re.search(rf"^mean +{mean} \(3 of 4 sites\)", table, re.MULTILINE)
+    assert re.search(rf"^mean, by samples +60 +{mean} \(3 of 4 sites\)", table, re.MULTILINE)
     assert "left the collaboration, so in no mean, and judged by the model of then: a" in table
     found = compare({"fedavg": averaging}, lambda seed: TASKS, model, seeds=[0], rounds=6, attend=LEAVES)
     assert re.search(rf"{mean}.* 3 of 4", str(results_table(found)))

@@ -101,7 +101,7 @@ def test_warnings_are_given_here() -> None:
         warnings.simplefilter("always")
         compare({"local": local}, tasks, lambda: nn.Linear(3, 2), [0, 1], rounds=1, jobs=2)
     told = [str(one.message) for one in heard]
-    assert sum("auc is not defined for 1 of 2 nodes (node 0; split val, test)" in one for one in told) == 1
+    assert sum("auc is not defined for 1 of 2 sites (node 0; split val, test)" in one for one in told) == 1
     assert told.count("drawn 1") == 1  # in another process
 
 

@@ -37,7 +37,7 @@ def accuracy_curves(
     single seed has none. Rounds at which not all seeds of a method were evaluated are left out.
 
     Args:
-        curves: What `compare` returns, drawn over local steps per node where numbers of rounds differ, without failed
+        curves: What `compare` returns, drawn over local steps per site where numbers of rounds differ, without failed
             seeds, as names say; or for every method one pair (rounds, values) per seed, with a round in common.
         metric: Name of the metric; a comparison knows it, as well as what follows.
         percent: Whether values are shares to be shown in percent.
@@ -84,4 +84,4 @@ def _of_comparison(comparison: Comparison) -> tuple[ByMethod, str]:
             each = trials[0].local_steps / trials[0].curve[0][-1] if in_steps else 1
             found = [([round(each * one) for one in trial.curve[0]], trial.curve[1]) for trial in trials]
             curves[f"{name} ({why})" if why else name] = found
-    return curves, "local steps per node" if in_steps else "round"
+    return curves, "local steps per site" if in_steps else "round"

@@ -20,7 +20,7 @@ KINDS = ("weight", "confidence", "right")
 TITLE = "Do probabilities mean what they say?"
 LEFT_OUT = "Left out between sites: it would take counts of single predictions, which do not leave a site."
 CAPTION = (
-    "How often predictions on test samples of all nodes were right, by the probability that was predicted, on the last "
+    "How often predictions on test samples of all sites were right, by the probability that was predicted, on the last "
     "seed. On the dotted line probabilities mean what they say; below it models are too sure. Small dots are of few "
     "samples."
 )
@@ -38,7 +38,7 @@ def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
         if weight > 0
     ]
     titles = ("predicted probability (%)", "share that was right (%)")
-    columns = [Column("method"), Column("samples", "general"), *(Column(title, "number", 1) for title in titles)]
+    columns = [Column("method"), Column("samples", "count"), *(Column(title, "number", 1) for title in titles)]
     if rows:
         chart = calibration_chart("calibration", CAPTION, Table(columns, rows, caption=TITLE))
         yield Section("calibration", TITLE, charts=[chart])

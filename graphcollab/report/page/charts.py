@@ -18,6 +18,7 @@ Rows = Sequence[Mapping[str, Any]]
 WRITTEN = 12  # sites up to which gains are written into the cells of a matrix
 USUAL = 0.95  # share of the gains that colors distinguish: a single large one would leave all others pale
 FIELDS = ("to:N", "by:N", "text:N")  # of a cell of a matrix
+FORMAT = ",.4~r"  # four significant digits, commas between thousands, never an exponent
 DOTTED = 60  # points of a line, up to which each has a dot
 
 
@@ -31,7 +32,8 @@ def finished(chart: Any, name: str, caption: str, table: Table) -> Chart:
     """Return a chart without the address of its schema: nothing is loaded from any."""
     spec = chart.to_dict(validate=False)
     spec.pop("$schema", None)
-    return Chart(name, caption, {**spec, "config": {"aria": False, "legend": {"layout": BELOW}}}, table)
+    config = {"aria": False, "numberFormat": FORMAT, "legend": {"layout": BELOW}}
+    return Chart(name, caption, {**spec, "config": config}, table)
 
 
 BELOW = {"bottom": {"anchor": "start", "direction": "vertical"}}  # several legends below each other
@@ -49,7 +51,7 @@ def curve_chart(name: str, caption: str, table: Table) -> Chart:
         )
     base, pick, methods = _by_method(rows)
     axis = alt.X("x:Q", title=over, axis=alt.Axis(tickCount=8, tickMinStep=1))
-    tips = ["method:N", alt.Tooltip("x:Q", title=over), alt.Tooltip("mean:Q", title=what, format=".4~g")]
+    tips = ["method:N", alt.Tooltip("x:Q", title=over), alt.Tooltip("mean:Q", title=what, format=FORMAT)]
     line = base.mark_line(point=len(rows) <= DOTTED * len(methods)).encode(
         x=axis,
         y=alt.Y("mean:Q", title=what, scale=alt.Scale(zero=False)),
@@ -72,7 +74,7 @@ def calibration_chart(name: str, caption: str, table: Table) -> Chart:
     x = alt.X("confidence:Q", title=table.columns[2].title, scale=alt.Scale(zero=False))
     y = alt.Y("right:Q", title=table.columns[3].title, scale=alt.Scale(domain=[0, 100]))
     shown = base.encode(x=x, y=y, opacity=alt.when(pick).then(alt.value(0.9)).otherwise(alt.value(0.1)))
-    tips = [alt.Tooltip(f"{key}:Q", format=".4~g") for key in keys[1:]]
+    tips = [alt.Tooltip(f"{key}:Q", format=FORMAT) for key in keys[1:]]
     dots = shown.mark_circle().encode(size=alt.Size("samples:Q", legend=None), tooltip=["method:N", *tips])
     least = min(row["confidence"] for row in rows)
     ideal = alt.Chart(alt.InlineData([{"confidence": end, "right": end} for end in (least, 100)]))

@@ -22,13 +22,15 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands below it, in this order; ``name`` is its anchor, and ``folded`` settings unfold."""
+    """A heading, and what stands below it, in this order; ``name`` is its anchor, ``more`` and ``folded`` unfold."""
 
     name: str
     title: str
     said: Sequence[Finding | str] = ()
     charts: Sequence[Chart] = ()
     tables: Sequence[Table] = ()
+    more: Sequence[Table] = ()
+    terms: Sequence[tuple[str, str]] = ()
     folded: str = ""
     code: str = ""
 

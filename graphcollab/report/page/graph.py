@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.metrics.edges import pair_weights
-from graphcollab.report._text import in_cell
+from graphcollab.report._text import in_cell, number
 from graphcollab.report.page._libraries import altair
 from graphcollab.report.page.charts import cells, finished
 from graphcollab.report.page.content import Chart, Section
@@ -20,8 +20,8 @@ from graphcollab.report.values import Cell, Column, Table
 from graphcollab.train import Result
 
 SAID = (
-    "A row is a node that listens (receiver), a column one that is listened to (sender); the darker, the larger the "
-    "weight. Where a run records all rounds, by RecordGraph(), a slider moves through them."
+    "A row is a site that listens (receiver), a column one that is listened to (sender); the darker, the larger the "
+    "weight. Where all rounds were recorded, a slider moves through them."
 )
 MOST_NODES, MOST_ROUNDS = 60, 50
 MOST_CELLS = 60_000  # of all graphs of a page together
@@ -88,14 +88,14 @@ def _graph_chart(place: str, name: str, one: Weights, count: int) -> Chart:
     base = alt.Chart(_as_csv(one)).transform_filter("datum.r <= at && at < datum.u")
     for field, index in (("to", "i"), ("by", "j")):
         base = base.transform_calculate(**{field: f"{json.dumps(names)}[datum.{index}]"})
-    base = base.transform_calculate(text="format(datum.value, '.3~g')", short="format(datum.value, '.2f')")
+    base = base.transform_calculate(text="format(datum.value, ',.3~r')", short="format(datum.value, '.2f')")
     most = float(one.values.max())
     scale = alt.Scale(scheme="blues", domain=[0, most])
     chart = cells(base, names, ("receiver", "sender", "weight"), scale, f"datum.value > {0.6 * most}")
     title = alt.TitleParams(text=alt.expr("'round ' + at"))
     chart = chart.add_params(alt.param(name="at", value=last, bind=slider)).properties(title=title)
     fewer = (
-        f" Shown are {len(names)} of {count} nodes, those with the largest weights, {len(one.rounds)} rounds, and the "
+        f" Shown are {len(names)} of {count} sites, those with the largest weights, {len(one.rounds)} rounds, and the "
         "weights that are known here."
     )
     return finished(chart, place, f"{name}: who listens to whom.{fewer * one.fewer}", _table(name, one))
@@ -119,7 +119,7 @@ def _table(name: str, one: Weights) -> Table:
     values, rows = one.values[-1], []
     for k, node in enumerate(one.names):
         senders = values[k].argsort(descending=True, stable=True)[:MOST_SENDERS].tolist()
-        heard = ", ".join(f"{one.names[j]} {float(values[k, j]):.3g}" for j in senders if values[k, j] > 0)
+        heard = ", ".join(f"{one.names[j]} {number(float(values[k, j]), 3)}" for j in senders if values[k, j] > 0)
         rows.append([Cell(node), Cell(int((values[:, k] > 0).sum())), Cell(heard or "nobody")])
-    columns = [Column("node"), Column("listeners", "count"), Column("listens to")]
-    return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, the largest of each node")
+    columns = [Column("site"), Column("listeners", "count"), Column("listens to")]
+    return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, the largest of each site")

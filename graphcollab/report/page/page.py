@@ -27,6 +27,7 @@ from graphcollab.train import Comparison
 
 LARGEST = 5_000_000  # bytes of a page
 MOST_CELLS, FEWEST_ROWS = 40_000, 50  # of the tables of a section
+MOST_SAID = 12  # findings of a section that are not folded
 
 Found: TypeAlias = Comparison | Benefit | Description
 
@@ -39,6 +40,7 @@ def page(
     metrics: AnyMetrics = None,
     title: str = "",
     commands: Sequence[str] = (),
+    source: str = "",
     inside: Sequence[Table] = (),
 ) -> Path:
     """Write what was found as one page of HTML, whole or not at all, and return its path.
@@ -61,6 +63,7 @@ def page(
         metrics: Metrics of the table of nodes of a comparison. Default: the tasks' own.
         title: Title of the page. Default: one that says which kind of page it is.
         commands: Lines to type that repeat it, as they are to be shown.
+        source: What the data are called, such as their file.
         inside: Tables of what is in the models, such as `importance_table` returns.
 
     Raises:
@@ -69,11 +72,11 @@ def page(
     """
     altair()  # before any work is lost
     if isinstance(found, Benefit):
-        content = content_of_benefit(found, title)
+        content = content_of_benefit(found, title, source)
     elif isinstance(found, Description):
         content = content_of_description(found, title)
     else:
-        content = content_of_comparison(found, reference, metrics, title)
+        content = content_of_comparison(found, reference, metrics, title, source)
     if inside:
         more = Section("inside", "What is in the models", tables=inside)
         content = replace(content, sections=[*content.sections[:-1], more, content.sections[-1]])
@@ -99,6 +102,7 @@ def _written(content: Content, commands: Sequence[str]) -> str:
     specs = {chart.name: in_print(chart.spec) for section in sections for chart in section.charts}
     return environment.from_string(_beside("template.html")).render(
         page=content,
+        most=MOST_SAID,
         sections=sections,
         specs=specs,
         style=_beside("style.css"),

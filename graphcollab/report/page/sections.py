@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,10 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
+from graphcollab.gains.held import asked
 from graphcollab.naming import few
 from graphcollab.report._terms import better_at_the_end_only, sure_p_value, unequal_terms
-from graphcollab.report._text import cell_text, column, failures, shown_in
+from graphcollab.report._text import cell_text, column, decimals, failures, number, p_text, shown_in
 from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of
 from graphcollab.report.description import Description, columns_described, sites_described, summary
@@ -22,21 +23,29 @@ from graphcollab.report.page.calibration import calibration_section
 from graphcollab.report.page.charts import curve_chart, matrix_chart
 from graphcollab.report.page.content import Chart, Content, Section
 from graphcollab.report.page.graph import graph_section
+from graphcollab.report.page.overview import (
+    sites_of_benefit,
+    sites_of_comparison,
+    terms_of_benefit,
+    terms_of_comparison,
+)
 from graphcollab.report.site_table import SiteScores, site_table
 from graphcollab.report.tables import FEW_SEEDS, paired_values, results_values
 from graphcollab.report.values import Cell, Column, Table, mean_cell
+from graphcollab.report.words import asked_of, explained, metric_in_words, metric_name, rows_used
 from graphcollab.train import Comparison, Result, Trial
+from graphcollab.train.baseline import BASELINES
 
 LEVEL = 0.05
 MOST_POINTS = 200  # of a curve
 STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
-ANSWER = ("evidence", "mean", "group", "metric", "site", "more-sites", "no-star", "advice")
+ANSWER = ("evidence", "best", "advice")
 TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
 MOST_SITES = 60  # of a matrix in a page of at most 5 MB
 
 
-def answer(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> list[Finding]:
-    """Return whether anything is better than the reference, which method has the best mean, and for how many nodes."""
+def answer(comparison: Comparison, reference: str | None) -> list[Finding]:
+    """Return whether anything is better than the reference, by how much, and what to do."""
     ranked = _ranked(comparison)
     if not ranked:
         return [Finding("no-mean", "methods", "No method has a mean that is defined on all seeds.")]
@@ -44,48 +53,63 @@ def answer(comparison: Comparison, reference: str | None, sites: SiteScores | No
     if reference is None or reference not in ranked or not others:
         lacking = f"Nothing is compared with {reference or 'a reference, such as local'}: a mean is lacking."
         return [_best_mean(comparison, ranked[0]), Finding("no-reference", "reference", lacking)]
-    return [*_beside(comparison, reference, ranked, others, sites)]
-
-
-def _beside(
-    comparison: Comparison, reference: str, ranked: Sequence[str], others: list[str], sites: SiteScores | None
-) -> Iterator[Finding]:
     better, worse = _sure(comparison, reference, others)
-    against = next(iter(better), others[0])
-    yield _verdict(comparison, reference, better, worse)
+    early: list[Finding] = []
     if not better and len(comparison.chosen[reference]) not in FEW_SEEDS:
-        yield from better_at_the_end_only(comparison, reference, others, LEVEL / (len(comparison.chosen) - 1))
-    yield _best_mean(comparison, ranked[0])
-    yield _difference(comparison, against, reference)
-    if sites is not None and against in sites.differences:
-        yield _of_sites(sites, against)
+        early = better_at_the_end_only(comparison, reference, others, LEVEL / len(_claimed(comparison, reference)))
+    return [
+        _verdict(comparison, reference, better, worse),
+        *early,
+        _difference(comparison, next(iter(better), others[0]), reference),
+        _advice(comparison, reference, better),
+    ]
+
+
+def _details(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> Iterator[Finding]:
+    """Yield what the answer rests on, and what speaks against it."""
+    ranked = _ranked(comparison)
+    others = [name for name in ranked if name != reference]
+    if ranked:
+        yield _best_mean(comparison, ranked[0])
+    if reference in ranked and others and len(comparison.chosen[reference]) not in FEW_SEEDS:
+        against = next(iter(_sure(comparison, reference, others)[0]), others[0])
+        if sites is not None and against in sites.differences:
+            yield _of_sites(sites, against)
+    yield from unequal_terms(comparison)
 
 
 def _ranked(comparison: Comparison) -> list[str]:
-    whole = [name for name in comparison.chosen if not failures(comparison, name)]
+    """Return the methods of which a mean is known, the best first; simple tools beside them have no rank."""
+    whole = [name for name in comparison.chosen if name not in BASELINES and not failures(comparison, name)]
     means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
     known = [name for name in whole if math.isfinite(means[name])]
     return sorted(known, key=lambda name: means[name], reverse=comparison.higher_is_better)
 
 
+def _claimed(comparison: Comparison, reference: str) -> list[str]:
+    """Return the methods of which something may be claimed, for all of which p-values are corrected."""
+    return [name for name in comparison.chosen if name not in (reference, *BASELINES)]
+
+
 def _best_mean(comparison: Comparison, name: str) -> Finding:
-    scale, digits, unit = shown_in(comparison.share, 2)
+    (scale, _, unit), digits = shown_in(comparison.share, 2), _digits(comparison)
     mean = cell_text(mean_cell(scale * column(comparison.values(name))), Column("", "number", digits))
-    return Finding("best-mean", name, f"{name} has the best mean over nodes, test {comparison.metric}{unit} {mean}.")
+    return Finding("best-mean", name, f"{name} has the best mean over sites, test {comparison.metric}{unit} {mean}.")
+
+
+def _digits(comparison: Comparison) -> int:
+    """Return the decimals of means in a sentence."""
+    return 2 if comparison.share else 1 + decimals([v for name in comparison.chosen for v in comparison.values(name)])
 
 
 def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
     """Return methods better and worse than the reference by `sure_p_value`, corrected (Bonferroni) for all methods."""
     if len(comparison.chosen[reference]) in FEW_SEEDS:
         return [], []
-    sign = 1 if comparison.higher_is_better else -1
-    known = [n for n in others if _corrected(comparison, sure_p_value(comparison, n, reference)) <= LEVEL]
+    sign, many = 1 if comparison.higher_is_better else -1, len(_claimed(comparison, reference))
+    known = [name for name in others if many * sure_p_value(comparison, name, reference) <= LEVEL]
     sure = {name: sign * comparison.paired(name, reference).mean for name in known}
     return [name for name, gain in sure.items() if gain > 0], [name for name, gain in sure.items() if gain < 0]
-
-
-def _corrected(comparison: Comparison, p_value: float) -> float:
-    return min(1.0, (len(comparison.chosen) - 1) * p_value)
 
 
 def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> Finding:
@@ -93,23 +117,37 @@ def _verdict(comparison: Comparison, reference: str, better: list[str], worse: l
     if seeds in FEW_SEEDS:
         said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
         return Finding("open", reference, said, {"seeds": seeds})
-    code, said = "no-evidence", f"No evidence that any method is better than {reference} in the mean over nodes."
+    code, said = "no-evidence", f"No evidence that any method is better than {reference} in the mean over sites."
     if better:
-        code, said = "evidence", f"Evidence of a mean over nodes better than that of {reference}: {few(better)}."
+        code, said = "evidence", f"Evidence of a mean over sites better than that of {reference}: {few(better)}."
     lost = f" Evidence of a worse one: {few(worse)}." * bool(worse)
     return Finding(code, reference, said + lost, {"better": better, "worse": worse})
 
 
 def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
-    table = paired_values(comparison, reference)
-    _, mean, interval, *_ = next(row for row in table.rows if row[0].value == name)
-    many, p = len(comparison.chosen) - 1, _corrected(comparison, comparison.paired(name, reference).p_value)
-    known = interval.interval is not None and len(comparison.chosen[reference]) not in FEW_SEEDS
-    cell = replace(mean, unit="points" * comparison.share, interval=interval.interval)
-    p_value = f"; p = {p:.2g}, corrected for {many} comparison{'s' * (many > 1)}" * known
-    said = f"{name} − {reference}: {cell_text(cell, table.columns[1])}, in brackets a 95 % interval{p_value}."
-    numbers = {"mean": mean.value, "interval": interval.interval, "p": p, "comparisons": many}
+    scale, digits = shown_in(comparison.share, 2)[0], _digits(comparison)
+    many, found = len(_claimed(comparison, reference)), comparison.paired(name, reference)
+    p, sign, interval = min(1.0, many * found.p_value), 1 if found.mean >= 0 else -1, None
+    between = ""
+    if math.isfinite(found.low) and len(comparison.chosen[reference]) not in FEW_SEEDS:
+        interval = scale * found.low, scale * found.high
+        low, high = sorted(sign * end for end in interval)
+        corrected = f", corrected for {many} comparisons" * (many > 1)
+        between = f": 95 % interval {number(low, digits)} … {number(high, digits)}, {p_text(p)}{corrected}"
+    moved = f"{number(sign * scale * found.mean, digits)}{' points' * comparison.share}"
+    moved += " higher" if sign > 0 else " lower"
+    ways = [explained(_method(comparison, one), one) for one in (name, reference)]
+    said = f"With {ways[0]} {metric_name(comparison.metric)} is {moved} than with {ways[1]}{between}."
+    numbers = {"mean": scale * found.mean, "interval": interval, "p": p, "comparisons": many}
     return Finding("difference", name, said, numbers)
+
+
+def _advice(comparison: Comparison, reference: str, better: list[str]) -> Finding:
+    if len(comparison.chosen[reference]) in FEW_SEEDS:
+        return Finding("advice", "seeds", "So compare on five seeds or more before anything is decided.")
+    if better:
+        return Finding("advice", better[0], f"So use {better[0]}; the table of sites says who has less by it.")
+    return Finding("advice", reference, f"So stay with {reference}, or ask again with more rows or seeds.")
 
 
 def _of_sites(sites: SiteScores, name: str) -> Finding:
@@ -118,13 +156,15 @@ def _of_sites(sites: SiteScores, name: str) -> Finding:
     more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
     better, worse = (more, less) if first.higher_is_better else (less, more)
     said = (
-        f"By their own 95 % intervals of {first.name} on the last seed: of {known} nodes {better} better with {name} "
-        f"than with {sites.reference}, {worse} worse; one such interval in twenty misses the truth."
+        f"By their own 95 % intervals of {first.name} on the last seed, {better} of {known} sites do better with "
+        f"{name} than with {sites.reference}, and {worse} worse; one such interval in twenty misses the truth."
     )
     return Finding("nodes", name, said, {"better": better, "worse": worse, "nodes": known})
 
 
-def content_of_comparison(comparison: Comparison, reference: str | None, metrics: Any, title: str) -> Content:
+def content_of_comparison(
+    comparison: Comparison, reference: str | None, metrics: Any, title: str, source: str
+) -> Content:
     """Return what a page says of a comparison."""
     if reference is None and "local" in comparison.chosen:
         reference = "local"
@@ -135,31 +175,45 @@ def content_of_comparison(comparison: Comparison, reference: str | None, metrics
     tables = [results_values(comparison)]
     if reference is not None and len(comparison.chosen) > 1:
         tables.append(paired_values(comparison, reference))
+    details = [*_details(comparison, reference, sites)]
+    said = {*map(str, details)}
+    for k, table in enumerate(tables):
+        tables[k] = replace(table, notes=[note for note in table.notes if str(note) not in said])
+        said |= {*map(str, table.notes)}
     doubts = {str(finding): finding for result in last.values() for finding in result.tasks.findings}
+    first = [] if sites is None or not sites.differences else [sites_of_comparison(sites, str(sites.reference))]
     sections = [
-        Section("methods", "Methods", tables=tables),
-        *([] if sites is None else [Section("nodes", "Node by node", tables=sites.tables)]),
+        *([] if sites is None else [Section("sites", "Site by site", tables=first, more=sites.tables)]),
+        Section("details", "Details", details, tables=tables),
         *([Section("doubts", "Doubts about the data", [*doubts.values()])] if doubts else []),
         *graph_section(last),
         *curve_section(comparison),
         *calibration_section(last),
+        Section("words", "What words mean", terms=terms_of_comparison(comparison)),
         Section(
             "settings",
             "Settings",
             folded="\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items()),
         ),
     ]
-    found = [*answer(comparison, reference, sites), *unequal_terms(comparison)]
-    return Content(title or "Who learns best, and with whom", _asked(comparison), found, sections)
+    asked = _asked(comparison, last, source)
+    return Content(title or "Who learns best, and with whom", asked, answer(comparison, reference), sections)
 
 
-def _asked(comparison: Comparison) -> str:
-    trials = next(iter(comparison.chosen.values()))
-    direction = "more" if comparison.higher_is_better else "less"
-    return (
-        f"Which of {few([*comparison.chosen])} gives nodes the best models of their own? By test {comparison.metric} "
-        f"({direction} is better); nodes: {len(trials[0].per_node) or 'not known'}; seeds: {len(trials)}."
-    )
+def _asked(comparison: Comparison, last: Mapping[str, Result], source: str) -> str:
+    about = next((asked(result.tasks) for result in last.values()), {})
+    names = [name for name in comparison.chosen if name not in BASELINES]
+    by = metric_in_words(comparison.metric, comparison.higher_is_better)
+    seeds = len(next(iter(comparison.chosen.values())))
+    which = f"Which of {few(names)} gives sites the best models of their own?"
+    judged = f"Judged by {by}, on {seeds} random split{'s' * (seeds > 1)}{rows_used(about)}."
+    return " ".join(filter(None, [asked_of(about, source), which, judged]))
+
+
+def _method(comparison: Comparison, name: str) -> str:
+    """Return what the method is called that a comparison has by a name."""
+    result = comparison.results.get(name)
+    return name if result is None else result.method.name
 
 
 def _last(comparison: Comparison) -> dict[str, Result]:
@@ -210,24 +264,25 @@ def _points(comparison: Comparison) -> tuple[dict[str, dict[int, Tensor]], str]:
             found = column([seed[r] for seed in values])
             if bool(found.isfinite().all()):
                 points.setdefault(name, {})[round(each * r)] = found
-    return points, "local steps per node" if steps else "round"
+    return points, "local steps per site" if steps else "round"
 
 
-def content_of_benefit(benefit: Benefit, title: str) -> Content:
+def content_of_benefit(benefit: Benefit, title: str, source: str) -> Content:
     """Return what a page says of a benefit."""
-    found = benefit_findings(benefit)
-    who = f"Do {len(benefit.names)} sites gain by collaborating, which of them, and by whom?"
+    asked, *found = benefit_findings(benefit, source)
     every = [benefit, *benefit.also.values()]
     charts = [chart for k, one in enumerate(every) for chart in _matrix(one, k)]
+    tables = benefit_values(benefit)
+    simple = [tables.pop(name) for name in [*tables] if name.startswith("reference")]
     sections = [
-        Section("answer", "How to read it", [one for one in found if one.code not in ANSWER]),
-        Section("sites", "Site by site", tables=[*benefit_values(benefit).values()]),
+        Section("sites", "Site by site", tables=[sites_of_benefit(benefit)], more=[*tables.values()]),
+        Section("details", "Details", [*(one for one in found if one.code not in ANSWER), TUNED], tables=simple),
         *([Section("pairs", "Who gains by whom", charts=charts)] if charts else []),
+        Section("words", "What words mean", terms=terms_of_benefit(benefit)),
         Section("settings", "Settings", folded=_settings(benefit)),
     ]
-    asked = f"{who} Judged by {of_metric(benefit)}. {TUNED}"
     answer = [one for one in found if one.code in ANSWER]
-    return Content(title or "What collaborating brings", asked, answer, sections)
+    return Content(title or "What collaborating brings", str(asked), answer, sections)
 
 
 def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:

@@ -60,6 +60,6 @@ def test_methods_with_other_numbers_of_rounds_are_drawn_over_local_steps() -> No
 
     # rounds of 20 steps, and of 2
     assert [line.get_xdata().tolist() for line in axes_of(40.0).lines] == [[20, 40], [20, 40]]
-    assert axes_of(40.0).get_xlabel() == "local steps per node"
+    assert axes_of(40.0).get_xlabel() == "local steps per site"
     assert [line.get_xdata().tolist() for line in axes_of(math.nan).lines] == [[1, 2], [10, 20]]  # not known
     assert axes_of(math.nan).get_xlabel() == "round"

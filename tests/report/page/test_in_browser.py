@@ -95,7 +95,7 @@ def test_the_slider_moves_the_graph(opened: Any) -> None:
 
 
 def test_tables_sort_by_number(opened: Any) -> None:
-    table = opened.find_element(By.CSS_SELECTOR, "#nodes table.table")
+    table = opened.find_element(By.CSS_SELECTOR, "#sites table.table")
     title = table.find_elements(By.CSS_SELECTOR, "thead th")[2]
     for step in ("ascending", "descending"):
         title.click()
@@ -106,7 +106,7 @@ def test_tables_sort_by_number(opened: Any) -> None:
 
 def test_many_nodes_are_found_by_name(browser: Any, tmp_path: Path) -> None:
     _open(browser, report.page(compared([f"clinic {k}" for k in range(120)], rounds=2, seeds=1), tmp_path / "p.html"))
-    table = browser.find_element(By.CSS_SELECTOR, "#nodes")
+    table = browser.find_element(By.CSS_SELECTOR, "#sites > .wide")
     assert len(_column(table, 0)) == 25  # of a page
     _set(browser, table.find_element(By.CSS_SELECTOR, ".dt-search input"), "clinic 117")
     WebDriverWait(browser, 10).until(lambda b: _column(table, 0) == ["clinic 117"])
@@ -157,7 +157,7 @@ def test_names_do_not_break_within_a_word(browser: Any, tmp_path: Path) -> None:
     size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     lines = (
-        "const found = {}; for (const x of document.querySelectorAll('#nodes tbody th')) {"
+        "const found = {}; for (const x of document.querySelectorAll('#sites > .wide tbody th')) {"
         "const r = document.createRange(); r.selectNodeContents(x);"
         "found[x.textContent] = [r.getClientRects().length, x.offsetWidth]; } return found"
     )
@@ -203,7 +203,7 @@ def test_on_paper_nothing_is_cut_or_hidden(browser: Any, tmp_path: Path) -> None
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         browser.execute_script("dispatchEvent(new Event('beforeprint'))")
-        rows = "return document.querySelectorAll('#nodes tbody tr').length"
+        rows = "return document.querySelectorAll('#sites > .wide tbody tr').length"
         WebDriverWait(browser, 10).until(lambda b: b.execute_script(rows) == 60)
         wide = "return [...document.querySelectorAll('section > .wide')].map(x => x.querySelector('table').offsetWidth)"
         assert all(width <= 720 for width in browser.execute_script(wide))

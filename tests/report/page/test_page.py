@@ -74,9 +74,22 @@ def read(written: Path) -> Read:
 
 
 def test_numbers_are_those_of_the_tables(read: Read, comparison: Comparison) -> None:
-    assert read.tables[0] == in_text(results_values(comparison))
-    assert read.tables[1] == in_text(paired_values(comparison, "local"))
-    assert read.tables[2] == in_text(report.site_table(comparison, reference="local").tables[0])
+    assert read.tables[1] == in_text(report.site_table(comparison, reference="local").tables[0])
+    assert read.tables[2] == in_text(results_values(comparison))
+    assert read.tables[3] == in_text(paired_values(comparison, "local"))
+
+
+def test_sites_have_the_method_that_is_best_there(read: Read, comparison: Comparison) -> None:
+    header, *rows = read.tables[0]
+    assert header == ["site", "test rows", "local, accuracy (%)", "best method", "difference to local, points"]
+    found = {name: trials[-1].per_node for name, trials in comparison.chosen.items()}
+    for k, (site, _, local, best, more) in enumerate(rows):
+        assert site == comparison.results["local"].tasks.names[k]
+        assert float(local) == pytest.approx(100 * found["local"][k], abs=0.06)
+        assert found[best][k] == max(values[k] for values in found.values())
+        gain = 100 * (found[best][k] - found["local"][k])
+        assert (more == "–") == (best == "local") == (gain == 0)
+        assert best == "local" or float(more.partition(" ")[0]) == pytest.approx(gain, abs=0.06)
 
 
 def test_curves_are_means_over_seeds(read: Read, comparison: Comparison) -> None:
@@ -124,9 +137,9 @@ def test_behind_every_chart_is_a_table_of_its_numbers(read: Read, comparison: Co
     assert {*sizes.values()} == {60.0}  # test samples of five nodes
     edges, weights = comparison.results["l2c"].history.graphs[6]
     names = comparison.results["l2c"].history.names
-    for node, _, heard in told["node", "listeners", "listens to"]:
+    for node, _, heard in told["site", "listeners", "listens to"]:
         of_node = {
-            f"{names[s]} {w:.3g}"
+            f"{names[s]} {w:.3f}"
             for s, t, w in zip(*edges.tolist(), weights.tolist(), strict=True)
             if names[t] == node and s != t and w > 5e-4
         }
@@ -144,7 +157,7 @@ def _with_field(spec: object, field: str) -> list[dict]:
 def test_names_are_never_read_as_html(written: Path, read: Read) -> None:
     text = written.read_text(encoding="utf-8")
     assert "<script>alert" not in text
-    assert HOSTILE in [row[0] for row in read.tables[2]]
+    assert HOSTILE in [row[0] for row in read.tables[0]]
     assert read.tags.count("script") == 4
     assert "graphcollab compare &lt;rows&gt;.csv" in text
 
@@ -169,7 +182,12 @@ def test_charts_have_words(read: Read) -> None:
 
 def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
     read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
-    assert read.tables[0] == in_text(benefit_values(found_benefit)["mse"])
+    assert read.tables[1] == in_text(benefit_values(found_benefit)["mse"])
+    assert read.tables[0][0] == ["site", "rows", "alone, mse", "best way", "gain over alone (%)"]
+    for name, rows, _, way, gain in read.tables[0][1:5]:
+        together = 100 * found_benefit.of(name)["together"].gain
+        assert (rows, way) == ("20", "all together" if together > 0 else "alone")
+        assert gain.partition(" ")[0] == (f"{together:+.1f}" if together > 0 else "–")
     cells = _with_field(json.loads(read.specs)["matrix-0"], "value")
     names = found_benefit.names
     shown = {(cell["to"], cell["by"]): cell["value"] for cell in cells}
@@ -198,8 +216,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     path = report.page(found, tmp_path / "many.html")
     text = path.read_text(encoding="utf-8")
     assert path.stat().st_size < LIMIT
-    assert "Shown are 60 of 1000 nodes, those with the largest weights" in text
-    assert len(Read(text).tables[2]) == 1003  # a header, all nodes, two means
+    assert "Shown are 60 of 1000 sites, those with the largest weights" in text
+    assert len(Read(text).tables[1]) == 1003  # a header, all nodes, two means
 
 
 def test_what_to_install_is_said(comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,84 @@
+"""Plain words for what a report speaks of: methods, metrics, and the table that was asked about."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from graphcollab import methods
+from graphcollab.documentation import of_sites
+from graphcollab.naming import few
+from graphcollab.train.baseline import BASELINES
+
+METRICS = {
+    "accuracy": ("accuracy", "the share of rows that are predicted right"),
+    "auc": ("AUC", "the chance that of two rows of different classes the right one has the higher probability"),
+    "brier": ("Brier score", "the mean squared error of predicted probabilities"),
+    "ece": ("calibration error (ECE)", "how far predicted probabilities are from how often they come true"),
+    "log_loss": ("log loss", "the mean negative logarithm of the probability that the true class was given"),
+    "mae": ("mean absolute error", "the mean distance of predictions from the truth"),
+    "mse": ("mean squared error", "the mean squared distance of predictions from the truth"),
+    "r2": ("R²", "the share of the variance that predictions explain"),
+    "rmse": ("root mean squared error", "the root of the mean squared distance of predictions from the truth"),
+}
+"""What metrics are called, and what they are."""
+
+WAYS = {
+    "alone": "each site trains a model on its own rows only",
+    "together": "one model for all sites, by federated averaging",
+    BASELINES[0]: "scikit-learn's linear model of each site's own rows",
+    BASELINES[1]: "scikit-learn's linear model of all sites' rows in one place",
+    BASELINES[2]: "scikit-learn's linear model of all sites' rows in one place, with the site as a further input",
+}
+
+
+def metric_name(name: str) -> str:
+    """Return what people call a metric."""
+    return METRICS.get(name, (name, ""))[0]
+
+
+def metric_in_words(name: str, higher_is_better: bool) -> str:
+    """Return a metric's name, what it is, and which way it goes, as in a sentence."""
+    called, what = METRICS.get(name, (name, ""))
+    return f"{called} ({what + '; ' * bool(what)}{'larger' if higher_is_better else 'smaller'} is better)"
+
+
+def way_in_words(name: str) -> str:
+    """Return what sites do by a method, or "" where it is not known: the first line of its docstring."""
+    if name in WAYS or name not in methods.__all__:
+        return WAYS.get(name, "")
+    line = (inspect.getdoc(methods.get_method(name)) or "").partition("\n")[0].removesuffix(".")
+    title, colon, rest = line.partition(": ")
+    what = of_sites(rest if colon and "node" not in title else line)
+    return what[0].lower() + what[1:]
+
+
+def explained(name: str, called: str = "") -> str:
+    """Return a way by name, and in brackets what it is, where that is known."""
+    what = way_in_words(name)
+    return f"{called or name}{f' ({what})' * bool(what)}"
+
+
+def asked_of(about: Mapping[str, Any], source: str = "") -> str:
+    """Say what a table holds and what is predicted, of what `graphcollab.gains.held.asked` returns."""
+    rows, named = about.get("rows"), source or "The data"
+    if not rows:
+        return f"{source}." * bool(source)
+    held = f"{sum(map(sum, rows.values())):,} rows of {len(rows['train'])} sites"
+    if "target" not in about:
+        return f"{named}: {held}."
+    classes = f" ({few([*map(str, about['classes'])], ' or ')})" if about["classes"] else " (an amount)"
+    kept = f" Rows of the same {about['group']!r} stay together." if about["group"] else ""
+    return (
+        f"{named}: {held} (column {about['site']!r}). A row is one case: models predict its {about['target']!r}"
+        f"{classes} from {few(about['columns'])}; numbers that a model is given: {about['inputs']}.{kept}"
+    )
+
+
+def rows_used(about: Mapping[str, Any]) -> str:
+    """Say how many rows are learned from, choose settings, and are tested on."""
+    many = {name: sum(held) for name, held in about.get("rows", {}).items()}
+    uses = {"train": "to learn from", "val": "to choose settings by", "test": "to test on"}
+    told = [f"{many[name]:,} {use}" for name, use in uses.items() if many.get(name)]
+    return f" (of the rows {', '.join(told)})" * bool(told)
