@@ -17,7 +17,9 @@ else:
     Method = Literal[*methods.__all__]
 Dealt = Literal["digits", "cifar10", "cifar100", "fashion_mnist", "mnist", "svhn", "mini_imagenet"]
 Dataset = Literal["heart_disease", "parkinsons", Dealt]
-Metric = Literal["accuracy", "auc", "brier", "ece", "log_loss", "mae", "mse", "r2", "rmse"]
+Metric = Literal[
+    "accuracy", "auc", "brier", "concordance", "ece", "log_loss", "mae", "mse", "poisson_deviance", "r2", "rmse"
+]
 
 DATA, METHODS, TRAINING, EVALUATION, COMPUTING, OUTPUT = (
     Group.create_ordered(name)
@@ -33,8 +35,12 @@ class Columns:
 
     target: str = "y"
     """Column to predict: text and whole numbers are classes, other numbers are not, unless --loss decides."""
+    event: str | None = None
+    """Column that says whether the target, a time, is that of an event (1, or 2 of 1 and 2), or of the last look."""
     weight: str | None = None
     """Column of sample weights. Default: all rows have the same weight."""
+    class_weight: Literal["balanced"] | None = None
+    """balanced: in training, rows of rare classes count more, in inverse proportion to their number."""
     columns: Annotated[tuple[str, ...] | None, SEVERAL] = None
     """Columns to predict from. Default: all except those of --leave-out."""
     leave_out: Strings = ()
@@ -57,10 +63,12 @@ class Columns:
     """Share of a site's rows for testing."""
     stratify: bool = True
     """Set aside rows of every class."""
-    loss: Annotated[Literal["cross_entropy", "mse", "bce"] | None, Parameter(group=EVALUATION)] = None
-    """Training loss: cross_entropy or bce for classification, mse for regression. Default: by the target."""
+    loss: Annotated[Literal["cross_entropy", "mse", "bce", "poisson", "cox"] | None, Parameter(group=EVALUATION)] = None
+    """Training loss: cross_entropy or bce for classification, mse for regression, poisson for counts, cox for times
+    with --event. Default: by the target."""
     metric: Annotated[Metric | None, Parameter(group=EVALUATION)] = None
-    """Metric by which models are compared (docs/comparing.md). Default: accuracy, or mae."""
+    """Metric by which models are compared (docs/comparing.md). Default: accuracy, mae, poisson_deviance
+    or concordance."""
 
 
 @Parameter(name="*", group=DATA)

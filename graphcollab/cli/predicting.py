@@ -73,7 +73,8 @@ def play_predict(asked: dict[str, Any]) -> None:
         raise ConflictError("saved", f"the models in {saved} were not trained on a table: use them in Python")
     if proba and not models.classes:
         raise ConflictError("proba", "these models have no classes: they predict numbers")
-    header = ["row", prepared.node, prepared.target.name]
+    answer = "log hazard ratio" if models.about.get("loss") == "cox" else prepared.target.name
+    header = ["row", prepared.node, answer]
     header += [f"{prepared.target.name} = {name}" for name in models.classes] if proba else []
     if out is not None:
         require_free(out, saved)

@@ -12,7 +12,7 @@ from graphcollab.device import beside, consecutive, pick
 from graphcollab.engine.backend import Backend, Work, batch_groups
 from graphcollab.engine.choice import backend_of, check_plan, make_plan
 from graphcollab.engine.footprint import Footprints
-from graphcollab.engine.losses import as_objective, ignored_target
+from graphcollab.engine.losses import ignored_target, objective_of
 from graphcollab.engine.objective import Context, Objective, require_weighted
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.plan import Plan
@@ -66,7 +66,7 @@ class Engine:
     ) -> None:
         keep_heap()
         self.tasks = tasks
-        self.objective = as_objective(tasks.loss)
+        self.objective = objective_of(tasks)
         self.ignored = ignored_target(self.objective)
         if tasks.weighted:
             require_weighted(self.objective)

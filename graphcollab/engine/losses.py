@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +27,8 @@ class Loss(Objective):
         refuse: Raises if targets do not go with the outputs; called as `check` is. Default: labels that are no class
             of the outputs are refused where the function refuses them.
         refuse_metric: Raises if a metric of this name says nothing of what the loss judges. Default: none is refused.
+        link: Turns outputs into the amounts that they stand for, which metrics of amounts are given. Default: they are
+            these amounts.
 
     Raises:
         TypeError: When called, if the function does not return that.
@@ -36,6 +38,7 @@ class Loss(Objective):
     per_sample: bool = False
     refuse: Callable[[Tensor, Tensor, str, str], None] | None = field(default=None, repr=False)
     refuse_metric: Callable[[str], None] | None = field(default=None, repr=False)
+    link: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
 
     @property
     def reads(self) -> Reads:
@@ -95,6 +98,14 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(outputs, targets, reduction="none")
 
 
+def _by_class(
+    function: Callable[[Tensor, Tensor], Tensor], weights: Sequence[float], outputs: Tensor, targets: Tensor
+) -> Tensor:
+    """Return losses [B], each times the weight of the sample's class."""
+    losses, labels = function(outputs, targets), targets.reshape(len(targets))
+    return losses * sum(weight * (labels == label).to(losses.dtype) for label, weight in enumerate(weights))
+
+
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over components of the squared error, [B]; outputs [B] or [B, 1] fit targets [B]."""
     error = (_like(outputs, targets) - targets).square()
@@ -106,6 +117,35 @@ def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     logits = _like(outputs, targets)
     losses = F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
     return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+
+
+def half_poisson_deviance(outputs: Tensor, targets: Tensor, scale: float = 1.0) -> Tensor:
+    """Return (r - y + y log(y / r)) / scale of counts y and rates r = scale exp(output), [B]; of several the mean.
+
+    Its gradients are those of the negative log-likelihood, and it is never below 0. With the mean count as ``scale``
+    the same step sizes do for counts of any size.
+    """
+    logs = _like(outputs, targets)
+    counts = targets.to(logs.dtype)
+    losses = logs.exp() - counts / scale + counts / scale * ((counts.clamp(min=1) / scale).log() - logs)
+    return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+
+
+def cox_partial_likelihood(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return minus the mean over events of the logarithm of Cox's partial likelihood, of logarithms of hazard ratios.
+
+    Targets [B, 2] are times, and 1 where the event was seen then, else 0. Those at risk are the batch's samples of the
+    same or a later time, ties as Breslow has them; without an event it is 0.
+    """
+    time, order = targets[:, 0].sort(descending=True)
+    risk, event = outputs.reshape(len(outputs)).gather(0, order), targets[:, 1].gather(0, order)
+    last = torch.searchsorted(-time, -time, right=True) - 1  # of those of the same time
+    total = risk.logcumsumexp(0).gather(0, last)
+    return ((total - risk) * event).sum() / event.sum().clamp(min=1)
+
+
+def _rates(logs: Tensor, scale: float = 1.0) -> Tensor:
+    return scale * logs.double().exp()
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -165,6 +205,27 @@ def _refuse_not_binary(outputs: Tensor, targets: Tensor, model: str, split: str)
     _refuse_other_shape(outputs, targets, model, split)
 
 
+def _refuse_no_counts(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+    wrong = targets[(targets < 0) | (targets != targets.round())]
+    if len(wrong):
+        raise InvalidValueError(
+            "targets",
+            f"loss='poisson' needs counts, whole numbers from 0 on, split {split!r} has {wrong[0].item():g}: for other "
+            "amounts use loss='mse'",
+        )
+    _refuse_other_shape(outputs, targets, model, split)
+
+
+def _refuse_no_times(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
+    event = targets[:, 1]
+    if bool(((event != 0) & (event != 1)).any()):
+        raise InvalidValueError(
+            "targets",
+            f"loss='cox' needs 1 or 0 beside every time, for an event that was seen, split {split!r} has others",
+        )
+    _refuse_other_shape(outputs, event, model, split)
+
+
 def _outside(outputs: Tensor, labels: Tensor, model: str, split: str) -> str | None:
     """Say which labels [N] are no class of the outputs [B, C], if any."""
     if not len(labels) or 0 <= int(labels.min()) <= int(labels.max()) < outputs.shape[-1]:
@@ -180,6 +241,8 @@ NAMED: dict[str, Loss] = {
     "cross_entropy": Loss(cross_entropy, True, _refuse_no_classes),
     "mse": Loss(squared_error, True, _refuse_other_shape),
     "bce": Loss(binary_cross_entropy, True, _refuse_not_binary),
+    "poisson": Loss(half_poisson_deviance, True, _refuse_no_counts, link=_rates),
+    "cox": Loss(cox_partial_likelihood, False, _refuse_no_times),
 }
 
 
@@ -189,7 +252,9 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
     Args:
         loss: ``"cross_entropy"`` of logits [B, C] and labels [B]; ``"mse"``, where outputs [B] or [B, 1] fit targets
             [B]; ``"bce"`` of logits [B] or [B, 1] and labels 0 or 1 [B], or of as many logits as labels [B, D], whose
-            mean it is; a function for `Loss`; or an objective.
+            mean it is; ``"poisson"`` of the logarithms of rates and counts, in shapes as ``"mse"``, half the deviance;
+            ``"cox"`` of logarithms of hazard ratios [B] or [B, 1] and times and events [B, 2]; a function for `Loss`;
+            or an objective.
 
     Raises:
         ValueError: If there is no such name; the message names the nearest.
@@ -205,10 +270,26 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
     return Loss(loss)
 
 
+def objective_of(tasks: Any) -> Objective:
+    """Return the objective of `Tasks`: their loss, of counts by their scale, of classes by their weights."""
+    objective = as_objective(tasks.loss)
+    if tasks.loss == "poisson" and isinstance(objective, Loss):
+        function, link = (partial(one, scale=tasks.scale) for one in (half_poisson_deviance, _rates))
+        objective = replace(objective, function=function, link=link)
+    if tasks.class_weight and isinstance(objective, Loss):
+        objective = replace(objective, function=partial(_by_class, objective.function, tasks.class_weight))
+    return objective
+
+
 def ignored_target(objective: Objective) -> int | None:
     """Return the target that a term of an objective leaves out, if one does."""
     found = (one.ignored for one in objective.walk() if isinstance(one, Loss))
     return next((target for target in found if target is not None), None)
+
+
+def link_of(objective: Objective) -> Callable[[Tensor], Tensor] | None:
+    """Return what turns outputs that an objective trains into amounts, if something must."""
+    return next((one.link for one in objective.walk() if isinstance(one, Loss) and one.link is not None), None)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.gains.arms import Make, Measured, Runs, Setting, averaging, nodes_of
-from graphcollab.gains.held import CONSTANTS, constants
+from graphcollab.gains.held import MEAN, constants
 from graphcollab.gains.layout import Layout
 from graphcollab.tasks import Tasks
+from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.train.baseline import Baseline, baseline_scores
 from graphcollab.train.start import Model, build_modules, for_tasks
 
@@ -69,10 +70,10 @@ class Experiment:
             played.scores |= baseline_scores(split, self.measured.metrics, self.measured.splits)
         for name, arm in arms.items():
             sites = self._sites("without" if name == "outside" else name)
-            if flat is not None and split.loss == "mse" and name != "outside":
+            if flat is not None and split.loss in AMOUNTS and name != "outside":
                 arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
             played.scores[name], at = arm.choose(usual[sites])
-            played.chosen[name], played.models[name], played.picked[name] = CONSTANTS["mse"], "", None
+            played.chosen[name], played.models[name], played.picked[name] = MEAN, "", None
             if at is not None:
                 model, point, rounds = played.picked[name] = (*arm.settings[at[0]], self._rounds(at[1]))
                 played.models[name], told = model, [f"{key}={value}" for key, value in point.items()]

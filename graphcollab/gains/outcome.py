@@ -48,7 +48,7 @@ class Benefit:
 
     Models that overfit less seem to gain where nothing can be learned. So a gain must be one over constants, too, by
     the larger p-value of the two. A constant says the same of every sample of a site: its mean training target for
-    ``"mse"``, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
+    amounts, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
 
     Args:
         names: Names of the sites.

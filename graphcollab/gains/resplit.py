@@ -10,7 +10,7 @@ import torch
 from graphcollab.keyed import keyed_seed
 from graphcollab.settings import Real, Seed, checked
 from graphcollab.tasks import Tasks
-from graphcollab.tasks._pairs import class_labels
+from graphcollab.tasks._pairs import strata
 from graphcollab.tasks.samples import hold_out
 from graphcollab.train.final import with_all_rows
 
@@ -59,7 +59,7 @@ def halve_tests(tasks: Tasks, seed: int) -> Tasks:
     pool, place = tasks.pools[split.pool], split.index.clamp(min=0)  # those elsewhere are only counted
     if pool.group is not None:
         tasks.require_here(torch.arange(tasks.num_nodes), ", so their groups cannot be halved")
-    labels = class_labels(pool.targets.cpu())
+    labels = strata(pool.targets.cpu(), tasks.loss)
     kinds, group = (None if one is None else one[place] for one in (labels, pool.group))
     halves = hold_out(split, tasks.ids, 0.5, keyed_seed(_HALF_STREAM, seed, 0) % 2**63, kinds, group=group)
     return replace(tasks, splits={**tasks.splits, **dict(zip(HALVES, halves, strict=True))})

@@ -7,7 +7,13 @@ from graphcollab._lazy import make_lazy
 if TYPE_CHECKING:
     from graphcollab.metrics.as_metric import METRICS as METRICS, as_metric as as_metric
     from graphcollab.metrics.classification import accuracy as accuracy, auc as auc
-    from graphcollab.metrics.errors import mae as mae, mse as mse, r2 as r2, rmse as rmse
+    from graphcollab.metrics.errors import (
+        mae as mae,
+        mse as mse,
+        poisson_deviance as poisson_deviance,
+        r2 as r2,
+        rmse as rmse,
+    )
     from graphcollab.metrics.inference import Differences as Differences, corrected_differences as corrected_differences
     from graphcollab.metrics.metric import Metric as Metric
     from graphcollab.metrics.probabilities import brier as brier, ece as ece, log_loss as log_loss
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     )
     from graphcollab.metrics.scores import Scores as Scores, score_rows as score_rows
     from graphcollab.metrics.statistics import paired_difference as paired_difference
+    from graphcollab.metrics.survival import concordance as concordance
     from graphcollab.metrics.traffic import (
         cluster_traffic as cluster_traffic,
         contact_counts as contact_counts,

@@ -7,12 +7,15 @@ from typing import Annotated, Any, TypeAlias
 
 from graphcollab.errors import MissingError
 from graphcollab.metrics.classification import accuracy, auc
-from graphcollab.metrics.errors import mae, mse, r2, rmse
+from graphcollab.metrics.errors import mae, mse, poisson_deviance, r2, rmse
 from graphcollab.metrics.metric import Metric
 from graphcollab.metrics.probabilities import brier, ece, log_loss
+from graphcollab.metrics.survival import concordance
 from graphcollab.settings import checked, look_up
 
-METRICS: dict[str, Metric] = {m.name: m for m in (accuracy, auc, brier, ece, log_loss, mae, mse, r2, rmse)}
+METRICS: dict[str, Metric] = {
+    m.name: m for m in (accuracy, auc, brier, concordance, ece, log_loss, mae, mse, poisson_deviance, r2, rmse)
+}
 """The metrics that have a name; one that is added is known by it everywhere."""
 
 AnyMetric: TypeAlias = Annotated[str | Metric | Callable[..., Any], "a name, a Metric or a function"]

@@ -12,6 +12,7 @@ from torch import Tensor
 from graphcollab.engine import Engine, Rows
 from graphcollab.keyed import keyed_uniform
 from graphcollab.metrics.metric import Metric
+from graphcollab.metrics.scores import judging
 from graphcollab.settings import Count, Real, Seed, checked
 from graphcollab.stack import Stacks
 
@@ -98,5 +99,6 @@ def bootstrap_nodes(
             for m, metric in enumerate(metrics if n else ()):
                 one = chunk.outputs[r, :n].detach(), chunk.targets[r, :n]
                 weight = None if chunk.weight is None else chunk.weight[r, :n]
-                found[m, node] = bootstrap(metric.leaving_out(engine.ignored), *one, resamples, seed, ids[node], weight)
+                judged = judging(metric, engine.objective)
+                found[m, node] = bootstrap(judged, *one, resamples, seed, ids[node], weight)
     return found

@@ -46,6 +46,23 @@ rmse = Metric("rmse", False, _rmse, weighted=True, of_classes=False, unit=1)
 """The square root of `mse`, in the targets' own unit; of the same shapes."""
 
 
+def _poisson_deviance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    rates, counts = _same_shape("poisson_deviance", outputs, targets)
+    return row_mean(
+        2 * (rates - counts + counts * (counts.clamp(min=1).log() - rates.log()).where(counts > 0, 0)), weight
+    )
+
+
+poisson_deviance = Metric(
+    "poisson_deviance", False, _poisson_deviance, weighted=True, of_classes=False, only_with="poisson"
+)
+r"""The mean of the deviance :math:`2 (r - y + y \log(y / r))` of counts y from predicted rates r.
+
+Of the same shapes as `mse`; it is 0 where every rate is the count itself. Models of ``loss="poisson"`` have logarithms
+of rates as outputs, and metrics of amounts are given the rates.
+"""
+
+
 def _r2(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
     outputs, targets = _same_shape("r2", outputs, targets)
     # [R, n, D]

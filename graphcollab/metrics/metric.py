@@ -39,6 +39,7 @@ class Metric:
             is refused for tasks of the other kind. Default: it goes with both.
         is_share: Whether it is a share, from 0 to 1, which tables show in percent.
         unit: Which power of the targets' unit it is in, 0 for none.
+        only_with: The loss that it goes with, if there is only one that has a name.
 
     Shapes:
         outputs: [R, n, ...], the outputs of R rows on n samples each.
@@ -62,6 +63,7 @@ class Metric:
     of_classes: bool | None = None
     is_share: bool = False
     unit: int = 0
+    only_with: str = ""
 
     @classmethod
     def per_node(
@@ -86,6 +88,12 @@ class Metric:
         if target is None or target == IGNORED or not self.of_classes:
             return self
         return replace(self, measure=partial(_marked, self.measure, target))
+
+    def reading(self, link: Callable[[Tensor], Tensor] | None) -> Metric:
+        """Return it so that it judges the amounts that outputs stand for; itself where it is not of amounts."""
+        if link is None or self.of_classes is not False:
+            return self
+        return replace(self, measure=lambda outputs, *rest: self.measure(link(outputs), *rest))
 
     def __call__(
         self, outputs: Tensor, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None

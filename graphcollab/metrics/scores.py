@@ -14,6 +14,8 @@ from graphcollab.checks import issue
 from graphcollab.device import beside
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.check_loss import refuse_broadcast
+from graphcollab.engine.losses import ignored_target, link_of
+from graphcollab.engine.objective import Objective
 from graphcollab.errors import EmptyError, InvalidValueError, UnknownError
 from graphcollab.metrics.as_metric import METRICS, as_metric
 from graphcollab.metrics.metric import Metric
@@ -190,6 +192,11 @@ def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[
     return loss, values[0]
 
 
+def judging(metric: Metric, objective: Objective) -> Metric:
+    """Return a metric as it judges the outputs that an objective trains: by targets and amounts as that has them."""
+    return metric.leaving_out(ignored_target(objective)).reading(link_of(objective))
+
+
 def score_all(engine: Engine, rows: Rows, split: str, metrics: Sequence[Metric]) -> tuple[Tensor, Tensor]:
     """Return the loss [R] and several metrics [M, R] of every row, from one pass of predictions; see `score_rows`."""
     found = torch.full((1 + len(metrics), len(rows)), torch.nan, dtype=torch.float64, device=rows.source.device)
@@ -200,7 +207,7 @@ def score_all(engine: Engine, rows: Rows, split: str, metrics: Sequence[Metric])
         finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
         diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(losses))
         judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
-        values = [metric.leaving_out(engine.ignored)(*judged).to(found) for metric in metrics]
+        values = [judging(metric, engine.objective)(*judged).to(found) for metric in metrics]
         told = torch.stack(
             [losses.masked_fill(diverged, torch.inf), *(v.masked_fill(diverged, torch.nan) for v in values)]
         )

@@ -10,7 +10,7 @@ from typing import Any
 from graphcollab._ranges import printable
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.held import CONSTANTS, LEAST
+from graphcollab.gains.held import FREQUENCIES, LEAST
 from graphcollab.naming import few, setting
 from graphcollab.report._text import FEW, agreement, cell_text, number, p_text, shown, shown_in, with_few
 from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of, unit_of
@@ -146,7 +146,8 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
     }
     said = [text for text, some in cases.items() if some]
     if all(gain.verdict == "not defined" for gain in benefit.overall):
-        said = [f"{benefit.metric} is not defined, so this says nothing; log_loss is defined everywhere."]
+        other = "; log_loss is defined everywhere" * (benefit.metric == "auc")
+        said = [f"{benefit.metric} is not defined, so this says nothing{other}."]
     elif not (by["gains"] or groups or sites["gains"]):
         said = ["No evidence that collaborating helps.", *said]
     numbers = {**by, "groups": groups, "sites": sites}
@@ -296,7 +297,7 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
         if which := with_few(held.items()):
             yield _say("rare-class", "sites", {"samples": held}, which=which)
     if benefit.minority is not None and bool(benefit.one_sided.any()):
-        what = "value" if benefit.flat == CONSTANTS["mse"] else "class"
+        what = "class" if benefit.flat == FREQUENCIES else "value"
         held = dict(zip(sites, benefit.minority.tolist(), strict=True))
         yield _say("no-star", "sites", {"samples": held}, least=LEAST, what=what, which=with_few(held.items(), what))
     for name in dict.fromkeys(gain.site for gain in benefit.gains if gain.verdict == "not defined"):

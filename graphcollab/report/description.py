@@ -121,8 +121,9 @@ def describe_table(frame: Any, **settings: Any) -> Description:
         ['one class only', 'few rows', 'no value of age']
     """
     given = settings_of(Tasks.from_frame, settings)
+    given["loss"] = "cox" if given["loss"] is None and given["event"] is not None else given["loss"]
     source, table = str(frame) if isinstance(frame, str | os.PathLike) else "", open_table(frame, given["node"])
-    names = ("node", "target", "weight", "group", "columns", "leave_out", "categorical")
+    names = ("node", "target", "event", "weight", "group", "columns", "leave_out", "categorical")
     more = ("indicator_above", "standardise_target", "preparation", "refit", "min_rows")
     how = TableSettings(
         **{name: given[name] for name in (*names, *more)},

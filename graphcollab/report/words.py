@@ -15,10 +15,12 @@ METRICS = {
     "accuracy": ("accuracy", "the share of rows that are predicted right"),
     "auc": ("AUC", "the chance that of two rows of different classes the right one has the higher probability"),
     "brier": ("Brier score", "the mean squared error of predicted probabilities"),
+    "concordance": ("concordance", "the share of pairs of which the one with the earlier event has the higher risk"),
     "ece": ("calibration error (ECE)", "how far predicted probabilities are from how often they come true"),
     "log_loss": ("log loss", "the mean negative logarithm of the probability that the true class was given"),
     "mae": ("mean absolute error", "the mean distance of predictions from the truth"),
     "mse": ("mean squared error", "the mean squared distance of predictions from the truth"),
+    "poisson_deviance": ("Poisson deviance", "how unlikely counts are at predicted rates, 0 at best"),
     "r2": ("R²", "the share of the variance that predictions explain"),
     "rmse": ("root mean squared error", "the root of the mean squared distance of predictions from the truth"),
 }

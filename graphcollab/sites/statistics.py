@@ -33,8 +33,8 @@ from graphcollab.tasks.statistics import Counts, Statistics
 T = TypeVar("T")
 
 OF_TABLES = (
-    *("node", "target", "weight", "group", "val_fraction", "test_fraction", "stratify", "seed", "pooled"),
-    *("standardise_target", "indicator_above", "categories", "preparation", "refit", "loss", "metric"),
+    *("node", "target", "event", "weight", "group", "val_fraction", "test_fraction", "stratify", "seed", "pooled"),
+    *("standardise_target", "indicator_above", "categories", "preparation", "refit", "loss", "metric", "class_weight"),
 )
 """Settings of `Tasks.from_frame` that must be the same at all sites; of others their effect is compared."""
 _MAY_DIFFER = {"statistics", "tokenizer"}

@@ -23,10 +23,11 @@ from graphcollab.tasks.samples import Pool, refuse_bad_weights, refuse_not_finit
 from graphcollab.tasks.statistics import HERE, Statistics
 
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
-AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce"] | Callable[..., Any]
+AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce", "poisson", "cox"] | Callable[..., Any]
 AnyMetric: TypeAlias = Annotated[str, Known(METRICS)] | Callable[..., Any]
 Strings: TypeAlias = Annotated[Sequence[str], "a list of names of columns"]
 Declared: TypeAlias = Annotated[Mapping[str, Any], "a dict of categories, or classes, by column"]
+Weights: TypeAlias = Annotated[Mapping[Any, Any], "a dict of weights by class"]
 Part: TypeAlias = Annotated[float, Real(least=0, below=1)]
 
 
@@ -174,7 +175,9 @@ class Builders:
         node: str = "site",
         target: str = "y",
         *,
+        event: str | None = None,
         weight: Any = None,
+        class_weight: Literal["balanced"] | Weights | None = None,
         columns: Strings | None = None,
         leave_out: Strings = (),
         categorical: Strings = (),
@@ -206,9 +209,15 @@ class Builders:
                 Parquet file, or a dict {site: any of these}.
             node: The column with the names of sites. In a dict by site it may be there or not.
             target: The column to predict. Text and whole numbers are classes, other numbers are real values, unless
-                ``loss`` says otherwise: ``"mse"`` is for real values, ``"cross_entropy"`` and ``"bce"`` for classes.
+                ``loss`` says otherwise: ``"mse"`` is for real values, ``"poisson"`` for counts, ``"cross_entropy"`` and
+                ``"bce"`` for classes.
+            event: The column that says by 1 and 0, 2 and 1, or true and false whether ``target``, a time, is that of an
+                event, or else none was seen until then. The loss is ``"cox"`` by default.
             weight: The column with the weights of rows, or a weight for every row; see `from_arrays`. The preparation
                 counts all rows alike.
+            class_weight: What rows count in the loss by their class, {class: weight}, 1 where none is given;
+                ``"balanced"``: rows / (classes · rows of the class), over the training rows of all sites. Metrics do
+                not heed it.
             columns: The columns to predict from. Default: all others but those in ``leave_out``.
             leave_out: The columns not to predict from, where ``columns`` does not say from which.
             categorical: Those whose numbers are categories. Columns of text always are.
@@ -231,7 +240,8 @@ class Builders:
             min_rows: Sites with fewer rows are left out, with a warning that names them.
             val_fraction, test_fraction, stratify, seed: See `from_arrays`.
             loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
-            metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values.
+            metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values,
+                ``"poisson_deviance"`` for counts, ``"concordance"`` for times.
             statistics: Statistics over all rows where some are elsewhere.
 
         Raises:
@@ -250,7 +260,14 @@ class Builders:
             raise ConflictError(
                 "categories", "categories= and preparation= both say what categories there are: give only one of them"
             )
+        loss = "cox" if loss is None and event is not None else loss
+        if (loss == "cox") != (event is not None) and not callable(loss):
+            raise ConflictError(
+                "event",
+                f"event= names the column that says whether an event was seen, and loss='cox' is for times until then: "
+                f"give both, or none, got event={event!r} and loss={loss!r}",
+            )
         columns_of = (node, target, weight, group, columns, leave_out, categorical, declared)
         fitted = (pooled == "per_site", indicator_above, standardise_target, preparation, refit)
-        how = TableSettings(*columns_of, *fitted, drop_missing_target, min_rows)
+        how = TableSettings(*columns_of, *fitted, drop_missing_target, min_rows, class_weight, event)
         return cast(Self, tasks_of_table(cast(Any, cls), frame, how, drawn, loss, metric, statistics))

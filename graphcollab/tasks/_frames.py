@@ -7,11 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError, TooFewError
 from graphcollab.naming import few, setting
+from graphcollab.tasks._class_weight import class_weights
+from graphcollab.tasks._events import of_few_events
 from graphcollab.tasks._fit import Seen
 from graphcollab.tasks._rows import Rows, TableSettings, as_agreed, facts_of, read_rows, refuse_many
 from graphcollab.tasks._sites import SAMPLES, Draw
@@ -23,6 +26,9 @@ from graphcollab.tasks.quality_of_samples import of_one_class, of_repeats
 from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, of_spellings, warn_of
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import Counts, Statistics
+
+USUAL = {"poisson": "poisson_deviance", "cox": "concordance"}
+"""The metric of losses that have one of their own."""
 
 
 def tasks_of_table(
@@ -38,14 +44,22 @@ def tasks_of_table(
     rows = read_rows(frame, settings, draw)
     rows, real, different = statistics.agree(facts_of(rows, loss), partial(_agreed, rows, loss, metric))
     loss, metric = judged_by(real, loss, metric)
+    rows = replace(rows, how=replace(rows.how, standardise_target=rows.how.standardise_target or loss == "poisson"))
     how, sites, values, target = rows.how, rows.sites, rows.values, rows.how.target
     may_train = rows.draw.may_train(sites)
-    splits = rows.draw.divide(sites, None if real else torch.from_numpy(factorised(values)[1]), rows.groups, table=True)
+    classes = factorised(values)[1] if rows.events is None else rows.events
+    known = not real or rows.events is not None
+    kinds = torch.from_numpy(classes.astype(np.int64)) if known else None
+    splits = rows.draw.divide(sites, kinds, rows.groups, table=True)
     found = [*rows.left_out, *of_spellings(f"column {how.node!r}, which names the sites,", sites.names)]
     if how.preparation is None:
         found += of_columns(rows.read, rows.categorical, target, values, sites.owner.numpy(), sites.names, rows.groups)
     seen = Seen(rows, splits["train"] if statistics.alone else may_train, real)
     prepared, counts = _prepared(seen, statistics, loss, metric)
+    if loss == "poisson" and counts is not None:  # whose mean is their scale
+        zeros, scale = (0.0,) * len(prepared.target.mean), 1.0 if how.per_site else prepared.target.mean[0] or 1.0
+        whole = replace(prepared.target, mean=zeros, deviation=tuple(1.0 for _ in zeros))
+        prepared = replace(prepared, target=whole, scale=scale)
     if counts is not None:
         found += seen.spellings(prepared)
     if different:
@@ -54,10 +68,16 @@ def tasks_of_table(
     targets = prepared.target.targets(values, place, sites.at)
     if loss == "bce":
         targets = targets.float()
+    if how.event is not None and rows.events is not None:
+        targets = torch.stack([targets, torch.from_numpy(rows.events).float()], 1)
+        found += of_few_events(how.event, sites.names, sites.owner.numpy(), rows.events)
     row = torch.arange(len(targets)) if sites.given is None else torch.from_numpy(sites.given)
     pool = Pool(prepared.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups, row)
     prepared = replace(prepared, group=how.group if isinstance(how.group, str) else None)
-    more = {"preparation": prepared, "split_given": rows.draw.words is not None}
+    more = {"preparation": prepared, "split_given": rows.draw.words is not None, "scale": prepared.scale}
+    index = splits["train"].index
+    own = None if rows.weights is None else rows.weights[index]
+    more["class_weight"] = class_weights(how.class_weight, prepared, targets[index], own, statistics.alone)
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
     for one in prepared.columns:
@@ -82,6 +102,12 @@ def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any
     refuse_many(target, different)
     if how.preparation is not None and not how.refit:
         _require_fit(how.preparation.target, *judged_by(real, loss, metric))
+    elif how.preparation is None and how.standardise_target and loss in USUAL:
+        raise ConflictError(
+            "standardise_target",
+            f"{setting(standardise_target=True)} is for amounts, and {setting(loss=loss)} reads targets as they are: "
+            "leave it out",
+        )
     elif how.preparation is None and how.standardise_target and not real:
         raise ConflictError(
             "standardise_target",
@@ -106,8 +132,9 @@ def _prepared(seen: Seen, statistics: Statistics, loss: Any, metric: Any) -> tup
 
 def judged_by(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
     """Return loss and metric, those of real values or of classes where none is given."""
-    usual = ("mse", "mae") if real else ("cross_entropy", "accuracy")
-    return usual[0] if loss is None else loss, usual[1] if metric is None else metric
+    loss = ("mse" if real else "cross_entropy") if loss is None else loss
+    named = USUAL.get(loss) if isinstance(loss, str) else None
+    return loss, (named or ("mae" if real else "accuracy")) if metric is None else metric
 
 
 def _refuse_one_class(target: str, one: Any, complete: bool) -> None:

@@ -269,6 +269,11 @@ def class_labels(targets: Tensor) -> Tensor | None:
     return values.long() if bool(((values == 0) | (values == 1)).all()) else None
 
 
+def strata(targets: Tensor, loss: Any) -> Tensor | None:
+    """Return what is held out in proportion, [N]: classes, or whether an event was seen."""
+    return class_labels(targets[:, 1:] if loss == "cox" else targets)
+
+
 def facts_of_pool(pool: Pool) -> dict[str, Any]:
     """Return what sites must have alike in their samples, and how many there are."""
     return {

@@ -13,6 +13,7 @@ from graphcollab.checks import issue
 from graphcollab.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
 from graphcollab.findings import Finding
 from graphcollab.naming import few, setting
+from graphcollab.tasks._events import OF_EVENTS, coded, read_events, refuse_impossible
 from graphcollab.tasks._left_out import kept_rows, of_kept
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
@@ -24,6 +25,7 @@ from graphcollab.tasks._values import (
     numbers_of,
     refuse_no_categories,
 )
+from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.samples import refuse_bad_weights
 from graphcollab.tasks.statistics import common_kind
@@ -54,6 +56,8 @@ class TableSettings:
     refit: bool
     drop_missing: bool = False
     min_rows: int = 0
+    class_weight: Any = None
+    event: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Rows:
 
     ``read`` are the columns to predict from, ``categorical`` those of them that are categories whatever their values,
     ``values`` the targets, ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N];
-    ``left_out`` says which rows of the table are not here.
+    ``left_out`` says which rows of the table are not here, ``events`` [N] of which rows an event was seen.
     """
 
     how: TableSettings
@@ -75,6 +79,7 @@ class Rows:
     groups: Tensor | None
     draw: Draw
     left_out: tuple[Finding, ...] = ()
+    events: np.ndarray | None = None
 
 
 def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
@@ -98,7 +103,7 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         kept, left_out = kept_rows(table, node, target, how.drop_missing, how.min_rows)
         how = replace(how, weight=of_kept(how.weight, kept, table), group=of_kept(how.group, kept, table))
         draw, table = replace(draw, words=of_kept(draw.words, kept, table)), table.only(kept)
-    taken = [one for one in (node, target, draw.words, how.weight, how.group) if isinstance(one, str)]
+    taken = [one for one in (node, target, how.event, draw.words, how.weight, how.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
     group = table.column(how.group, f"group={how.group!r}") if isinstance(how.group, str) else how.group
@@ -127,6 +132,7 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         None if group is None else to_groups(sites, group),
         draw,
         left_out,
+        None if how.event is None else read_events(table, how.event, sites),
     )
 
 
@@ -223,14 +229,17 @@ def facts_of(rows: Rows, loss: Any) -> dict[str, Any]:
         "amounts": amounts,
         "different": different,
         "splits": rows.draw.said,
+        **({} if rows.events is None else {"events": np.unique(rows.events).tolist()}),
     }
 
 
 def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
     """Return whether targets are real values, and no classes; and of how many whole numbers nobody has said so."""
     values, target, at = rows.values, rows.how.target, rows.sites.at
-    if loss == "mse":
-        numbers_of(target, values, at, f"if they are classes, leave {setting(loss='mse')} out")
+    if loss in AMOUNTS or rows.events is not None:
+        numbers = numbers_of(target, values, at, f"if they are classes, leave {setting(loss=loss)} out")
+        if loss in OF_EVENTS:
+            refuse_impossible(target, numbers, at, loss)
         return True, 0
     if values.dtype.kind == "O":
         if loss is None and not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
@@ -257,14 +266,18 @@ def refuse_many(target: str, different: int) -> None:
     if different > MOST_CLASSES:
         raise AmbiguousError(
             f"column {target!r}",
-            f"column {target!r} has {different} different whole numbers: say whether they are amounts, "
-            f"{setting(loss='mse')}, or classes, {setting(loss='cross_entropy')}",
+            f"column {target!r} has {different} different whole numbers: say whether they are counts, "
+            f"{setting(loss='poisson')}, other amounts, {setting(loss='mse')}, or classes, "
+            f"{setting(loss='cross_entropy')}",
         )
 
 
 def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]]) -> Rows:
     """Return the rows with columns in the order of the first site, and of the kinds that they have at all sites."""
     draw = replace(rows.draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
+    if rows.events is not None:
+        events, found = coded(rows.how.event, rows.events, (one for fact in facts for one in fact["events"]))
+        rows = replace(rows, events=events, left_out=(*rows.left_out, *found))
     if rows.how.preparation is not None:
         return replace(rows, draw=draw)
     kinds = {

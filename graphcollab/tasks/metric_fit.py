@@ -30,6 +30,8 @@ class _Metrics(Mapping[str, Any]):
 
 
 METRICS = _Metrics()
+AMOUNTS = ("mse", "poisson")
+"""Losses of which models predict amounts."""
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
@@ -37,16 +39,29 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
 
     A user's own loss goes with any metric that targets allow, unless its function ``refuse_metric`` raises.
     """
-    of_classes = getattr(METRICS.get(metric), "of_classes", None)
+    known = METRICS.get(metric)
+    of_classes, only = getattr(known, "of_classes", None), getattr(known, "only_with", "")
     if (refuse := getattr(loss, "refuse_metric", None)) is not None:
         refuse(metric)
+    if only and isinstance(loss, str) and loss != only:
+        raise ConflictError(
+            "metric",
+            f"{setting(metric=metric)} goes with {setting(loss=only)} alone, and {setting(loss=loss)} is given: "
+            "change one of them",
+        )
+    if known is not None and loss == "cox" and only != loss:
+        raise ConflictError(
+            "metric",
+            f"{setting(loss=loss)} orders samples by their risk, which {setting(metric=metric)} does not judge: use "
+            f"{setting(metric='concordance')}",
+        )
     if of_classes is False and loss in ("cross_entropy", "bce"):
         raise ConflictError(
             "metric",
             f"{setting(metric=metric)} is of predicted amounts, and with {setting(loss=loss)} classes are predicted: "
             f"use {_or(of_classes=True)}, or {setting(loss='mse')} if targets are amounts",
         )
-    if of_classes and (targets.is_floating_point() or loss == "mse"):
+    if of_classes and (targets.is_floating_point() or loss in AMOUNTS):
         odd = targets[(targets != 0) & (targets != 1)]
         if len(odd) and loss in ("cross_entropy", "bce"):
             raise ConflictError(
@@ -61,10 +76,10 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
                 f"{setting(metric=metric)} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
                 f"{_or(of_classes=False)}",
             )
-        if loss == "mse" and metric != "auc":  # which asks only for an order
+        if loss in AMOUNTS and metric != "auc":  # which asks only for an order
             raise ConflictError(
                 "metric",
-                f"{setting(metric=metric)} reads outputs as scores of classes, and {setting(loss='mse')} makes them "
+                f"{setting(metric=metric)} reads outputs as scores of classes, and {setting(loss=loss)} makes them "
                 f"amounts: use {setting(loss='cross_entropy')} with an output per class, {setting(loss='bce')} with "
                 f"one output for targets of 0 and 1, or {setting(metric='auc')} or one of amounts, "
                 f"{_or(of_classes=False)}",
@@ -80,5 +95,6 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
 
 
 def _or(of_classes: bool, but: str = "") -> str:
-    *some, last = [repr(name) for name, metric in METRICS.items() if metric.of_classes is of_classes and name != but]
+    fits = {name: one for name, one in METRICS.items() if one.of_classes is of_classes and not one.only_with}
+    *some, last = [repr(name) for name in fits if name != but]
     return f"{', '.join(some)} or {last}"

@@ -147,6 +147,7 @@ class Preparation:
         floats_per_site: What a site has shared at most, in floats of 4 bytes, with which ``bytes_sent`` begins; four
             letters of a name count as one. 0 for tasks prepared as others had been.
         group: The column of groups, such as patients, if any; tasks prepared so keep their rows together, too.
+        scale: Mean count of the training rows, by ``loss="poisson"``; see `Tasks`.
 
     Example:
         >>> from graphcollab import Tasks
@@ -165,6 +166,7 @@ class Preparation:
     sites: tuple[str, ...] = ()
     floats_per_site: int = 0
     group: str | None = None
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         check_settings(self)

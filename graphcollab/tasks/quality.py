@@ -282,13 +282,25 @@ def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Findi
         )
         yield _finding("sentinel-target", [target], message)
     until = next((name for name, column in read.items() if _UNTIL.fullmatch(name) and column.dtype.kind in "if"), None)
-    if _EVENT.fullmatch(target) and until is not None and len(np.unique(values.astype(str))) == 2:
+    event = next((name for name, column in read.items() if _EVENT.fullmatch(name) and _are_two(column)), None)
+    if _UNTIL.fullmatch(target) and event is not None and values.dtype.kind in "if":
         message = (
-            f"the target {target!r} seems to say whether an event was seen until {until!r}: rows that were censored "
-            f"before it count as a class like any other, and {until!r} is used as an input. Survival times are not "
-            "modelled here: predict what is known of all rows, such as who had it within a year"
+            f"the target {target!r} seems to be a time until an event, which {event!r} says of which rows it was seen: "
+            f"give {setting(event=event)}, or times that only end the record count as times of the event"
         )
         yield _finding("censored", [target], message)
+    if _EVENT.fullmatch(target) and until is not None and _are_two(values):
+        message = (
+            f"the target {target!r} seems to say whether an event was seen until {until!r}: rows that were censored "
+            f"before it count as a class like any other, and {until!r} is used as an input. Model the time instead, by "
+            f"{setting(target=until)} and {setting(event=target)}, or predict what is known of all rows, such as who "
+            "had it within a year"
+        )
+        yield _finding("censored", [target], message)
+
+
+def _are_two(column: np.ndarray) -> bool:
+    return len(np.unique(column.astype(str))) == 2
 
 
 def _finding(code: str, columns: Sequence[str], message: str, **numbers: float) -> Finding:

@@ -24,7 +24,8 @@ def of_many_classes(target: str, different: int, above: int = 10) -> list[Findin
     """Return the finding that targets of so many different whole numbers are taken for classes."""
     message = (
         f"column {target!r} has {different} different whole numbers, which are taken for classes: give "
-        f"{setting(loss='mse')} if they are amounts, and {setting(loss='cross_entropy')} if they are classes"
+        f"{setting(loss='poisson')} if they are counts, {setting(loss='mse')} if they are other amounts, and "
+        f"{setting(loss='cross_entropy')} if they are classes"
     )
     return [Finding("many-classes", f"column {target!r}", message, {"different": different})] * (different > above)
 

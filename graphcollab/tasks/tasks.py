@@ -10,12 +10,20 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from graphcollab.errors import ContractError, DuplicateError, EmptyError, MismatchError, MissingError
+from graphcollab.errors import (
+    ConflictError,
+    ContractError,
+    DuplicateError,
+    EmptyError,
+    MismatchError,
+    MissingError,
+    ShapeError,
+)
 from graphcollab.findings import Finding
 from graphcollab.naming import Node, few, find_nodes, setting
-from graphcollab.settings import Seed, SettingError, check_setting, check_settings, checked
+from graphcollab.settings import Positive, Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.tasks._builders import AnyLoss, AnyMetric, Builders, Names, Part
-from graphcollab.tasks._pairs import class_labels
+from graphcollab.tasks._pairs import strata
 from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.samples import ELSEWHERE, Pool, Split, check_splits, hold_out
@@ -29,8 +37,10 @@ class Tasks(Builders):
         pools: Samples, each stored once, with their weights where they have such.
         splits: ``"train"``, and where there are such ``"val"`` and ``"test"``: who uses which samples.
         names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
-        loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, or a function ``(outputs, targets) -> scalar`` of one node's
-            batch. Samples with weights need a loss per sample, ``graphcollab.engine.Loss(function, per_sample=True)``.
+        loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, ``"poisson"`` (outputs are logarithms of rates), ``"cox"`` (of
+            hazard ratios; targets are times and whether the event was seen, [N, 2]), or a function
+            ``(outputs, targets) -> scalar`` of one node's batch. Samples with weights need a loss per sample,
+            ``graphcollab.engine.Loss(function, per_sample=True)``.
         metric: A name from ``graphcollab.metrics.METRICS``, such as ``"auc"`` or ``"mae"``, a
             ``graphcollab.metrics.Metric``, or a function ``(outputs, targets) -> number`` of one node's samples with an
             attribute ``higher_is_better``, as torchmetrics' have, and ``weighted`` if it takes weights, too.
@@ -40,6 +50,10 @@ class Tasks(Builders):
         split_given: Whether test samples were given, not drawn: `graphcollab.benefit` does not deal them anew then.
         told: Classes among a node's training samples (between sites: those that may train), [K, C], if some are
             elsewhere.
+        scale: What rates are multiples of, ``scale * exp(output)``, by ``loss="poisson"``: with the mean count, as
+            `from_frame` has it, usual step sizes do.
+        class_weight: What a sample counts in the loss by its class, with ``"cross_entropy"`` and ``"bce"``; metrics do
+            not heed it. Default: all count alike.
         findings: Doubts about the samples that were warned of when tasks were made of a table.
 
     Raises:
@@ -65,6 +79,8 @@ class Tasks(Builders):
     split_given: bool = field(default=False, repr=False)
     told: Tensor | None = field(default=None, repr=False)
     findings: tuple[Finding, ...] = field(default=(), repr=False)
+    scale: Positive = field(default=1.0, repr=False)
+    class_weight: tuple[Positive, ...] = ()
 
     def __post_init__(self) -> None:
         given = () if self.names is None else check_setting("names", Names, self.names)
@@ -106,6 +122,20 @@ class Tasks(Builders):
                 "node_id", "two nodes have the same node_id: it is a node's identity and must be unique"
             )
         check_splits(self.splits, self.pools)
+        shape = tuple(self.pools[self.splits["train"].pool].targets.shape[1:])
+        if self.loss == "cox" and shape != (2,):
+            raise ShapeError(
+                "targets", f"loss='cox' needs targets [N, 2], times and 1 or 0 for an event seen, got {['N', *shape]}"
+            )
+        if self.loss == "cox" and self.weighted:
+            raise ConflictError(
+                "weight", "loss='cox' compares the samples of a batch, and takes no weights of them: leave them out"
+            )
+        if self.class_weight and self.loss not in ("cross_entropy", "bce"):
+            raise ConflictError(
+                "class_weight",
+                "class_weight= goes with loss='cross_entropy' and 'bce' alone: weigh classes in the loss",
+            )
         if isinstance(self.metric, str):
             refuse_misfit(self.metric, self.loss, self.pools[self.splits["train"].pool].targets)
         empty = (self.sizes("train") == 0).nonzero().flatten().tolist()
@@ -209,7 +239,7 @@ class Tasks(Builders):
         self.require_here(torch.arange(self.num_nodes), ": set them aside before tasks are shared")
         split = self.splits["train"]
         pool = self.pools[split.pool]
-        labels = class_labels(pool.targets.cpu()) if stratify else None
+        labels = strata(pool.targets.cpu(), self.loss) if stratify else None
         kinds, group = (None if one is None else one[split.index] for one in (labels, pool.group))
         train, held = hold_out(split, self.ids, fraction, seed, kinds, into, group)
         return replace(self, splits={**self.splits, "train": train, into: held})

@@ -26,12 +26,15 @@ from graphcollab.naming import Node, few, find_node
 from graphcollab.tasks import Preparation, Tasks
 from graphcollab.tasks.samples import not_finite
 
-Kind: TypeAlias = Literal["classes", "binary", "values"]
+Kind: TypeAlias = Literal["classes", "binary", "values", "rates"]
 
 LOSSES: dict[Kind, tuple[object, ...]] = {  # of which it is known what outputs mean
     "classes": ("cross_entropy", F.cross_entropy, nn.CrossEntropyLoss, F.nll_loss, nn.NLLLoss),
     "binary": ("bce", F.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss),
-    "values": ("mse", F.mse_loss, nn.MSELoss, F.l1_loss, nn.L1Loss, F.huber_loss, nn.HuberLoss, nn.SmoothL1Loss),
+    "values": (
+        *("mse", "cox", F.mse_loss, nn.MSELoss, F.l1_loss, nn.L1Loss, F.huber_loss, nn.HuberLoss, nn.SmoothL1Loss),
+    ),
+    "rates": ("poisson",),
 }
 
 
@@ -39,14 +42,15 @@ LOSSES: dict[Kind, tuple[object, ...]] = {  # of which it is known what outputs 
 class Answers:
     """How outputs are read: as logits of ``"classes"`` [n, C, ...] or ``"binary"`` [n, ...] or [n, 1], or ``"values"``.
 
-    ``logits``: by the loss outputs are logits, so probabilities can be told; without ``classes`` they are numbers.
-    Logits are divided by ``temperature``. The second of two classes is predicted where it is more probable than
-    ``threshold``.
+    ``"rates"`` are multiples of ``scale``, and outputs their logarithms. ``logits``: by the loss outputs are logits, so
+    probabilities can be told; without ``classes`` they are numbers. Logits are divided by ``temperature``. The second
+    of two classes is predicted where it is more probable than ``threshold``.
     """
 
     kind: Kind
     logits: bool = True
     classes: tuple[str | int | float | bool, ...] = ()
+    scale: float = 1.0
     temperature: float = 1.0
     threshold: float = 0.5
 
@@ -56,20 +60,27 @@ class Answers:
             raise RangeError("threshold", f"a temperature is above 0, and a threshold between 0 and 1: {told}")
 
     @classmethod
-    def of(cls, loss: str | Callable[..., Any], targets: Tensor, outputs: Tensor, classes: tuple[Any, ...]) -> Answers:
+    def of(
+        cls,
+        loss: str | Callable[..., Any],
+        targets: Tensor,
+        outputs: Tensor,
+        classes: tuple[Any, ...],
+        scale: float = 1.0,
+    ) -> Answers:
         """Read off a loss, and where it is a function of the user's own off targets and outputs, what outputs mean."""
         for kind, known in LOSSES.items():
             if any(loss is one or loss == one or (isinstance(one, type) and isinstance(loss, one)) for one in known):
-                return cls(kind, kind != "values", classes)
+                return cls(kind, kind in ("classes", "binary"), classes, scale)
         if targets.is_floating_point():
             return cls("values", False)
         several = outputs.dim() > targets.dim() and outputs.shape[1] > 1
         return cls("classes" if several else "binary", False, classes)
 
     def predict(self, outputs: Tensor) -> np.ndarray:
-        """Return a class per sample, by name where classes have names, or values."""
-        if self.kind == "values":
-            return _flat(outputs).numpy()
+        """Return a class per sample, by name where classes have names, or values, or rates."""
+        if self.kind in ("values", "rates"):
+            return (self.scale * _flat(outputs).exp() if self.kind == "rates" else _flat(outputs)).numpy()
         if self.kind == "classes" and outputs.dim() < 2:
             raise ShapeError("outputs", f"expected an output for each class, [n, C], got {list(outputs.shape)}")
         if self.kind == "binary" or self.threshold != 0.5:
@@ -84,7 +95,7 @@ class Answers:
 
     def probabilities(self, outputs: Tensor) -> np.ndarray:
         """Return probabilities of the classes, [n, C, ...]; of several binary labels, that of each, [n, ...]."""
-        if self.kind == "values":
+        if self.kind in ("values", "rates"):
             raise UnsupportedError("loss", "a regression has no classes, so no probabilities: use predict")
         if not self.logits:
             raise UnsupportedError(
@@ -118,7 +129,7 @@ class Reading:
         """Return how samples are read as those of tasks."""
         pool, prepared = tasks.pools[tasks.splits["train"].pool], tasks.preparation
         classes = () if prepared is None else prepared.classes
-        own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes)  # noqa: E731
+        own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes, tasks.scale)  # noqa: E731
         return cls(tasks.names, prepared, tasks.input_shape, pool.inputs.dtype, own)
 
     def name(self, site: Node | None) -> str | None:
@@ -202,7 +213,9 @@ class Predicts(ABC):
 
         Returns:
             A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
-            that are real numbers the predicted values, in the units of the table if it was one.
+            that are real numbers the predicted values, in the units of the table if it was one; by
+            ``loss="poisson"`` the predicted rates, which are mean counts, and by ``"cox"`` the logarithm of the hazard
+            ratio, of which only differences between samples of one site mean something.
 
         Raises:
             KeyError: If there is no such site.

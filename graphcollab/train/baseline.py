@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 
 from graphcollab.checks import own_filter
+from graphcollab.engine.losses import objective_of
 from graphcollab.errors import ConflictError, UnsupportedError
 from graphcollab.metrics import Metric, as_metric
+from graphcollab.metrics.scores import judging
 from graphcollab.metrics.statistics import summarize
 from graphcollab.tasks import Tasks
+from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.shared_samples import identify_samples
 from graphcollab.train.start import plane_of
@@ -25,6 +28,8 @@ Baseline: TypeAlias = Literal["sklearn"] | None
 BASELINES = ("sklearn per site", "sklearn pooled", "sklearn pooled with site")
 FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
 CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
+PENALTIES = np.logspace(-4, 2, 7)
+LARGEST = 100.0  # logarithm of a rate
 ADDED = 0.5  # rows of each class beside those there are
 Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """What a model says of inputs [n, D], as outputs of a network: [n, C] or [n, D']."""
@@ -67,13 +72,13 @@ def require_baseline(tasks: Tasks, names: Collection[str]) -> None:
         torch.arange(tasks.num_nodes), ", and baseline='sklearn' fits models of all sites' rows in one: leave it out"
     )
     pools = [tasks.pools[split.pool] for split in tasks.splits.values()]
-    odd = tasks.loss not in ("mse", "cross_entropy", "bce") or not all(p.inputs.is_floating_point() for p in pools)
+    odd = tasks.loss not in (*AMOUNTS, "cross_entropy", "bce") or not all(p.inputs.is_floating_point() for p in pools)
     odd |= tasks.loss == "cross_entropy" and tasks.classes is None
     if odd or (tasks.loss == "bce" and any(bool(((p.targets != 0) & (p.targets != 1)).any()) for p in pools)):
         raise UnsupportedError(
             "baseline",
             "baseline='sklearn' fits linear models of numbers to a class of each row (loss 'cross_entropy' or 'bce') "
-            "or to amounts (loss 'mse'), which these tasks do not have: leave it out",
+            "or to amounts (loss 'mse') or counts (loss 'poisson'), which these tasks do not have: leave it out",
         )
 
 
@@ -81,7 +86,8 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
     """Return metrics [M, H, K] of scikit-learn's linear models on splits of tasks, by `BASELINES`.
 
     Models are fitted to training and validation rows of each site, of all sites, and of all with the site as one-hot
-    inputs: logistic regressions of classes, C chosen by cross-validated log loss, or ridge regressions of amounts.
+    inputs: logistic regressions of classes, C chosen by cross-validated log loss, or ridge regressions of amounts, or
+    Poisson regressions of counts.
     """
     nodes = range(tasks.num_nodes)
     every = {name: [Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
@@ -91,6 +97,7 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
         pooled = _fit(tasks, Rows.joined(own))
         with_site = _fit(tasks, Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
         each = [_fit(tasks, one) for one in own]
+    metrics = [judging(metric, objective_of(tasks)) for metric in metrics]
     found = torch.full((len(BASELINES), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
     for h, name in enumerate(splits):
         for k, rows in enumerate(every[name]):
@@ -123,6 +130,9 @@ def _fit(tasks: Tasks, rows: Rows) -> Fitted:
     x, y, weight = (some[weight > 0] for some in (rows.x, rows.targets.numpy(), weight))
     if tasks.loss == "mse":
         return _fit_amounts(x, y.reshape(len(y), -1), weight)
+    if tasks.loss == "poisson":
+        fits = [_fit_counts(x, column, weight) for column in y.reshape(len(y), -1).T]
+        return lambda x: np.stack([one(x) for one in fits], 1) - math.log(tasks.scale)
     if tasks.loss == "cross_entropy" and tasks.classes is not None:
         return _fit_classes(x, y, weight, tasks.classes.size(1))
     fitted = [_fit_classes(x, column, weight, 2) for column in y.reshape(len(y), -1).T]
@@ -137,6 +147,26 @@ def _fit_amounts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
         return lambda x: np.tile(mean, (len(x), 1))
     model = RidgeCV(alphas=ALPHAS).fit(x, y, sample_weight=weight)
     return lambda x: model.predict(x).reshape(len(x), -1)
+
+
+def _fit_counts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
+    """Fit logarithms of rates, or their mean where few rows have any events."""
+    from sklearn.linear_model import PoissonRegressor
+    from sklearn.model_selection import GridSearchCV, KFold
+
+    if (y > 0).sum() < FOLDS:
+        mean = np.log(max(np.average(y, weights=weight) if len(y) else 0.0, ADDED / max(len(y), 1)))
+        return lambda x: np.full(len(x), mean)
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    search = GridSearchCV(PoissonRegressor(max_iter=1000), {"alpha": PENALTIES}, scoring=_fit_of_counts, cv=folds)
+    model = search.fit(x, y, sample_weight=weight).best_estimator_
+    return lambda x: x @ model.coef_ + model.intercept_
+
+
+def _fit_of_counts(model: Any, x: np.ndarray, y: np.ndarray) -> float:
+    """Return the log-likelihood of counts, but for what is the same for all models."""
+    logs = x @ model.coef_ + model.intercept_
+    return float(np.mean(y * logs - np.exp(np.minimum(logs, LARGEST))))
 
 
 def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int) -> Fitted:

@@ -12,12 +12,12 @@ from graphcollab.checks import issue
 from graphcollab.engine import Context
 from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.guards import FrozenWeightsError, unwritten
-from graphcollab.engine.losses import as_objective, ignored_target
+from graphcollab.engine.losses import objective_of
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.errors import ContractError, InvalidTypeError
 from graphcollab.metrics import Metric
-from graphcollab.metrics.scores import refuse_broadcasting
+from graphcollab.metrics.scores import judging, refuse_broadcasting
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.train.answers import Answers
@@ -28,7 +28,7 @@ _LARGER = 100.0  # times the inputs, logits are far beyond 0 and 1
 
 def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | None = None) -> None:
     """Run samples of every split through every architecture and check its outputs against labels, loss and metric."""
-    objective = as_objective(tasks.loss)
+    objective = objective_of(tasks)
     if objective.embeds:
         raise ContractError(
             "loss",
@@ -61,7 +61,7 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
                 ones = torch.ones(1, len(targets), device=targets.device) if tasks.weighted else None
                 ends = torch.stack([labels.flatten().argmin(), labels.flatten().argmax()]) // labels[0].numel()
                 for some in (targets, labels[ends]) if metric.of_classes else (targets,):
-                    metric.leaving_out(ignored_target(objective))(outputs[None], some[None], weight=ones)
+                    judging(metric, objective)(outputs[None], some[None], weight=ones)
             if name == "train":
                 _warn_of_squashed(judged, inputs, targets, outputs, tasks)
                 _check_training(module, inputs)

@@ -70,6 +70,10 @@ def describe_run(
         "edges": checksum(data.edge_index),
         "edges are given": "allowed" in data,
     }
+    if tasks.scale != 1:
+        about["scale of the loss"] = tasks.scale
+    if tasks.class_weight:
+        about["weights of classes"] = [*tasks.class_weight]
     edge_fields = {name: value for name, value in data.to_dict().items() if "edge" in name and name != "edge_index"}
     about |= {name: checksum(value) for name, value in edge_fields.items() if isinstance(value, Tensor)}
     if not plane.alone and tasks.classes is not None:

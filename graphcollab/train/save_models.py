@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def save_models(
         inputs = pool.inputs[split.of(int(members[int(split.elsewhere[members].long().argmin())]))[:TRIED]]
         with torch.no_grad():
             outputs = own(inputs.clone())
-        answers = answers or Answers.of(tasks.loss, pool.targets, outputs, classes)
+        answers = answers or Answers.of(tasks.loss, pool.targets, outputs, classes, tasks.scale)
         types = {name: str(state[name].dtype).removeprefix("torch.") for name in state}
         settings = getattr(module, SETTINGS, None)
         if settings is not None and not _comes_back(own, settings, inputs, outputs):
@@ -76,7 +76,7 @@ def save_models(
         "names": list(tasks.names),
         "members": owners,
         "architectures": architectures,
-        "answers": asdict(replace(answers, **(read or {}))),
+        "answers": {**asdict(answers), **(read or {}), "classes": list(answers.classes)},
         "inputs": {"shape": list(pool.inputs.shape[1:]), "type": str(pool.inputs.dtype).removeprefix("torch.")},
         "preparation": None if preparation is None else preparation.to_json(),
         "about": dict(about),

@@ -9,6 +9,7 @@ import torch
 
 from graphcollab import metrics
 from graphcollab.metrics import METRICS, Metric
+from tests.metrics.fitting import fitting
 
 every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 
@@ -30,8 +31,13 @@ def test_every_public_metric_has_a_name_in_the_registry() -> None:
 @pytest.mark.parametrize("filling", [0.0, torch.inf, -torch.inf, torch.nan])
 def test_padding_never_matters(metric: Metric, filling: float) -> None:
     outputs, targets, mask = inputs()
+    outputs, targets = fitting(metric, outputs, targets)
     expected = [float(metric(outputs[r : r + 1, row], targets[r : r + 1, row])) for r, row in enumerate(mask)]
-    values = metric(outputs.masked_fill(~mask, filling), targets.masked_fill(~mask, filling), mask)
+    values = metric(
+        outputs.masked_fill(~mask, filling),
+        targets.masked_fill(~mask.reshape(*mask.shape, *[1] * (targets.dim() - 2)), filling),
+        mask,
+    )
     assert values.tolist() == pytest.approx(expected)
     assert values.dtype == torch.float64
 
@@ -39,6 +45,7 @@ def test_padding_never_matters(metric: Metric, filling: float) -> None:
 @every_metric
 def test_rows_without_samples_are_nan(metric: Metric) -> None:
     outputs, targets, mask = inputs()
+    outputs, targets = fitting(metric, outputs, targets)
     mask[1] = False
     assert metric(outputs, targets, mask).isnan().tolist() == [False, True, False, False]
     assert metric(outputs[:, :0], targets[:, :0]).isnan().all()
@@ -47,6 +54,7 @@ def test_rows_without_samples_are_nan(metric: Metric) -> None:
 @every_metric
 def test_no_gradient_is_kept(metric: Metric) -> None:
     outputs, targets, mask = inputs()
+    outputs, targets = fitting(metric, outputs, targets)
     assert not metric(outputs.requires_grad_(), targets, mask).requires_grad
 
 

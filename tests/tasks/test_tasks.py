@@ -206,8 +206,9 @@ def test_losses_that_have_a_name_may_be_given():
 
 @pytest.mark.parametrize(("name", "metric"), METRICS.items(), ids=METRICS)
 def test_metrics_that_have_a_name_may_be_given(name, metric):
-    tasks = Tasks.from_samples([(X, Y)], loss="cross_entropy" if metric.of_classes else "mse", metric=name)
-    assert tasks.metric == name
+    targets = torch.stack([Y, Y], 1) if metric.only_with == "cox" else Y
+    loss = metric.only_with or ("cross_entropy" if metric.of_classes else "mse")
+    assert Tasks.from_samples([(X, targets)], loss=loss, metric=name).metric == name
 
 
 def test_a_metric_that_is_entered_is_known_to_tasks_their_messages_and_the_command(monkeypatch):
