@@ -165,7 +165,7 @@ def _write_comparison(
     report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
     paths.append(out / "sites.csv")
     paths += write_figures(lambda: _figures(found, weighed), out)
-    pages = write_page(found, out, "compare", [*saved.values()], source=_source(asked), inside=inside)
+    pages = write_page(found, out, "compare", source=_source(asked), inside=inside, models=[*saved.values()])
     _note_files([*paths, *saved, *pages, out / RUN], asked["quiet"])
 
 
@@ -210,5 +210,5 @@ def play_benefit(asked: dict[str, Any]) -> None:
 def _write_benefit(found: Benefit, out: Path, text: str, asked: Mapping[str, Any], saved: Told) -> None:
     paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
     paths += write_figures(lambda: {"benefit": report.benefit_figure(found)}, out)
-    pages = write_page(found, out, "benefit", [*saved.values()], source=_source(asked))
+    pages = write_page(found, out, "benefit", source=_source(asked), models=[*saved.values()])
     _note_files([*paths, *saved, *pages, out / RUN], asked["quiet"])

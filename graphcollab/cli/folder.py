@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -88,11 +88,10 @@ def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in ("config", "quiet")}
 
 
-def write_page(found: Any, out: Path, command: str, saved: Sequence[str] = (), **more: Any) -> list[Path]:
-    """Write the report as a page that says how to repeat the run, and what was saved, where the extra ``page`` is."""
+def write_page(found: Any, out: Path, command: str, **more: Any) -> list[Path]:
+    """Write the report as a page that says how to repeat the run, where the extra ``page`` is installed."""
     settings = (out / RUN).read_text(encoding="utf-8").splitlines()
-    repeat = [f"graphcollab {command} --config {out / RUN}", *(f"# {line}" for line in saved)]
-    again = [*repeat, "", f"# {out / RUN}:", *settings]
+    again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *settings]
     return _write_extra("page", PAGE, lambda: [report.page(found, out / PAGE, commands=again, **more)])
 
 

@@ -254,7 +254,7 @@ def test_what_is_in_the_models_is_printed_and_on_the_page(call, patients, about,
     told, page = done.stdout.splitlines(), (tmp_path / "report" / "report.html").read_text()
     assert [one for one in told if one in titles] == titles
     assert all(f"<caption>{one}</caption>" in page for one in titles)
-    assert '<h2 id="inside-title">What is in the models</h2>' in page
+    assert '<h2 id="models-title">The models</h2>' in page
     again = call(*linear, "--by", "sex")  # nothing is trained anew for it
     assert again.exit_code == 0, again.output
     assert "Coefficients of local" not in again.stdout

@@ -21,7 +21,7 @@ def test_saved_models_are_fitted_to_all_rows_and_say_so(call, line, patients, tm
     words = "fitted to all 90 rows in "
     assert f"Models of local in report/models/local: {words}" in done.stdout
     assert words in (tmp_path / "report" / "results.txt").read_text()
-    assert words in (tmp_path / "report" / "report.html").read_text()
+    assert f"<p>Models of local in report/models/local: {words}" in (tmp_path / "report" / "report.html").read_text()
     about = load(tmp_path / "report/models/local").about
     assert about["rows"] == 90
     assert about["setting"] == {"lr": 0.1}

@@ -42,6 +42,7 @@ def page(
     commands: Sequence[str] = (),
     source: str = "",
     inside: Sequence[Table] = (),
+    models: Sequence[str] = (),
 ) -> Path:
     """Write what was found as one page of HTML, whole or not at all, and return its path.
 
@@ -65,6 +66,7 @@ def page(
         commands: Lines to type that repeat it, as they are to be shown.
         source: What the data are called, such as their file.
         inside: Tables of what is in the models, such as `importance_table` returns.
+        models: What there is to say of models that were saved.
 
     Raises:
         ModuleNotFoundError: If a library is not installed; it says what to install.
@@ -77,8 +79,8 @@ def page(
         content = content_of_description(found, title)
     else:
         content = content_of_comparison(found, reference, metrics, title, source)
-    if inside:
-        more = Section("inside", "What is in the models", tables=inside)
+    if inside or models:
+        more = Section("models", "The models", [*models], tables=inside)
         content = replace(content, sections=[*content.sections[:-1], more, content.sections[-1]])
     if not speaks():
         return Path(path)
