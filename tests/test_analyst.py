@@ -163,7 +163,9 @@ def test_leaks_and_codes_are_warned_of(call, columns, row, warned):
 
 def test_the_help_says_which_metric_is_the_default(call):
     for command in ("benefit", "compare"):
-        assert "Default: accuracy, or mae." in " ".join(call(command, "--help")[1].replace("│", " ").split())
+        assert "Default: accuracy, mae, poisson_deviance or concordance." in " ".join(
+            call(command, "--help")[1].replace("│", " ").split()
+        )
 
 
 @pytest.mark.slow

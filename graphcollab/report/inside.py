@@ -123,6 +123,7 @@ def coefficient_table(
     rows = []
     for row, middle, wide in zip(names, values[0].T, half.T, strict=True):
         ends = torch.stack([middle, middle - wide, middle + wide], 1).tolist()
+        ends = ends[:1] if torch.allclose(middle, middle[:1], rtol=1e-4) else ends  # one number, where sites are alike
         digits = _decimals(wide, 2)
         rows.append([Cell(row), *(Cell(mean, interval=(low, high), digits=digits) for mean, low, high in ends)])
     said = (
@@ -130,6 +131,7 @@ def coefficient_table(
         f"of {name} on seed {result.env.seed}; in brackets {100 * LEVEL:g} % intervals by {resamples} runs on rows "
         "drawn anew: of fits stopped as early as these, with settings as they are, at these sites"
     )
+    said += "; – where all sites have the same" * (bool(columns) and any(len(row) == 2 for row in rows))
     heads = [Column("column"), Column("all sites alike" if alike else "mean over sites", "number")]
     notes = [Finding("coefficients", name, said), *notes]
     return ShownTable([*heads, *columns.values()], rows, notes, caption=f"Coefficients of {name}")

@@ -126,3 +126,15 @@ def test_what_has_no_coefficients() -> None:
     model = lambda: nn.Sequential(nn.Embedding(3, 2), nn.Flatten(), nn.Linear(4, 2))  # noqa: E731
     with raises("unsupported", "method", "linear"):
         coefficient_table(trained(words, 1, model=model))
+
+
+def test_what_all_sites_share_has_one_number() -> None:
+    tasks = Tasks.from_frame(frame(), split="part", val_fraction=0, loss="mse")
+    found = coefficient_table(trained(tasks, 20, "partial_pooling"), resamples=2)
+    assert {name: len(row) for name, row in values(found).items()} == {
+        "age": 1,
+        "colour = green, not blue": 1,
+        "colour = red, not blue": 1,
+        "intercept": 3,
+    }
+    assert "where all sites have the same" in str(found)

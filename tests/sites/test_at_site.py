@@ -480,7 +480,7 @@ def test_a_class_that_nobody_trains_on_is_known_before_anybody_goes_on():
 def test_whole_numbers_that_may_be_amounts_are_asked_for_before_they_are_told():
     last = {"x": list(range(120)), "sex": ["f", "m"] * 60, "y": [7000 + one for one in range(60)] * 2}
     text, meetings, _ = refused(last)
-    assert text.startswith("column 'y' has 60 different whole numbers: say whether they are amounts")
+    assert text.startswith("column 'y' has 60 different whole numbers: say whether they are counts")
     assert meetings == 1
 
 
