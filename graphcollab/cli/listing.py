@@ -18,7 +18,7 @@ from graphcollab.cli.folder import RESULTS, folder_of, note, settings_kept, tell
 from graphcollab.cli.options import Table
 from graphcollab.cli.predicting import folders_of_models, saved_models, warnings_of
 from graphcollab.cli.settings_file import RUN
-from graphcollab.documentation import entries
+from graphcollab.documentation import entries, of_sites
 from graphcollab.errors import ConflictError, UnknownError
 from graphcollab.files import write_whole
 from graphcollab.methods import get_method
@@ -26,15 +26,9 @@ from graphcollab.naming import close
 from graphcollab.report import describe_table
 
 WIDTH = 100
-INSIDE = (
-    "values",
-    "higher_is_better",
-    "best",
-    "warning",
-    "rows",
-    "setting",
-    "means",
-)  # entries about saved models that `show` leaves out
+INSIDE = ("values", "higher_is_better", "best", "warning", "rows", "setting", "means")
+"""Entries about saved models that `show` leaves out."""
+
 LOADERS: Mapping[str, Callable[..., Any]] = {**datasets.TABLES, **datasets.DATASETS}
 
 
@@ -56,7 +50,7 @@ def _listed(functions: Mapping[str, Callable[..., Any]]) -> str:
 
 
 def _doc(of: Callable[..., Any]) -> str:
-    return inspect.getdoc(of) or ""
+    return of_sites(inspect.getdoc(of) or "")
 
 
 def show_name(name: str, settings: Mapping[str, Any]) -> None:
@@ -77,8 +71,12 @@ def show_name(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _about(of: Callable[..., Any]) -> str:
-    """Return what a docstring says before its sections, without the markup around formulas, names and links."""
-    text = re.split(r"\n(?:Args|Returns|Raises|Example):\n", _doc(of))[0].strip()
+    """Return what a docstring says before its sections."""
+    return _plain(re.split(r"\n(?:Args|Returns|Raises|Example):\n", _doc(of))[0].strip())
+
+
+def _plain(text: str) -> str:
+    """Return a text without the markup around formulas, names and links."""
     text = re.sub(r"`([^`<]+?)\s+<([^`>]+)>`_", r"\1 (\2)", text)
     text = re.sub(r"^( *)\.\. math::\n?( ?)", r"\1\2", text, flags=re.M)
     return re.sub(r"(?::\w+:)?(?<!`)`([^`]+)`(?!`)", r"\1", text).replace("``", "")
@@ -91,7 +89,7 @@ def _method(name: str) -> Iterable[str]:
     yield from (_about(make), "", f"Settings, as in --set {name}.SETTING=VALUE:")
     for key, setting in inspect.signature(make).parameters.items():
         yield f"\n  {key} = {setting.default}    ({describe(hints[key])})"
-        text = " ".join(meanings.get(key, "").split())
+        text = _plain(of_sites(" ".join(meanings.get(key, "").split())))
         yield textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
