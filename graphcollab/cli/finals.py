@@ -18,6 +18,7 @@ from graphcollab.cli.data import tasks_for
 from graphcollab.cli.folder import tell
 from graphcollab.cli.predicting import MODELS
 from graphcollab.datasets import DATASETS
+from graphcollab.engine import Rows
 from graphcollab.errors import ConflictError, MissingError
 from graphcollab.gains import Benefit
 from graphcollab.gains.arms import Measured
@@ -25,14 +26,19 @@ from graphcollab.gains.experiment import output_shape
 from graphcollab.gains.held import CONSTANTS, constants
 from graphcollab.methods import fedavg, local
 from graphcollab.metrics import as_metric
+from graphcollab.metrics.scores import score_rows
 from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Result, run
+from graphcollab.train import Comparison, Result
 from graphcollab.train.answers import Answers
 from graphcollab.train.calibration import balanced_threshold, fit_temperature
 from graphcollab.train.final import Final, needed, with_all_rows
 from graphcollab.train.start import candidates
 from graphcollab.train.trial import Trial
+from graphcollab.train.trials import Contestant
+
+CLEARLY = 0.01
+"""By which share of a constant's metric a model is worse on its own rows before it is said."""
 
 Told = dict[Path, str]
 """What is to be said of folders of saved models."""
@@ -82,10 +88,8 @@ class Beside:
     @classmethod
     def of(cls, result: Result, asked: Mapping[str, Any]) -> Beside:
         """Read it off a result; outputs only where they are asked for."""
-        tasks, measured = result.tasks, Measured((as_metric(result.tasks.metric),), ("test",))
-        whole = replace(tasks, splits={"val": tasks.splits["test"], **tasks.splits})
-        flat = constants(whole, measured, output_shape(result.modules[0], whole))
-        constant = None if flat is None else flat[1][0, 0]
+        tasks = result.tasks
+        constant = _constant(replace(tasks, splits={"val": tasks.splits["test"], **tasks.splits}), result)
         if not asked["calibrate"] and asked["threshold"] == 0.5:
             return cls(constant)
         pool, split = tasks.pools[tasks.splits["val"].pool], tasks.splits["val"]
@@ -119,10 +123,29 @@ def _save(name: str, fit: Callable[[], Final], out: Path, read: Mapping[str, flo
     except ArithmeticError as error:
         issue("diverged", f"method {name!r}", f"{name} diverged on all rows, and no models of it are saved: {error}")
         return {}
+    final = replace(final, misfits=_misfits(final.result))
     folder = final.save(out / MODELS / name, **read)
-    told = f"Models of {name} in {folder}: {final.how}."
+    told = f"Models of {name} in {folder}: {final.how}.{f' Warning: {final.warning}.' * bool(final.warning)}"
     tell(f"\n{told}")
     return {folder: told}
+
+
+def _misfits(result: Result) -> list[str]:
+    """Return the sites whose models are worse than a constant on their own training samples."""
+    tasks, metric = result.tasks, as_metric(result.tasks.metric)
+    flat = _constant(replace(tasks, splits=dict.fromkeys(("train", "val", "test"), tasks.splits["train"])), result)
+    if flat is None:
+        return []
+    sign = 1 if metric.higher_is_better else -1
+    found = score_rows(result.env.engine, Rows.own(result.stacks), "train", metric)[1].cpu()
+    worse = sign * (found - flat) < -CLEARLY * flat.abs()
+    return [name for name, bad in zip(tasks.names, worse.tolist(), strict=True) if bad]
+
+
+def _constant(tasks: Tasks, result: Result) -> Tensor | None:
+    """Return test metrics of constants, [K], if it is known what they say."""
+    flat = constants(tasks, Measured((as_metric(tasks.metric),), ("test",)), output_shape(result.modules[0], tasks))
+    return None if flat is None else flat[1][0, 0]
 
 
 def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: Path, asked: Mapping[str, Any]) -> Told:
@@ -154,9 +177,7 @@ def _fit(method: Any, model: Any, rounds: int, asked: Mapping[str, Any], known: 
     tasks = _all_rows(asked, seed, method)
     if tasks is None:
         tasks = with_all_rows(tasks_for(str(asked["data"]), asked)(seed), needed(method))
-    settings = {"evaluate_every": rounds, "seed": seed, "device": asked["device"], "threads": asked["threads"]}
-
-    def play(given: Tasks, many: int, other: Any = None) -> Result:
-        return run(other or method, given, model, rounds=many, **settings)
-
-    return Final.fit(play, tasks, rounds, **known)
+    contestant = Contestant("", 0, {}, lambda: method, model, None)
+    return Final.fit(
+        partial(contestant.play, {name: asked[name] for name in ("device", "threads")}, seed), tasks, rounds, **known
+    )

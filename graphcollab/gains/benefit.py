@@ -329,5 +329,5 @@ def _benefit(
         work=work,
         tried=(int((layout.pairs >= 0).sum()) // 2, count * (count - 1) // 2),
         level=level,
-        about=asked(dealt[0]),
+        about=asked(dealt),
     )

@@ -40,10 +40,13 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     return torch.minimum(lows.where(low == least, 0.0), highs.where(high == most, 0.0))
 
 
-def asked(tasks: Tasks) -> dict[str, Any]:
-    """Return the rows of every node by split, and of a table which columns name sites, targets, groups and inputs."""
+def asked(dealt: Sequence[Tasks]) -> dict[str, Any]:
+    """Return the rows of every node by split, all doubts, and of a table its columns: sites, target, groups, inputs."""
+    tasks = dealt[0]
     splits = [name for name in ("train", "val", "test") if name in tasks.splits]
     about: dict[str, Any] = {"rows": {name: tasks.sizes(name).tolist() for name in splits}}
+    every = {(one.code, one.subject): str(one) for split in reversed(dealt) for one in split.findings}
+    about["doubts"] = [*every.values()]
     table = tasks.preparation
     if table is not None:
         about |= {"site": table.node, "target": table.target.name, "classes": [*table.classes], "group": table.group}

@@ -94,6 +94,7 @@ def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
         *_units(benefit),
         *(finding for name in benefit.findings for finding in _weights(benefit, name)),
         *_samples(benefit),
+        *(Finding("doubt", "tasks", f"Doubt about the data: {one}") for one in benefit.about.get("doubts", ())),
         *_advice(benefit),
     ]
 
@@ -119,9 +120,10 @@ def _best(benefit: Benefit) -> Iterator[Finding]:
     low, high = sorted(sign * scale * end for end in (best.low, best.high))
     way = f"{explained(best.by, 'all together' if best.by == 'together' else '')}{mark(benefit, best.by)}"
     words = {"metric": metric_name(benefit.metric), "moves": MOVES[(sign > 0) == benefit.higher_is_better]}
-    words["way"] = (
-        f"Of {len(benefit.overall)} ways tried, {way} does best:" if len(benefit.overall) > 1 else f"By {way}"
-    )
+    many = len(benefit.overall)
+    words["way"] = f"Of {many} ways tried, {way} does best:" if many > 1 else f"By {way}"
+    if many > 1 and sign < 0:
+        words["way"] = f"None of {many} ways tried gains; by the least bad, {way},"
     words["told"] = f"{number(sign * scale * best.gain, digits)}{unit_of(benefit)}"
     between = f" (95 % interval {number(low, digits)} … {number(high, digits)})" * (low == low)
     yield _say("best", best.by, {"gain": best.gain}, between=between, sure=_sure(benefit, best), **words)
@@ -180,7 +182,8 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
     if math.isnan(gain.detectable):
         alike = "The gain was the same on all splits, so how it varies is not known"
         return f"{alike}: try more of them, {setting(repeats=...)}."
-    if scale > 1 and gain.detectable >= 1:  # of shares
+    most = 1 - gain.alone if benefit.metric in SHARES and benefit.higher_is_better else 1
+    if scale > 1 and gain.detectable >= most:  # of shares
         return "That is no evidence, and with so few samples no gain would have been found four times out of five."
     least = f"{number(scale * gain.detectable, digits)}{unit_of(benefit)}"
     return f"That is no evidence; a gain of {least} would have been found four times out of five."

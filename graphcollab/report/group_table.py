@@ -16,7 +16,7 @@ from graphcollab.errors import EmptyError, MismatchError, UnsupportedError
 from graphcollab.findings import Finding
 from graphcollab.metrics import Metric
 from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
-from graphcollab.metrics.scores import AnyMetrics, as_metrics
+from graphcollab.metrics.scores import AnyMetrics, as_metrics, judging
 from graphcollab.report._text import ShownTable, noted, shown, shown_in, weighted
 from graphcollab.report.site_table import SMALL, results_by_name
 from graphcollab.report.values import Cell, Column
@@ -68,7 +68,7 @@ def group_table(
     columns, many = [Column(column), Column("rows", "count")], len(kinds) * len(results) * len(judged)
     cells = [[Cell(names[kind]), Cell(size)] for kind, size in zip(kinds, counts, strict=True)]
     for (name, result), metric in product(results.items(), judged):
-        judge, sign = metric.leaving_out(result.env.engine.ignored), 1 if metric.higher_is_better else -1
+        judge, sign = judging(metric, result.env.engine.objective), 1 if metric.higher_is_better else -1
         scale, digits, unit = shown_in(metric.name in SHARES, 1)
         columns.append(Column(f"{name} {metric.name}{unit}", "number", digits))
         samples = _tested(result)

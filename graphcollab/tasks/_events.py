@@ -39,7 +39,8 @@ def read_events(table: Table, name: str, sites: Sites) -> np.ndarray:
         raise InvalidValueError(
             f"column {name!r}",
             f"{sites.at(row)} has {values.tolist()[row]!r} in column {name!r}, which says by 1 and 0 (or 2 and 1, or "
-            "true and false) whether the event was seen: write it so, and drop rows of which it is not known",
+            "true and false) whether the event was seen: write it so, or leave rows out of which it is not known, by "
+            f"{setting(drop_missing_target=True)}",
         )
     return values.astype(np.float64)
 

@@ -15,13 +15,15 @@ from graphcollab.tasks.table import Table
 
 
 def kept_rows(
-    table: Table, node: str, target: str, drop_missing: bool, min_rows: int
+    table: Table, node: str, target: str, event: str | None, drop_missing: bool, min_rows: int
 ) -> tuple[np.ndarray, tuple[Finding, ...]]:
     """Return the numbers of the rows that are not left out, and which are, and why."""
     values = table.column(target, f"target={target!r}")
     names, codes = factorised(table.column(node, f"node={node!r}"))
     keep = np.ones(table.rows, bool)
     lacking = {f"target in column {target!r}": lacks(values), f"site in column {node!r}": codes < 0}
+    if event is not None:
+        lacking[f"known event in column {event!r}"] = lacks(table.column(event, f"event={event!r}"))
     if drop_missing:
         keep = ~np.any([*lacking.values()], 0)
     sizes = np.bincount(codes[keep & (codes >= 0)], minlength=len(names) + 1)  # one more, for rows without a site

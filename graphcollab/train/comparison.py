@@ -208,7 +208,6 @@ class Comparison:
             metric=self.metric,
             test=torch.tensor([trial.per_node for trial in trials], dtype=torch.float64),
             setting=dict(trials[-1].setting),
-            best=result.about()["best"],
             **known,
         )
 

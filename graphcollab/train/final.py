@@ -38,7 +38,7 @@ class Final:
         constant: The same of what a constant says, if known.
         flat: What the constant is, in words.
         setting: What was chosen.
-        best: When models of fewer rows were best (`Models.about`).
+        misfits: Sites whose models are worse than a constant on the samples that they were fitted to.
     """
 
     result: Result
@@ -48,11 +48,17 @@ class Final:
     constant: Tensor | None = field(default=None, repr=False)
     flat: str = ""
     setting: Mapping[str, Any] = field(default_factory=dict)
-    best: Mapping[str, float] | None = None
+    misfits: Sequence[str] = ()
 
     @classmethod
     def fit(cls, play: Play, tasks: Tasks, rounds: int, **known: Any) -> Final:
-        """Fit models to the training samples of tasks, and one for all sites: by the same steps, but averaged."""
+        """Fit models to the training samples of tasks, and one for all sites: by the same steps, but averaged.
+
+        Where a method needs no validation samples, training samples say after which of its rounds models are best, as
+        those of the last one may be wild.
+        """
+        if "val" not in tasks.splits or not int(tasks.sizes("val").sum()):
+            tasks = replace(tasks, splits={**tasks.splits, "val": tasks.splits["train"]})
         result = play(tasks, rounds)
         return cls(result, _shared(result, play, tasks, rounds), **known)
 
@@ -67,7 +73,7 @@ class Final:
         read, one = {"temperature": temperature, "threshold": threshold}, self.result
         about = {
             **one.about(),
-            "best": self.best,
+            "best": None,
             "made": "; ".join([self.how, *_as_read(**read)]),
             "warning": self.warning,
         }
@@ -81,6 +87,7 @@ class Final:
     def how(self) -> str:
         """How the models were made, and how good such models were."""
         rows, held = (int(self.result.tasks.sizes(split).sum()) for split in ("train", "val"))
+        held *= not torch.equal(*(self.result.tasks.splits[split].index for split in ("train", "val")))
         own = f", {held} of them to learn weights by," * bool(held)
         by = "".join(f", {name} {value}" for name, value in self.setting.items())
         told = [f"mean {self.metric} {float(one.nanmean()):.4g}" for one in self._means().values()]
@@ -91,7 +98,12 @@ class Final:
 
     @property
     def warning(self) -> str:
-        """Where such models were no better than constants on test rows, the mean over splits; nothing if nowhere."""
+        """Where models are no better than constants, on rows they were fitted to or on test rows; else nothing."""
+        wild = f"on the rows that they were fitted to, models of {few([*self.misfits])} are worse than {self.flat}"
+        return "; ".join([*[wild] * bool(self.misfits), *filter(None, [self._no_better()])])
+
+    def _no_better(self) -> str:
+        """Return where such models were no better than constants on test rows, in the mean over splits."""
         if self.constant is None:
             return ""
         test, flat = ((1 if self.result.history.higher_is_better else -1) * one for one in self._means().values())

@@ -30,6 +30,9 @@ from graphcollab.train.trial import COLUMNS, Trial
 OF_TRIALS = ("patience", "callbacks", "progress", "checkpoint_every", "resume")
 """Settings of `run` that are for trials only."""
 
+LOOKS = 20
+"""How often final models are evaluated."""
+
 MODEL = "model"
 """The setting under which a comparison says which of several models a trial has."""
 
@@ -55,8 +58,9 @@ class Contestant:
     ) -> Result:
         """Run the method, or another one without a graph, for all of some rounds."""
         own = {name: value for name, value in settings.items() if name not in OF_TRIALS}
-        graph, own["evaluate_every"] = self.graph if method is None else None, rounds
-        return run(method or self.method(), tasks, self.model, graph, rounds=rounds, seed=seed, **own)
+        graph, own["evaluate_every"] = self.graph if method is None else None, max(1, rounds // LOOKS)
+        own |= {"rounds": rounds, "patience": rounds, "seed": seed}  # none is left out, and the best is kept
+        return run(method or self.method(), tasks, self.model, graph, **own)
 
 
 Played: TypeAlias = tuple[Trial, Result | None, Exception | None]

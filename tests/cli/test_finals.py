@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 
-from graphcollab import load
+from graphcollab import Tasks, load, local, run
+from graphcollab.cli.finals import _misfits
+from graphcollab.train.final import Final
 
 SHORT = ["--seeds", "0", "1", "--rounds", "2", "--hidden", "none", "--lrs", "0.1"]
 
@@ -117,3 +121,17 @@ def test_benefit_saves_what_it_advises(call, patients, about, tmp_path):
     means = [sum(one) / 3 for one in zip(*told["scores"]["alone"], strict=True)]
     assert models.about["means"]["test"] == pytest.approx(means)
     assert call("predict", "answer", patients).exit_code == 0
+
+
+def test_models_that_know_less_than_a_constant_are_named():
+    """Models that say 0 of targets near 5, but at a site where all are near 0."""
+    x, y = torch.zeros(10, 1), 0.1 * torch.arange(10.0)[:, None] - 0.45
+    tasks = Tasks.from_samples({"a": (x, y + 5), "b": (x, y)}, loss="mse", metric="mse", val_fraction=0)
+    model = torch.nn.Linear(1, 1)
+    torch.nn.init.zeros_(model.bias)
+    result = run(local(lr=0.0), tasks, model, rounds=1)
+    assert _misfits(result) == ["a"]
+    assert (
+        "worse than the mean"
+        in replace(Final(result, None, "mse", torch.zeros(1, 2)), misfits=["a"], flat="the mean").warning
+    )

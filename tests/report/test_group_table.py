@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -128,3 +129,19 @@ def test_what_has_no_groups() -> None:
     node = (torch.zeros(4, 1), torch.tensor([0, 1, 0, 1]))
     with raises("unsupported", "comparison", "from_frame"):
         group_table(sign_of(Tasks.from_samples([node], test=[node])), ROWS, "sex")
+
+
+def test_counts_are_judged_by_rates() -> None:
+    """Rates are 3 everywhere, the mean count: the mean deviance is 2 (y log(y / 3) - y + 3)."""
+    rows = {"site": ["a", "b"] * 4, "x": [0.0, 1.0] * 4, "y": [3, 3, 3, 3, 1, 6, 0, 3], "g": ["u"] * 6 + ["v"] * 2}
+    rows["part"] = ["train"] * 4 + ["test"] * 4
+    tasks = Tasks.from_frame(rows, columns=["x"], split="part", val_fraction=0, loss="poisson")
+    model = nn.Linear(1, 1)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    found = compare({"local": lambda: local(lr=0, weight_decay=0)}, lambda seed: tasks, model, [0], rounds=1)
+    one, six = 2 * (math.log(1 / 3) + 2), 2 * (6 * math.log(2) - 3)
+    assert rows_of(group_table(found, rows, "g")) == {
+        "u": [2, pytest.approx((one + six) / 2, rel=1e-5)],
+        "v": [2, pytest.approx(3.0, rel=1e-5)],
+    }

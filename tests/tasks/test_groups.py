@@ -70,9 +70,9 @@ def test_a_column_of_a_table_is_named_and_not_predicted_from():
     for name in ("train", "val", "test"):
         assert torch.equal(tasks.splits[name].index, of_arrays(seed=3).splits[name].index)
     texts = {**table(), "patient": [f"p{who:02}" for who in table()["patient"]]}
-    assert torch.equal(
-        Tasks.from_frame(texts, group="patient", seed=3).splits["test"].index, tasks.splits["test"].index
-    )
+    with warns("quality", "column 'patient'", "10 of 15 names"):  # whereas numbers may count each site's
+        named = Tasks.from_frame(texts, group="patient", seed=3)
+    assert torch.equal(named.splits["test"].index, tasks.splits["test"].index)
 
 
 def test_groups_stay_together_where_rows_are_dealt_anew():
@@ -156,3 +156,14 @@ def test_newcomers_of_a_run_with_groups_have_some_too(refit):
     assert alone.preparation.group is None
     named = Tasks.from_frame(others, preparation=old.preparation, refit=refit, group=table()["patient"])
     assert named.pools["samples"].group is not None
+
+
+def test_groups_of_several_sites_are_warned_of():
+    """Both sites have 20 of the same 20 persons; where each numbers its own nothing is said."""
+    rows = {"x": np.random.default_rng(0).normal(size=80), "site": ["a", "b"] * 40, "y": [0, 0, 1, 1] * 20}
+    for names in ([f"p{k // 4}" for k in range(80)], [1000 + k // 4 for k in range(80)]):
+        with warns("quality", "column 'person'", "20 of 20 names"):
+            tasks = Tasks.from_frame({**rows, "person": names}, group="person")
+        assert [one.numbers for one in tasks.findings] == [{"shared": 20, "groups": 20}]
+    Tasks.from_frame({**rows, "person": [1 + k // 4 for k in range(80)]}, group="person")
+    Tasks.from_frame({**rows, "person": [f"{'ab'[k % 2]}{k // 4}" for k in range(80)]}, group="person")

@@ -84,3 +84,17 @@ def test_a_site_of_its_own_leaves_out_rows():
     with warns("quality", "drop_missing_target", "1 of 8 rows"):
         tasks = tasks_of_site(Alone(), "north", own, drop_missing_target=True, **ALL)
     assert tasks.sizes("train").tolist() == [7]
+
+
+def test_rows_of_which_no_event_is_known():
+    table = {
+        "site": ["a", "b"] * 8,
+        "x": [7 * k % 16 for k in range(16)],
+        "y": range(1, 17),
+        "seen": [1] * 4 + [0, 0, None, *[1] * 9],
+    }
+    with raises("value", "column 'seen'", "row 6", "drop_missing_target=True"):
+        Tasks.from_frame(table, event="seen", loss="cox", **ALL)
+    with warns("quality", "drop_missing_target", "1 of 16 rows", "1 without a known event"):
+        tasks = Tasks.from_frame(table, event="seen", loss="cox", drop_missing_target=True, **ALL)
+    assert tasks.sizes("train").tolist() == [7, 8]

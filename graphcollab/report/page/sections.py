@@ -39,7 +39,7 @@ from graphcollab.train.baseline import BASELINES
 LEVEL = 0.05
 MOST_POINTS = 200  # of a curve
 STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
-ANSWER = ("evidence", "best", "advice")
+ANSWER = ("evidence", "best", "doubt", "advice")
 TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
 MOST_SITES = 60  # of a matrix in a page of at most 5 MB
 
@@ -61,8 +61,16 @@ def answer(comparison: Comparison, reference: str | None) -> list[Finding]:
         _verdict(comparison, reference, better, worse),
         *early,
         _difference(comparison, next(iter(better), others[0]), reference),
+        *_doubted(comparison),
         _advice(comparison, reference, better),
     ]
+
+
+def _doubted(comparison: Comparison) -> Iterator[Finding]:
+    """Yield that there are doubts about the data, which a section lists."""
+    if many := len({str(finding) for result in _last(comparison).values() for finding in result.tasks.findings}):
+        said = f"Read the doubts about the data first ({many}, below): what is found may come of them."
+        yield Finding("doubt", "tasks", said, {"doubts": many})
 
 
 def _details(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> Iterator[Finding]:
@@ -201,7 +209,7 @@ def content_of_comparison(
 
 
 def _asked(comparison: Comparison, last: Mapping[str, Result], source: str) -> str:
-    about = next((asked(result.tasks) for result in last.values()), {})
+    about = next((asked([result.tasks]) for result in last.values()), {})
     names = [name for name in comparison.chosen if name not in BASELINES]
     by = metric_in_words(comparison.metric, comparison.higher_is_better)
     seeds = len(next(iter(comparison.chosen.values())))
