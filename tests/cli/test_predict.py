@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from graphcollab import Tasks, build_model, local, run
+
 SHORT = ["--seeds", "0", "--rounds", "1", "--hidden", "4"]
 
 
@@ -50,15 +52,14 @@ def test_models_trained_past_their_best_are_said(call, tmp_path):
     """40 rounds at a step size of ten learn the training rows by heart, of a table that tells nothing."""
     lines = ["hospital,age,disease", *(f"{'ab'[k % 2]},{k * 7 % 41},{'ny'[k * k % 7 % 2]}" for k in range(60))]
     (tmp_path / "noise.csv").write_text("\n".join(lines))
-    line = ["compare", "noise.csv", "--node", "hospital", "--target", "disease", "--methods", "local", "--seeds", "0"]
-    long = [*line, "--rounds", "40", "--lrs", "0.5", "--hidden", "32", "--patience", "0", "--out", "long"]
-    long.append("--save")
-    assert call(*long).exit_code == 0
+    tasks = Tasks.from_frame("noise.csv", node="hospital", target="disease", seed=0)
+    model = build_model("mlp", tasks.input_shape, 2, hidden=32)
+    for name, rounds in (("long", 40), ("short", 1)):
+        run(local(lr=0.5), tasks, model, rounds=rounds).save(name)
     words = "these models were trained past their best: their mean validation loss was "
-    assert words in call("predict", "long/models/local", "noise.csv").stderr
-    assert words in call("show", "long/models/local").stdout
-    assert call(*line, "--rounds", "1", "--out", "short", "--save").exit_code == 0
-    assert "past their best" not in call("show", "short/models/local").stdout
+    assert words in call("predict", "long", "noise.csv").stderr
+    assert words in call("show", "long").stdout
+    assert "past their best" not in call("show", "short").stdout
 
 
 def test_saved_models_are_shown_in_words(call, models):

@@ -38,7 +38,7 @@ def test_metrics_have_words():
 
 def test_a_table_is_told():
     frame = {"site": ["a", "b"] * 20, "age": [*range(40)], "sex": ["f", "m", "m", "f"] * 10, "ill": [0, 1, 1, 0, 1] * 8}
-    about = asked(Tasks.from_frame(frame, target="ill", leave_out=[], seed=0))
+    about = asked([Tasks.from_frame(frame, target="ill", leave_out=[], seed=0)])
     assert asked_of(about, "ill.csv") == (
         "ill.csv: 40 rows of 2 sites (column 'site'). A row is one case: models predict its 'ill' (0 or 1) from age, "
         "sex; numbers that a model is given: 3."
