@@ -79,7 +79,7 @@ class Benefit:
         tried: Pairs that were tried, and how many there are.
         level: α.
         baseline: Test metric of every site, [R, K], by scikit-learn's models (`benefit`), if asked for.
-        about: Rows of sites by split, and what the table's columns are (`graphcollab.gains.held.asked`).
+        about: Rows of sites by split, and what the table's columns are (``graphcollab.gains.held.asked``).
         also: What follows from the same models by further metrics, by their names.
     """
 

@@ -51,7 +51,7 @@ class Tasks(Builders):
         told: Classes among a node's training samples (between sites: those that may train), [K, C], if some are
             elsewhere.
         scale: What rates are multiples of, ``scale * exp(output)``, by ``loss="poisson"``: with the mean count, as
-            `from_frame` has it, usual step sizes do.
+            ``from_frame`` has it, usual step sizes do.
         class_weight: What a sample counts in the loss by its class, with ``"cross_entropy"`` and ``"bce"``; metrics do
             not heed it. Default: all count alike.
         findings: Doubts about the samples that were warned of when tasks were made of a table.
