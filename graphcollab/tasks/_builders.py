@@ -114,8 +114,9 @@ class Builders:
             weight: Weight of every row in losses and metrics of its node, which are then weighted means, [N]: finite,
                 not negative; only ratios within a node matter. Numbers of rows count each as one. Default: all count
                 alike.
-            group: Group of every row, such as the patient whose visit it is, [N]: rows of one group at a node stay in
-                one split, also where `graphcollab.benefit` deals them anew. The same name at two nodes is two groups.
+            group: Group of every row, such as the patient whose visit it is, [N]: all rows of a group are in one split,
+                also at other nodes, and where `graphcollab.benefit` deals them anew. Only numbers from 0 or 1 on at
+                every node, with few gaps, are groups of their own there.
                 Default: every row is by itself.
             split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
             val_fraction: Share of a node's training rows, or of their groups, set aside for validation, where ``split``
@@ -237,7 +238,7 @@ class Builders:
                 random.
             drop_missing_target: Whether rows without a target, or without the name of a site, are left out, with a
                 warning; else they are an error.
-            min_rows: Sites with fewer rows are left out, with a warning that names them.
+            min_rows: Sites with fewer rows, or groups, are left out, with a warning that names them.
             val_fraction, test_fraction, stratify, seed: See `from_arrays`.
             loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
             metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values,

@@ -10,12 +10,13 @@ from torch import Tensor
 from graphcollab.errors import EmptyError
 from graphcollab.findings import Finding
 from graphcollab.naming import few
+from graphcollab.tasks._sites import names_of_groups
 from graphcollab.tasks._values import factorised, lacks, objects
 from graphcollab.tasks.table import Table
 
 
 def kept_rows(
-    table: Table, node: str, target: str, event: str | None, drop_missing: bool, min_rows: int
+    table: Table, node: str, target: str, event: str | None, group: Any, drop_missing: bool, min_rows: int
 ) -> tuple[np.ndarray, tuple[Finding, ...]]:
     """Return the numbers of the rows that are not left out, and which are, and why."""
     values = table.column(target, f"target={target!r}")
@@ -26,7 +27,14 @@ def kept_rows(
         lacking[f"known event in column {event!r}"] = lacks(table.column(event, f"event={event!r}"))
     if drop_missing:
         keep = ~np.any([*lacking.values()], 0)
-    sizes = np.bincount(codes[keep & (codes >= 0)], minlength=len(names) + 1)  # one more, for rows without a site
+    counted = keep & (codes >= 0)
+    units, what = codes[counted], "rows"
+    if isinstance(group, str):
+        group = table.column(group, f"group={group!r}")
+    if group is not None and len(group) == table.rows:  # another length is refused later
+        persons = factorised(names_of_groups(group))[1]
+        units, what = np.unique(np.stack([codes, persons])[:, counted], axis=1)[0], "groups"
+    sizes = np.bincount(units, minlength=len(names) + 1)  # one more, for rows without a site
     least = max(min_rows, 1)
     small = np.flatnonzero(sizes[:-1] < least).tolist()
     found, dropped = [], int((~keep).sum())
@@ -36,7 +44,7 @@ def kept_rows(
         found.append(Finding("left-out-rows", "drop_missing_target", message, {"rows": dropped}))
     if small:
         which = few([f"{names[k]!r} {sizes[k]}" for k in small])
-        message = f"{len(small)} of {len(names)} sites are left out, which have fewer than {least} rows: {which}"
+        message = f"{len(small)} of {len(names)} sites are left out, which have fewer than {least} {what}: {which}"
         left = {names[k]: int(sizes[k]) for k in small}
         found.append(Finding("left-out-sites", "min_rows", message, {"sites": left, "min_rows": least}))
     keep &= (codes < 0) | (sizes[codes] >= least)

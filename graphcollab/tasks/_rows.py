@@ -27,7 +27,6 @@ from graphcollab.tasks._values import (
 )
 from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.tasks.preparation import Column, Preparation
-from graphcollab.tasks.quality_of_samples import of_groups_elsewhere
 from graphcollab.tasks.samples import refuse_bad_weights
 from graphcollab.tasks.statistics import common_kind
 from graphcollab.tasks.table import Table, no_column, open_table
@@ -101,7 +100,7 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
     left_out: tuple[Finding, ...] = ()
     kept: np.ndarray | None = None
     if how.drop_missing or how.min_rows:
-        kept, left_out = kept_rows(table, node, target, how.event, how.drop_missing, how.min_rows)
+        kept, left_out = kept_rows(table, node, target, how.event, how.group, how.drop_missing, how.min_rows)
         how = replace(how, weight=of_kept(how.weight, kept, table), group=of_kept(how.group, kept, table))
         draw, table = replace(draw, words=of_kept(draw.words, kept, table)), table.only(kept)
     taken = [one for one in (node, target, how.event, draw.words, how.weight, how.group) if isinstance(one, str)]
@@ -109,8 +108,6 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
     group = table.column(how.group, f"group={how.group!r}") if isinstance(how.group, str) else how.group
     sites = replace(_sites_of(table, node, f"node={node!r}" if known is None else _TAKEN), given=kept)
-    if isinstance(how.group, str):
-        left_out += of_groups_elsewhere(how.group, group, sites.owner.numpy())
     values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
     named = {*how.categorical, *declared} - {target}
     chosen = _choose(table, [name for name in table.names if name not in taken], how, named)

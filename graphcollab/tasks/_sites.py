@@ -80,10 +80,15 @@ def find_sites(node: Any, where: str = "") -> Sites:
     return Sites(names, name_ids(names), rows, owner)
 
 
+_GAPS = 1.25  # of numbers to those that occur, at most
+
+
 def to_groups(sites: Sites, group: Any) -> Tensor:
-    """Number the groups of rows that a column names, [N]; groups of different sites are different ones."""
-    given = group.cpu().numpy() if isinstance(group, Tensor) else group
-    column = given if isinstance(given, np.ndarray) else np.array(list(given), object)
+    """Number the groups of rows that a column names, [N].
+
+    Rows of several sites with one name are one group, unless names are numbers that begin anew at every site.
+    """
+    column = names_of_groups(group)
     rows = len(sites.owner)
     if column.shape != (rows,):
         named = column.shape == (1,) and isinstance(column[0], str)
@@ -92,14 +97,31 @@ def to_groups(sites: Sites, group: Any) -> Tensor:
             f"group must have a name for each of the {rows} rows, got {list(column.shape)}"
             + (f"; a column is named by group={column[0]!r}" if named else ""),
         )
-    if column.dtype.kind not in "iuf":
-        texts = [None if one is None or one != one else str(one) for one in column.tolist()]
-        column = np.array(texts, object)
-    named = factorised(column)[1]
-    if (named < 0).any():
-        raise MissingError("group", f"{sites.at(int((named < 0).argmax()))} has no group: name it or drop the row")
-    pairs = torch.stack([sites.owner, torch.from_numpy(named).long()], 1)
-    return pairs.unique(dim=0, return_inverse=True)[1]
+    codes = factorised(column)[1]
+    if (codes < 0).any():
+        raise MissingError("group", f"{sites.at(int((codes < 0).argmax()))} has no group: name it or drop the row")
+    group = torch.from_numpy(codes).long()
+    pairs, number = torch.stack([sites.owner, group], 1).unique(dim=0, return_inverse=True)
+    alone = len(pairs) == len(group.unique()) or (column.dtype.kind in "iuf" and _begin_anew(sites, column, pairs))
+    return number if alone else group
+
+
+def names_of_groups(group: Any) -> np.ndarray:
+    """Return a column of groups as numbers, or as text and None."""
+    given = group.cpu().numpy() if isinstance(group, Tensor) else group
+    column = given if isinstance(given, np.ndarray) else np.array(list(given), object)
+    if column.dtype.kind in "iuf":
+        return column
+    texts = [None if one is None or one != one else str(one) for one in column.flat]
+    return np.array(texts, object).reshape(column.shape)
+
+
+def _begin_anew(sites: Sites, numbers: np.ndarray, pairs: Tensor) -> bool:
+    """Return whether numbers of rows [N] run from 0 or 1 on at every site, but for some gaps."""
+    largest = np.full(len(sites.names), -np.inf)
+    np.maximum.at(largest, sites.owner.numpy(), numbers)
+    least = numbers.min()
+    return bool(least in (0, 1) and (largest - least + 1).sum() <= _GAPS * len(pairs))
 
 
 @dataclass(frozen=True)
@@ -231,7 +253,7 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     who = few_names([f"{sites.names[k]!r} has {int(sizes[k])}" for k in few.tolist()])
     uses = [{"val": "validation", "test": "testing"}[name] for name in drawn]
     each = f"{1 + len(drawn)} {what}s, one to train on, {' and '.join(f'one for {use}' for use in uses)}"
-    least = f" by {setting(min_rows=1 + len(drawn))}" * (by_size and group is None)
+    least = f" by {setting(min_rows=1 + len(drawn))}" * by_size
     cure = f"leave such sites out{least}, merge them with others, or "
     if drawn and int(sizes.min()):
         off = " and ".join(setting(**{f"{name}_fraction": 0}) for name in drawn)

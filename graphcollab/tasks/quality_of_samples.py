@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphcollab.findings import Finding
 from graphcollab.keyed import keyed_bits
 from graphcollab.naming import few, setting
-from graphcollab.tasks._values import factorised
 from graphcollab.tasks.samples import Pool, Split
 
 _USE = {"test": "testing", "val": "validation"}
-_SHARED = 5  # groups, a twentieth of all at least
 
 
 def of_repeats(
@@ -108,19 +105,3 @@ def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor)
         f"{setting(metric='brier')}"
     )
     return [Finding("one-class", "metric", message, {"sites": one})]
-
-
-def of_groups_elsewhere(column: str, group: np.ndarray, owner: np.ndarray) -> tuple[Finding, ...]:
-    """Return the finding that many groups [N] have a name that another site has, too, unless sites number them."""
-    codes = factorised(group)[1]
-    name, site = np.unique(np.stack([codes, owner])[:, codes >= 0], axis=1)
-    shared, many = int((np.bincount(name) > 1).sum()), len(np.unique(name))
-    numbered = group.dtype.kind in "iuf" and float(np.nanmax(group, initial=0)) <= 2 * np.bincount(site).max(initial=0)
-    if numbered or shared < max(_SHARED, many / 20):
-        return ()
-    message = (
-        f"{shared} of {many} names in column {column!r} are of several sites, and are taken for others there: if they "
-        "are the same, what one site learns of them another is tested on, and gains by collaborating are too large; "
-        "then leave all rows of each but those of one site out, or make one site of these"
-    )
-    return (Finding("groups-elsewhere", f"column {column!r}", message, {"shared": shared, "groups": many}),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -236,43 +237,79 @@ def hold_out(
     The draw is keyed by seed and node (``ids`` [K]), and independent for ``into`` ``"val"`` and ``"test"``. With
     ``labels`` [total] every class is held out in proportion, by largest remainders, but first one sample of every class
     of which a node has several, and last, only if nothing else is left, the last sample of a class. With ``group``
-    [total] all this is about whole groups, each of its first sample's class.
+    [total] all this is about whole groups, each of its first sample's class. A group of several nodes is held out by
+    all of them or by none: such are drawn first, whatever their classes, and shares are met as well as they can be.
     """
-    if group is not None:
-        return _hold_out_groups(split, ids, fraction, seed, labels, into, group)
-    sizes = split.sizes
-    total = (fraction * sizes.double()).round().long().clamp(min=1).minimum(sizes - 1).clamp(min=0) * (fraction > 0)
-    owner = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+    if group is None:
+        return _hold_out(split, ids, _shares(split.sizes, fraction), seed, labels, into)
+    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)
+    found, unit = torch.stack([owner, group], 1).unique(dim=0, return_inverse=True)  # node after node
+    first = torch.full((len(found),), len(owner)).scatter_reduce(0, unit, torch.arange(len(owner)), "amin")
+    total = _shares(found[:, 0].bincount(minlength=split.num_nodes), fraction)
+    _, code, many = found[:, 1].unique(return_inverse=True, return_counts=True)
+    out = _drawn_of_several(found, many[code] > 1, total, seed, into)
+    single = (many[code] == 1).nonzero().flatten()
+    units = Split(split.pool, single, cumsum(found[single, 0].bincount(minlength=split.num_nodes)))
+    total = (total - found[out, 0].bincount(minlength=split.num_nodes)).clamp(min=0).minimum(units.sizes)
+    out[_hold_out(units, ids, total, seed, None if labels is None else labels[first[single]], into)[1].index] = True
+    kept, gone = (
+        Split(split.pool, split.index[mask], cumsum(owner[mask].bincount(minlength=split.num_nodes)))
+        for mask in (~out[unit], out[unit])
+    )
+    return kept, gone
+
+
+def _shares(sizes: Tensor, fraction: float) -> Tensor:
+    """Return how many of every node's samples, or groups, [K] are held out: never all of them."""
+    return (fraction * sizes.double()).round().long().clamp(min=1).minimum(sizes - 1).clamp(min=0) * (fraction > 0)
+
+
+def _drawn_of_several(found: Tensor, several: Tensor, total: Tensor, seed: int, into: str) -> Tensor:
+    """Draw those of pairs of a node and a group [U, 2] whose group is of ``several`` nodes and is held out, [U].
+
+    In an order by chance, but for nodes with few groups first, those are that bring nodes nearer, in squares, to the
+    ``total`` [K] they hold out; a node that would hold out more than that keeps two.
+    """
+    left, kept = total.tolist(), found[:, 0].bincount(minlength=len(total)).tolist()
+    out, nodes_of = torch.zeros_like(several), defaultdict[int, list[int]](list)
+    node, group = found[several].T
+    for k, one in zip(node.tolist(), group.tolist(), strict=True):
+        nodes_of[one].append(k)
+    order = lexsort([keyed_bits(seed, _stream(into), group), total[node]])
+    taken = set()
+    for one in group[order].tolist():
+        nodes = nodes_of[one]
+        if one in taken or 2 * sum(left[k] for k in nodes) <= len(nodes):
+            continue
+        if all(left[k] > 0 or kept[k] > 2 for k in nodes):
+            taken.add(one)
+            for k in nodes:
+                left[k], kept[k] = left[k] - 1, kept[k] - 1
+    out[several] = torch.tensor([one in taken for one in group.tolist()], dtype=torch.bool)
+    return out
+
+
+def _stream(into: str) -> int:
+    return _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
+
+
+def _hold_out(
+    split: Split, ids: Tensor, total: Tensor, seed: int, labels: Tensor | None, into: str
+) -> tuple[Split, Split]:
+    """Hold out ``total`` [K] of every node's samples, or groups, each by itself."""
+    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)
     place = torch.arange(len(owner)) - split.ptr[owner]
-    stream = _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
-    shuffled = lexsort([keyed_bits(seed, stream, ids[owner], place), owner])  # owners stay where they were
+    shuffled = lexsort([keyed_bits(seed, _stream(into), ids[owner], place), owner])  # owners stay where they were
     rank = place
     if labels is not None:
-        tier, owed = _merits(owner, labels[shuffled], sizes, total)
+        tier, owed = _merits(owner, labels[shuffled], split.sizes, total)
         first = lexsort([-owed, 3 * owner + tier])
         rank = torch.empty_like(place).index_copy_(0, first, place)
     out = rank < total[owner]
     return (
-        Split(split.pool, split.index[shuffled[~out]], cumsum(sizes - total)),
+        Split(split.pool, split.index[shuffled[~out]], cumsum(split.sizes - total)),
         Split(split.pool, split.index[shuffled[out]], cumsum(total)),
     )
-
-
-def _hold_out_groups(
-    split: Split, ids: Tensor, fraction: float, seed: int, labels: Tensor | None, into: str, group: Tensor
-) -> tuple[Split, Split]:
-    """Hold out as `hold_out` does, with every group of a node's samples as one of them."""
-    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)
-    found, unit = torch.stack([owner, group], 1).unique(dim=0, return_inverse=True)  # node after node
-    first = torch.full((len(found),), len(owner)).scatter_reduce(0, unit, torch.arange(len(owner)), "amin")
-    units = Split(split.pool, torch.arange(len(found)), cumsum(found[:, 0].bincount(minlength=split.num_nodes)))
-    held = hold_out(units, ids, fraction, seed, None if labels is None else labels[first], into)[1]
-    out = torch.zeros(len(found), dtype=torch.bool).index_fill_(0, held.index, True)[unit]
-    kept, gone = (
-        Split(split.pool, split.index[mask], cumsum(owner[mask].bincount(minlength=split.num_nodes)))
-        for mask in (~out, out)
-    )
-    return kept, gone
 
 
 def _merits(owner: Tensor, labels: Tensor, sizes: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:

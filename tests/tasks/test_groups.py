@@ -69,10 +69,9 @@ def test_a_column_of_a_table_is_named_and_not_predicted_from():
     assert tasks.preparation.features == ("x",)
     for name in ("train", "val", "test"):
         assert torch.equal(tasks.splits[name].index, of_arrays(seed=3).splits[name].index)
-    texts = {**table(), "patient": [f"p{who:02}" for who in table()["patient"]]}
-    with warns("quality", "column 'patient'", "10 of 15 names"):  # whereas numbers may count each site's
-        named = Tasks.from_frame(texts, group="patient", seed=3)
-    assert torch.equal(named.splits["test"].index, tasks.splits["test"].index)
+    own = [f"{site}{who}" for site, who in zip(table()["site"], table()["patient"], strict=True)]
+    named = Tasks.from_frame({**table(), "patient": own}, group="patient", seed=3)
+    assert [len(one) for one in (named.splits["test"].index, named.splits["val"].index)] == [5 * VISITS, 4 * VISITS]
 
 
 def test_groups_stay_together_where_rows_are_dealt_anew():
@@ -158,12 +157,52 @@ def test_newcomers_of_a_run_with_groups_have_some_too(refit):
     assert named.pools["samples"].group is not None
 
 
-def test_groups_of_several_sites_are_warned_of():
-    """Both sites have 20 of the same 20 persons; where each numbers its own nothing is said."""
-    rows = {"x": np.random.default_rng(0).normal(size=80), "site": ["a", "b"] * 40, "y": [0, 0, 1, 1] * 20}
-    for names in ([f"p{k // 4}" for k in range(80)], [1000 + k // 4 for k in range(80)]):
-        with warns("quality", "column 'person'", "20 of 20 names"):
-            tasks = Tasks.from_frame({**rows, "person": names}, group="person")
-        assert [one.numbers for one in tasks.findings] == [{"shared": 20, "groups": 20}]
-    Tasks.from_frame({**rows, "person": [1 + k // 4 for k in range(80)]}, group="person")
-    Tasks.from_frame({**rows, "person": [f"{'ab'[k % 2]}{k // 4}" for k in range(80)]}, group="person")
+def persons_of_several_sites():
+    """A person's rows are at two of three sites that follow each other, the last at the third and the first."""
+    person = np.repeat(np.arange(24), 6)
+    site = (person % 3 + np.tile([0, 0, 0, 1, 1, 1], 24)) % 3
+    x = np.random.default_rng(0).normal(size=len(person))
+    return {"x": x, "site": np.array(["a", "b", "c"])[site], "person": [f"p{who}" for who in person], "y": person % 2}
+
+
+def who_is_in(tasks, name):
+    """The persons of every node in a split."""
+    person = np.array(persons_of_several_sites()["person"])
+    return [{*person[tasks.splits[name].of(node).numpy()]} for node in range(tasks.num_nodes)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_persons_of_several_sites_are_in_one_split(seed):
+    """Of a site's 16 persons a fifth, 3 (or 4), are to be tested on; as many sites have them, one more or less are."""
+    tasks = Tasks.from_frame(persons_of_several_sites(), group="person", seed=seed)
+    for dealt in (tasks, resplit(tasks, seed)):
+        found = {name: who_is_in(dealt, name) for name in ("train", "val", "test")}
+        everywhere = [set().union(*found[name]) for name in found]
+        assert sum(map(len, everywhere)) == len(set().union(*everywhere)) == 24
+        for name in ("val", "test"):
+            assert all(2 <= len(one) <= 5 for one in found[name])
+    first, second = (who_is_in(halve_tests(tasks, seed), name) for name in HALVES)
+    assert not set().union(*first) & set().union(*second)
+
+
+def test_numbers_that_begin_anew_are_of_one_site():
+    """Site a has persons 1 to 10 and b 1 to 15, but for 3: as if the names were other ones."""
+    rows = {name: column for name, column in table().items() if name != "patient"}
+    numbers, site = table()["patient"] + 1, table()["site"]
+    numbers = np.where(numbers == 3, 4, numbers)
+    apart = Tasks.from_frame({**rows, "person": [*map("{}{}".format, site, numbers)]}, group="person")
+    assert len(apart.pools["samples"].group.unique()) == 9 + 14
+    same = Tasks.from_frame({**rows, "person": numbers}, group="person")
+    assert len(same.pools["samples"].group.unique()) == 9 + 14
+    for names in (10 * numbers, [*map(str, numbers)]):
+        linked = Tasks.from_frame({**rows, "person": names}, group="person")
+        assert len(linked.pools["samples"].group.unique()) == 14
+
+
+def test_small_sites_are_counted_in_groups():
+    rows = table()
+    rows["patient"] = np.where(rows["site"] == "b", rows["patient"] % 2, rows["patient"])
+    with raises("too-few", "node 'b'", "min_rows=3"):
+        Tasks.from_frame(rows, group="patient")
+    with warns("quality", "min_rows", "fewer than 3 groups: 'b' 2"):
+        assert Tasks.from_frame(rows, group="patient", min_rows=3).names == ("a",)

@@ -56,9 +56,9 @@ def test_small_sites_are_left_out_after_such_rows():
 def test_what_is_given_for_every_row_is_left_out_with_it():
     settings = {"drop_missing_target": True, "min_rows": 2, "val_fraction": 0, "leave_out": ["people"]}
     weight, words = np.arange(10.0, 19.0), ["train"] * 4 + ["test", "train", "train", "train", "test"]
-    tasks = Tasks.from_frame(LACK, weight=weight, split=words, group=[*"ppqrstuvw"], **settings)
+    tasks = Tasks.from_frame(LACK, weight=weight, split=words, group=[*"opqrstuvw"], **settings)
     assert tasks.pools["samples"].weight.tolist() == [10, 11, 13, 14, 16]
-    assert tasks.pools["samples"].group.tolist() == [0, 0, 1, 2, 3]
+    assert tasks.pools["samples"].group.tolist() == [0, 1, 2, 3, 4]
     assert tasks.sizes("test").tolist() == [0, 1]
     same = Tasks.from_frame(LACK, weight="people", split=words, **settings | {"leave_out": []})
     assert same.pools["samples"].weight.equal(tasks.pools["samples"].weight)
