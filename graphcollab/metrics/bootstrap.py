@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from graphcollab.engine import Engine, Rows
 from graphcollab.keyed import keyed_uniform
@@ -29,8 +30,9 @@ def bootstrap(
     seed: Seed = 0,
     node_id: int = 0,
     weight: Tensor | None = None,
+    group: Tensor | None = None,
 ) -> Tensor:
-    """Return a metric of one node's resampled samples: n of its n samples, drawn with replacement.
+    """Return a metric of one node's resampled samples: n of its n samples, drawn with replacement, or whole groups.
 
     The draw is a function of ``seed``, ``node_id`` and n alone. So two models that are judged on the same samples are
     judged on the same resamples, and the differences of what is returned are those of a paired bootstrap.
@@ -43,6 +45,8 @@ def bootstrap(
         seed: Seed of the draw.
         node_id: Identity of the node.
         weight: Weights of the samples, [n]. All are drawn with equal chance, and keep their weights.
+        group: Groups of the samples, whole numbers, [n]: as many groups are drawn as there are, each with all its
+            samples. Default: each sample is drawn by itself.
 
     Returns:
         [B], float64, NaN where a resample has no value (an AUC of one class).
@@ -56,12 +60,16 @@ def bootstrap(
     n = len(targets)
     if n == 0:
         return torch.full((resamples,), torch.nan, dtype=torch.float64)
-    at_a_time = max(LARGE // max(outputs.numel(), 1), 1)
+    unit = torch.arange(n) if group is None else group.cpu().unique(return_inverse=True)[1]
+    sizes = unit.bincount()
+    members = pad_sequence(unit.argsort(stable=True).split(sizes.tolist()), True, -1)  # [units, samples of the largest]
+    at_a_time = max(LARGE // max(outputs[0].numel() * members.numel(), 1), 1)
     found = []
     for some in torch.arange(resamples).split(at_a_time):
-        drawn = (keyed_uniform(seed, _STREAM, node_id, some[:, None], torch.arange(n)) * n).long()  # [b, n]
-        drawn = drawn.to(outputs.device)
-        found.append(metric(outputs[drawn], targets[drawn], weight=None if weight is None else weight[drawn]).cpu())
+        uniform = keyed_uniform(seed, _STREAM, node_id, some[:, None], torch.arange(len(sizes)))
+        drawn = members[(uniform * len(sizes)).long()].flatten(1).to(outputs.device)  # [b, units x samples]
+        mask, drawn = None if group is None else drawn >= 0, drawn.clamp(min=0)
+        found.append(metric(outputs[drawn], targets[drawn], mask, None if weight is None else weight[drawn]).cpu())
     return torch.cat(found)
 
 
@@ -93,12 +101,14 @@ def bootstrap_nodes(
 ) -> Tensor:
     """Return metrics of every node's resampled samples of a split, [M, K, B], NaN where it has none, or elsewhere."""
     found = torch.full((len(metrics), engine.tasks.num_nodes, resamples), torch.nan, dtype=torch.float64)
-    ids = engine.tasks.ids.tolist()
+    ids, held = engine.tasks.ids.tolist(), engine.tasks.splits[split]
+    groups = engine.tasks.pools[held.pool].group
     for chunk in engine.predict(Rows.own(models), split):
         for r, (node, n) in enumerate(zip(models.nodes[chunk.rows].tolist(), chunk.sizes.tolist(), strict=True)):
             for m, metric in enumerate(metrics if n else ()):
                 one = chunk.outputs[r, :n].detach(), chunk.targets[r, :n]
                 weight = None if chunk.weight is None else chunk.weight[r, :n]
                 judged = judging(metric, engine.objective)
-                found[m, node] = bootstrap(judged, *one, resamples, seed, ids[node], weight)
+                group = None if groups is None else groups[held.of(node)]
+                found[m, node] = bootstrap(judged, *one, resamples, seed, ids[node], weight, group)
     return found

@@ -209,10 +209,10 @@ def site_table(
 
     Intervals are percentiles of the metric over resamples of a site's own samples. They say what so few samples leave
     open, with models and data as they are; for what another partition or seed would have brought, see `paired_table`.
-    Differences to a reference are of the same resamples (a paired bootstrap). A site with fewer than two samples has no
-    interval; one whose metric is not defined (an AUC of one class) has no value, a warning names it, and means are over
-    the others. Lines below the table name sites with fewer than 20 samples, whose intervals are too narrow, and say why
-    others have none.
+    Samples of one group are drawn together. Differences to a reference are of the same resamples (a paired bootstrap).
+    A site with fewer than two samples has no interval; one whose metric is not defined (an AUC of one class) has no
+    value, a warning names it, and means are over the others. Lines below the table name sites with fewer than 20
+    samples, whose intervals are too narrow, and say why others have none.
 
     Args:
         results: What `run` or `compare` returns, or results by method. A comparison shows the last seed, with the
@@ -252,9 +252,10 @@ def site_table(
             value = _stacked(scores[name]) - _stacked(scores[reference])
             differences[name] = torch.cat([value[..., None], interval(drawn[name] - drawn[reference])], 2)
     intervals = {name: interval(values) for name, values in drawn.items()}
+    grouped = split in first.tasks.splits and first.tasks.pools[first.tasks.splits[split].pool].group is not None
     said = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each site's {split} "
-        f"samples; {about}"
+        f"samples{', whole groups' * grouped}; {about}"
     )
     notes = [
         Finding("intervals", "nodes", said, {"confidence": confidence, "resamples": resamples, "seed": first.env.seed}),

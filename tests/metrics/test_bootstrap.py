@@ -64,3 +64,13 @@ def test_percentiles_are_numpys() -> None:
 
 def test_no_samples() -> None:
     assert bootstrap(mae, torch.zeros(0), torch.zeros(0), resamples=3).isnan().tolist() == [True] * 3
+
+
+def test_whole_groups_by_hand() -> None:
+    # errors 0 and 4 of one group, 1 of the other: 2 if the first is drawn twice, 5/3 of both, 1
+    found = bootstrap(mae, torch.tensor([0.0, 1.0, 4.0]), torch.zeros(3), resamples=4000, group=torch.tensor([7, 2, 7]))
+    values, many = found.unique(return_counts=True)
+    assert values.tolist() == pytest.approx([1, 5 / 3, 2])
+    assert (many / 4000).tolist() == pytest.approx([0.25, 0.5, 0.25], abs=0.03)
+    alone = {"outputs": torch.tensor([0.0, 1.0]), "targets": torch.zeros(2), "weight": torch.tensor([1.0, 3.0])}
+    assert bootstrap(mae, **alone).equal(bootstrap(mae, **alone, group=torch.arange(2)))

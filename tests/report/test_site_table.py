@@ -200,3 +200,16 @@ def test_every_metric_has_a_table() -> None:
     assert "accuracy" in first.splitlines()[0]
     assert "brier" not in first
     assert second.splitlines()[0].split()[:2] == ["site", "samples"]
+
+
+def test_samples_of_one_group_are_drawn_together() -> None:
+    """Half of eight rows are right, those of one of two persons: 0, a half or all of a resample."""
+    x, y = torch.ones(8, 1), torch.tensor([1.0] * 4 + [0.0] * 4)
+    person, words = torch.arange(8) // 4, ["test"] * 8 + ["train", "val"]
+    whole, targets = torch.cat([x, x[:2]]), torch.cat([y, y[:2]])
+    groups = torch.cat([person, torch.tensor([2, 3])])
+    tasks = Tasks.from_arrays(whole, targets, ["a"] * 10, split=words, group=groups, loss="bce", metric="accuracy")
+    table = site_table(run(local(lr=0, weight_decay=0), tasks, scaled(1.0), rounds=1))
+    (row,) = table.rows
+    assert [row[name] for name in ("value", "low", "high")] == [0.5, 0.0, 1.0]
+    assert "samples, whole groups" in table.text()
