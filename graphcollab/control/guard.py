@@ -61,7 +61,8 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     raise NonFiniteLossError(
         f"node {env.engine.tasks.names[node]!r}",
         f"{env.engine.tasks.names[node]}{others}: loss is not finite in round {data.round} at local step {step}: "
-        f"{cure(env)}, check its data, or go on without such sites by {setting(on_nonfinite='isolate')}",
+        f"{cure(env)}, check its data",
+        f", or go on without such sites by {setting(on_nonfinite='isolate')}",
     )
 
 

@@ -59,6 +59,8 @@ class Backend(ABC):
     name: str
     by_node: ClassVar[bool] = True
     together: ClassVar[bool] = False
+    only_reads: bool = False
+    """Whether forward passes (not those to latents) are known not to write to their inputs."""
     layers: Sequence[Dense] | None = None
     """Linear layers whose plain steps are compiled, where it is such a module."""
 
@@ -71,19 +73,11 @@ class Backend(ABC):
         self.frozen = Frozen(self.module)
         self.spec = spec
         self.padding = plan.padding
+        self.samplewise = plan.padding == "always"  # samples may be padded in training and for gradients
         self.autocast = plan.precision == "bfloat16"
         self.memory_format = torch.channels_last if plan.memory_format == "channels_last" else torch.contiguous_format
         self.microbatch = plan.microbatch
         self.draws = Draws(self.module)
-
-    @property
-    def samplewise(self) -> bool:
-        """Whether samples may be padded in training and for gradients."""
-        return self.padding == "always"
-
-    def keyed(self) -> AbstractContextManager[None]:
-        """Key what is drawn inside, in what is settled by ``draws``, as in evaluation mode."""
-        return self.drawing_from(self.key())
 
     def key(self, *keys: int) -> own_randomness:
         """Return what is drawn from by these keys; without any, in evaluation mode."""
@@ -92,11 +86,6 @@ class Backend(ABC):
     def drawing_from(self, randomness: own_randomness) -> AbstractContextManager[None]:
         """Draw from these generators, on from where they are, in what is settled by ``draws``."""
         return self.draws.keyed(randomness) if self.draws.active else nullcontext()
-
-    @property
-    def only_reads(self) -> bool:
-        """Whether forward passes (not those to latents) are known not to write to their inputs."""
-        return False
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""
@@ -110,7 +99,7 @@ class Backend(ABC):
     def _judge(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         def outputs() -> Any:
             self.module.eval()
-            with torch.no_grad(), self.keyed():
+            with torch.no_grad(), self.drawing_from(self.key()):
                 return self._outputs(flat, inputs, embed)
 
         return self._computed(("outputs", embed), flat.device, outputs)
@@ -146,7 +135,7 @@ class Backend(ABC):
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what `gradient` does; randomness is to be `keyed`."""
+        """Return what `gradient` does; randomness is to be keyed (`drawing_from`)."""
 
     def fit(self, flat: Tensor, work: Work, out: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps from models [r, columns], which stay as they are; ``out`` gets the new ones.
@@ -166,7 +155,7 @@ class Backend(ABC):
 
     @abstractmethod
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
-        """Take the steps of models, in place; return the new state and the losses. Randomness is to be `keyed`."""
+        """Take the steps of models, in place; return the new state and the losses. Randomness is to be keyed."""
 
     def _computed(self, kind: Hashable, device: torch.device, compute: Callable[[], R]) -> R:
         found = self.draws.settle(kind, device, compute)

@@ -16,9 +16,9 @@ from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import Padding, positions_of
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.plan import GRAPHED, BackendName, Plan, Precision
-from graphcollab.engine.reference import Numbers, Reference
+from graphcollab.engine.reference import Numbers, Reference, kept_by
 from graphcollab.engine.shared_backend import SharedBackend, count_at_once, layers_of
-from graphcollab.engine.trial import FAILURES, difference, kept_by, mixes_samples, padding_of
+from graphcollab.engine.trial import FAILURES, difference, mixes_samples, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.errors import ContractError, MismatchError, UnsupportedError
 from graphcollab.memory import used_up

@@ -200,14 +200,9 @@ class Engine:
         """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
 
         It is the gradient that the first local step of a round would take: in training mode, of the batch that seed,
-        node and round fix. All gradients asked for exist at once: ask for a chunk of rows at a time (``plans``).
-
-        Args:
-            rows: Models and whose data they meet; their running statistics stay as they are.
-            seed: Seed of the batches; another one than the run's draws other batches than the local steps'.
-            round_: Round.
-            batch_size: B; nodes with fewer samples take all of them.
-            part: Part of the model whose gradient is wanted; all architectures among the rows must share it.
+        node and round fix; another seed than the run's draws other batches than the local steps'. Running statistics
+        stay as they are. All gradients asked for exist at once: ask for a chunk of rows at a time (``plans``). Nodes
+        with fewer samples than a batch take all of them; all architectures among the rows must share the part.
 
         Returns:
             Losses [R], which stay on the device since few look at them, gradients [R, P_part], and what models hold
@@ -249,15 +244,8 @@ class Engine:
     ) -> tuple[Tensor, Tensor]:
         """Return every row's mean loss on a split of its node's data and that loss's gradient.
 
-        Args:
-            rows: Models and whose data they meet.
-            split: ``"train"``, ``"val"`` or ``"test"``.
-            part: As for `batch_gradient`.
-            reduce: Called for every chunk with its gradients [r, P_part] and row numbers [r]; its results [r, ...] are
-                kept in place of the gradients.
-
-        Returns:
-            Losses [R], and gradients [R, P_part] or the reduced values [R, ...].
+        They are losses [R], and gradients [R, P_part], or what ``reduce`` makes of them: it is called for every chunk
+        with gradients [r, P_part] and row numbers [r], and returns [r, ...]. The part is as for `batch_gradient`.
         """
         losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, Self
 
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -18,13 +17,8 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
     """Call a function and keep none of its activations: the backward pass computes them again.
 
     Unlike ``torch.utils.checkpoint.checkpoint``, whose second pass draws from the global generator, it repeats what is
-    drawn under ``own_randomness``, as dropout in local training is. Outside of that it is for functions that
-    draw nothing.
-
-    Args:
-        function: What is computed twice, such as a layer of a network. Gradients flow to all tensors that it uses.
-        args: Its arguments.
-        kwargs: Its arguments by name.
+    drawn under ``own_randomness``, as dropout in local training is. Outside of that it is for functions that draw
+    nothing. Gradients flow to all tensors that the function uses, such as those of a layer.
 
     Raises:
         RuntimeError: If it is called under vmap, which computes no layer twice.
@@ -47,38 +41,28 @@ def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) ->
     )
 
 
-def _first_and_second() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+def _first_and_second() -> tuple[AbstractContextManager[object], AbstractContextManager[object]]:
     active = randomness_at_work()
-    return (nullcontext(), nullcontext()) if active is None else (_First(active), _Second(active.copy()))
+    return (nullcontext(), nullcontext()) if active is None else (_first(active), _Second(active.copy()))
 
 
-class _First(AbstractContextManager[None]):
-    """Lets generators draw under activation checkpointing, since it is known how to repeat that."""
-
-    def __init__(self, active: own_randomness) -> None:
-        self.active = active
-
-    def __enter__(self) -> None:
-        self.active.repeats += 1
-
-    def __exit__(self, *error: object) -> None:
-        self.active.repeats -= 1
+@contextmanager
+def _first(active: own_randomness) -> Iterator[None]:
+    """Let generators draw under activation checkpointing, since it is known how to repeat that."""
+    active.repeats += 1
+    try:
+        yield
+    finally:
+        active.repeats -= 1
 
 
-class _Second(AbstractContextManager[None]):
+class _Second(ExitStack):
     """Draws from where the generators were when the first pass began, as often as it is entered."""
 
     def __init__(self, start: own_randomness) -> None:
+        super().__init__()
         self.start = start
-        self._modes: list[own_randomness] = []
 
-    def __enter__(self) -> None:
-        mode = self.start.copy()
-        mode.repeats = 1
-        self._modes.append(mode)
-        mode.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._modes.pop().__exit__(kind, error, trace)
+    def __enter__(self) -> Self:
+        self.enter_context(self.start.copy()).repeats = 1
+        return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,8 @@ class LoopBackend(Backend):
             own = row.clone()
             params = self._bind(own)
             randomness = self.key() if key is None else self.key(key[0], int(key[1][r]), key[2])
-            loss, parts = self._slopes(self._runner(objective), params, batch.of(r), objective, randomness)
+            run = partial(self._run, embed=objective.reads.latents)
+            loss, parts = self._slopes(run, params, batch.of(r), objective, randomness)
             for view, part in zip(self._split(grads[r]), parts, strict=True):
                 if part is not None:
                     view.copy_(part)
@@ -52,11 +53,9 @@ class LoopBackend(Backend):
             rest.append(own[width:])
         return torch.stack(losses), grads, torch.stack(rest)
 
-    def _runner(self, objective: Objective) -> Callable[[Tensor], Any]:
-        return partial(self._run, embed=objective.reads.latents)
-
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
         feed, objective = work.feed, work.objective
+        run = partial(self._run, embed=objective.reads.latents)
         moments = {slot: values.detach().clone() for slot, values in work.state.items()}
         sizes, first, idents = feed.schedule.size.tolist(), work.step.tolist(), feed.node_id.tolist()
         losses, shares = new.new_full((len(feed.schedule), len(new)), float("nan")), self._shares(feed.scale)
@@ -70,8 +69,7 @@ class LoopBackend(Backend):
             for s, size in enumerate(sizes[r]):
                 if size == 0:
                     break
-                run, batch = self._runner(objective), feed.at(r, s, size)
-                loss, grads = self._slopes(run, params, batch, objective, randomness)
+                loss, grads = self._slopes(run, params, feed.at(r, s, size), objective, randomness)
                 with torch.no_grad():
                     take_step(work.optimizer, params, grads, moved, first[r] + s, own)
                 seen.append(loss)

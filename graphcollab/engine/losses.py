@@ -194,25 +194,14 @@ def _refuse_other_shape(outputs: Tensor, targets: Tensor, model: str, split: str
         )
 
 
-def _refuse_not_binary(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-    wrong = targets[(targets != 0) & (targets != 1)]
+def _refuse_no_counts(
+    most: float, needed: str, cure: str, outputs: Tensor, targets: Tensor, model: str, split: str
+) -> None:
+    """Refuse targets that are no whole numbers from 0 to ``most``, which is said, and those of another shape."""
+    values = targets.double()
+    wrong = values[(values < 0) | (values > most) | (values != values.round())]
     if len(wrong):
-        raise InvalidValueError(
-            "targets",
-            f"binary cross-entropy needs labels 0 or 1, split {split!r} has {wrong[0].item():g}: relabel the samples, "
-            "or use loss='cross_entropy' for more than two classes",
-        )
-    _refuse_other_shape(outputs, targets, model, split)
-
-
-def _refuse_no_counts(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-    wrong = targets[(targets < 0) | (targets != targets.round())]
-    if len(wrong):
-        raise InvalidValueError(
-            "targets",
-            f"loss='poisson' needs counts, whole numbers from 0 on, split {split!r} has {wrong[0].item():g}: for other "
-            "amounts use loss='mse'",
-        )
+        raise InvalidValueError("targets", f"{needed}, split {split!r} has {wrong[0].item():g}: {cure}")
     _refuse_other_shape(outputs, targets, model, split)
 
 
@@ -237,11 +226,16 @@ def _outside(outputs: Tensor, labels: Tensor, model: str, split: str) -> str | N
 
 
 PER_SAMPLE, PER_BATCH = Reads(), Reads(alike=True)
+BINARY = (
+    "binary cross-entropy needs labels 0 or 1",
+    "relabel the samples, or use loss='cross_entropy' for more than two classes",
+)
+COUNTS = "loss='poisson' needs counts, whole numbers from 0 on", "for other amounts use loss='mse'"
 NAMED: dict[str, Loss] = {
     "cross_entropy": Loss(cross_entropy, True, _refuse_no_classes),
     "mse": Loss(squared_error, True, _refuse_other_shape),
-    "bce": Loss(binary_cross_entropy, True, _refuse_not_binary),
-    "poisson": Loss(half_poisson_deviance, True, _refuse_no_counts, link=_rates),
+    "bce": Loss(binary_cross_entropy, True, partial(_refuse_no_counts, 1, *BINARY)),
+    "poisson": Loss(half_poisson_deviance, True, partial(_refuse_no_counts, torch.inf, *COUNTS), link=_rates),
     "cox": Loss(cox_partial_likelihood, False, _refuse_no_times),
 }
 

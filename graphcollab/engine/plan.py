@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from graphcollab.engine.modules import MemoryFormat, Padding
@@ -58,7 +58,3 @@ class Plan:
                 f"stacked models cannot have memory_format={self.memory_format!r}: take 'contiguous', or "
                 "backend 'loop'",
             )
-
-    def as_dict(self) -> dict[str, str | int | None]:
-        """Return the plan as plain values."""
-        return asdict(self)

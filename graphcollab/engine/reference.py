@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from graphcollab.checks import issue
 from graphcollab.engine.guards import LookUps, unwritten
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
@@ -226,6 +227,54 @@ class Reference:
                     "(nn.Parameter, nn.ModuleList) or detach it; where `forward` of an instance was replaced by a "
                     "function that calls the old one, write a subclass instead",
                 )
+
+
+def kept_by(reference: Reference) -> list[str]:
+    """Return the attributes, but for numbers, that forward passes change without carrying anything to the next.
+
+    What passes changed is looked at again on fresh copies, in either mode, after one node's pass, another's, and both:
+    if what the second leaves, or its outputs, depend on the first, ValueError. A cache that all nodes fill alike is
+    warned of. A number that outputs do not depend on is left to the caller.
+    """
+    names, before = reference.changed(), memory_of(reference.origin)
+    if not names:
+        return []
+    for train in (False, True):
+        second, outputs = _after(reference, (1,), train)
+        both, beside = _after(reference, (0, 1), train)
+        carried = [name for name in changed(second, both) if not _is_plain(name, second, both, before)]
+        if carried or not equal(outputs, beside):
+            name = (carried or changed(second, both) or names)[0]
+            raise ContractError(
+                f"attribute {name!r}",
+                f"{reference.kind} keeps something in its attribute {name!r}, which forward passes change, from pass "
+                "to pass, and nodes would share it: make it a buffer (register_buffer), of which every node has its "
+                "own, or leave it away",
+            )
+        first, _ = _after(reference, (0,), train)
+        filled = set(changed(before, first)) - set(changed(first, both))
+        for name in sorted(name for name in filled if not _is_plain(name, first, both, before)):
+            if not train:
+                issue(
+                    "contract",
+                    f"attribute {name!r}",
+                    f"{reference.kind} fills {name!r} in its first forward pass and keeps it, and nodes share it: that "
+                    "is right only where it is the same for all nodes, which it was for the samples it was tried on",
+                )
+    return [name for name in names if not _is_plain(name, before, memory_of(reference.module))]
+
+
+def _after(reference: Reference, models: tuple[int, ...], train: bool) -> tuple[Memory, Tensor]:
+    """Return what a copy of the module keeps after passes of some models over batches of equal length; last outputs."""
+    trial = copy.copy(reference)
+    trial.module = copy_module(reference.origin)
+    for model in models:
+        outputs, _, _ = trial.forward(model, reference.pick(PLACES[model][:2]), train)
+    return memory_of(trial.module), outputs
+
+
+def _is_plain(name: str, *memories: Memory) -> bool:
+    return all(type(memory.get(name)) in PLAIN for memory in memories)
 
 
 def _joined(found: Tensor | Embedded) -> Tensor:

@@ -69,13 +69,6 @@ class Rows:
         """Models of nodes [R], on their own data, with a part of the models of their owners [R] put in.
 
         All architectures among the rows share the part. With ``buffers``, these are the owner's, too.
-
-        Example:
-            >>> from graphcollab.stack import ParamSpec
-            >>> spec = ParamSpec.from_module(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)))
-            >>> models = Stacks.single(spec, torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]))
-            >>> Rows.with_part_of(models, torch.tensor([0]), torch.tensor([1]), "1").parameters(0, torch.tensor([0]))
-            tensor([[1., 2., 7., 8.]])
         """
         spec, *others = models.specs
         if not others and spec.columns(part) == slice(0, spec.num_columns):  # there is nothing but the part
@@ -152,25 +145,18 @@ class Fitted:
     slots: Mapping[str, Stacks]
     step: Tensor
 
-    @property
-    def loss(self) -> Tensor:
-        """Mean training loss over a row's steps, [R], on the device of the models."""
-        return self._outcome[0]
+    def outcome(self) -> tuple[Tensor, Tensor]:
+        """Return the mean loss over a row's steps, and its first step whose loss was not finite, on the device, [R].
 
-    @property
-    def bad_step(self) -> Tensor:
-        """First step whose loss was not finite, [R]; -1: all were; number of steps: only the model left is not."""
-        return self._outcome[1]
+        The step is -1 where all were, and the number of steps where only the model left is not.
+        """
+        return _outcome(self.seen, torch.empty(len(self.step), dtype=self.models.dtype, device=self.models.device))
 
-    @cached_property
-    def _outcome(self) -> tuple[Tensor, Tensor]:
-        return outcome(self.seen, torch.empty(len(self.step), dtype=self.models.dtype, device=self.models.device))
-
-    def told(self) -> list[Tensor]:
-        """Return ``loss`` and ``bad_step`` on the CPU, for the control plane."""
+    def told(self) -> tuple[Tensor, Tensor]:
+        """Return the same on the CPU, for the control plane."""
         values = read(*(own for _, _, own in self.seen))
         seen = [(rows, steps, own) for (rows, steps, _), own in zip(self.seen, values, strict=True)]
-        return [*outcome(seen, torch.empty(len(self.step), dtype=self.models.dtype))]
+        return _outcome(seen, torch.empty(len(self.step), dtype=self.models.dtype))
 
 
 @dataclass(frozen=True)
@@ -220,11 +206,7 @@ def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
     return torch.empty_like(values).index_copy_(0, beside(where, values), values)
 
 
-def outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean loss of every row and its first step whose loss was not finite, [R] each, on the device.
-
-    The step is as `Fitted.bad_step`; ``seen`` is as in `Fitted`; ``like`` [R] is of the losses' type and device.
-    """
+def _outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tuple[Tensor, Tensor]:
     loss, bad = torch.empty_like(like), torch.full_like(like, -1, dtype=torch.int64)
     for rows, taken, values in seen:
         losses, models = values.tensor_split([-1])
@@ -237,4 +219,8 @@ def outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tupl
 
 
 class NonFiniteLossError(DivergedError):
-    """A node's loss is not a finite number; the message names node, round and step."""
+    """A node's loss is not a finite number; the message names node, round and step, and then perhaps another way."""
+
+    def __init__(self, subject: str, reason: str, otherwise: str = "") -> None:
+        super().__init__(subject, reason + otherwise)
+        self.reason = reason

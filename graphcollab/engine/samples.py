@@ -39,9 +39,8 @@ class Batch:
 
     def of(self, rows: int | slice) -> Batch:
         """Return what one of several models meets, or some of them."""
-        weight, anchor = (None if values is None else values[rows] for values in (self.weight, self.anchor))
-        given = None if self.given is None else {name: value[rows] for name, value in self.given.items()}
-        return Batch(self.inputs[rows], self.targets[rows], weight, anchor, given, self.views)
+        more = _of(self.weight, rows), _of(self.anchor, rows), _of(self.given, rows)
+        return Batch(self.inputs[rows], self.targets[rows], *more, self.views)
 
     def parts(self, most: int | None, dim: int, dtype: torch.dtype) -> list[Batch]:
         """Return nearly equal parts, of ``most`` samples along ``dim`` at most, whose means add up to the batch's."""
@@ -90,40 +89,25 @@ class Feed:
         """Return the batches of some rows, over as many steps as the longest of them takes."""
         own, last = self.schedule, int(self.schedule.steps[rows].max())
         schedule = Schedule(own.position[rows, :last], own.size[rows, :last], own.steps[rows])
-        given, scale = (None if of is None else {n: v[rows] for n, v in of.items()} for of in (self.given, self.scale))
-        anchor, weight = (None if values is None else values[rows] for values in (self.anchor, self.weight))
-        weight = None if weight is None else weight[:, :last]
-        more: dict[str, Any] = {"given": given, "scale": scale, "anchor": anchor, "weight": weight, "_drawn": {}}
-        return replace(self, index=self.index[rows, :last], schedule=schedule, node_id=self.node_id[rows], **more)
+        more = {name: _of(getattr(self, name), rows) for name in ("node_id", "given", "scale", "anchor")}
+        weight = None if self.weight is None else self.weight[rows, :last]
+        return replace(self, index=self.index[rows, :last], schedule=schedule, weight=weight, _drawn={}, **more)
 
     def at(self, rows: Tensor | slice | int, step: int, width: int, padded: Tensor | None = None) -> Batch:
-        """Return what some rows meet at a step, of this length; without a leading dimension for a single row."""
-        inputs, targets = self.batch(rows, step, width)
-        weight = self.in_mean(rows, step, width, padded)
-        rows = beside(rows, inputs) if isinstance(rows, Tensor) else rows
-        near = None if self.anchor is None else self.anchor[rows]
-        given = None if self.given is None else {name: value[rows] for name, value in self.given.items()}
-        return Batch(inputs, targets, weight, near, given, self.num_views)
-
-    def batch(self, rows: Tensor | slice | int, step: int, width: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets of some rows at a step, [r, V * width, ...] ([V * width, ...] for a single row)."""
+        """Return what some rows meet at a step, [r, V * width, ...]; without r for a single row."""
         index = pick(self.index[:, step, :width], rows)
         targets = copied(self.pool.targets, index)
+        weight = in_mean(None if self.weight is None else pick(self.weight[:, step, :width], rows), padded)
         if self.views is None:
-            return copied(self.pool.inputs, index), targets
-        targets = torch.cat([targets] * self.views.count, dim=index.dim() - 1)
-        if isinstance(rows, int):
-            return self._views_of(self.views, rows, step, width), targets
-        places = torch.arange(len(self.index))[rows].tolist()
-        return torch.stack([self._views_of(self.views, row, step, width) for row in places]), targets
-
-    def in_mean(self, rows: Tensor | slice | int, step: int, width: int, padded: Tensor | None = None) -> Tensor | None:
-        """Return what every sample of some rows counts in the mean of a step, [r, V * width], as `in_mean` does."""
-        own = None if self.weight is None else pick(self.weight[:, step, :width], rows)
-        weight = in_mean(own, padded)
-        if weight is None or self.num_views == 1:
-            return weight
-        return torch.cat([weight] * self.num_views, -1) / self.num_views
+            inputs = copied(self.pool.inputs, index)
+        else:
+            places = torch.arange(len(self.index))[rows].flatten().tolist()
+            many = [self._views_of(self.views, row, step, width) for row in places]
+            inputs = many[0] if isinstance(rows, int) else torch.stack(many)
+            targets = torch.cat([targets] * self.num_views, index.dim() - 1)
+            weight = None if weight is None else torch.cat([weight] * self.num_views, -1) / self.num_views
+        place = beside(rows, inputs) if isinstance(rows, Tensor) else rows
+        return Batch(inputs, targets, weight, _of(self.anchor, place), _of(self.given, place), self.num_views)
 
     def _views_of(self, views: Views, row: int, step: int, width: int) -> Tensor:
         """Return a row's views at a step, [V * width, ...]: those of a block of steps are drawn at once, and kept."""
@@ -140,6 +124,13 @@ class Feed:
         if width > sizes[step]:  # padding, of weight zero
             seen = torch.cat([seen, seen[:, -1:].expand(-1, width - sizes[step], *seen.shape[2:])], 1)
         return seen.flatten(0, 1)
+
+
+def _of(values: Any, rows: Tensor | slice | int) -> Any:
+    """Return what some rows have of values [R, ...], which may have names; None of None."""
+    if isinstance(values, Mapping):
+        return {name: value[rows] for name, value in values.items()}
+    return None if values is None else values[rows]
 
 
 def weights_of(

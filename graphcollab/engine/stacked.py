@@ -176,9 +176,7 @@ def make_chain(module: nn.Module) -> Chain | None:
     gradients, and with the ``forward`` of their types.
     """
     steps = _steps(module, "", {name for name, _ in module.named_parameters()})
-    if steps is None:
-        return None
-    return Chain(tuple(steps), _writes(module))
+    return None if steps is None else Chain(tuple(steps), _writes(module))
 
 
 def linear(weight: str, bias: str | None, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
@@ -214,9 +212,8 @@ def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[partial[Tens
         return None  # this one instance does something else than its type
     if type(module) is nn.Linear:
         weight, bias = f"{prefix}weight", None if module.bias is None else f"{prefix}bias"
-        return (
-            [partial(linear, weight, bias)] if {weight, bias or weight} <= names else None
-        )  # else shared under another name
+        own = {weight, bias or weight} <= names  # not shared under another name
+        return [partial(linear, weight, bias)] if own else None
     if type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
         return [partial(flatten)]
     if type(module) in ELEMENTWISE:

@@ -18,7 +18,7 @@ from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.samples import Batch
 from graphcollab.engine.stacked import Chain
-from graphcollab.engine.standing import Replays, Standing
+from graphcollab.engine.standing import Replays, Standing, own_copy
 from graphcollab.engine.static_steps import Kind, StaticSteps
 from graphcollab.stack import ParamSpec
 
@@ -35,8 +35,6 @@ class StackedBackend(Backend):
     def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
         super().__init__(module, spec, plan)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
-        buffers = dict(module.named_buffers())
-        self.first_buffer = len(spec.names) - sum(name in buffers for name in spec.names)
         self._replays = Replays()
         self.chain: Chain | None = None  # layers all of which are known
 
@@ -70,7 +68,7 @@ class StackedBackend(Backend):
 
         def compute(models: Tensor) -> Sequence[Tensor]:
             batch, views = standing.batch(), self._views(models)
-            with torch.no_grad(), self.keyed():
+            with torch.no_grad(), self.drawing_from(self.key()):
                 outputs = self._forward(views, batch.inputs)
                 return [self._loss(objective.rows, views[: self.spec.num_named_parameters], outputs, batch)]
 
@@ -121,8 +119,8 @@ class StackedBackend(Backend):
             leaves, moments = static.leaves, static.moments
             static.randomness = self._joined(streams, slice(0, len(new)))
         else:
-            leaves = [_own(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
-            moments = {slot: [_own(view) for view in self._split(values)] for slot, values in work.state.items()}
+            leaves = [own_copy(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
+            moments = {slot: [own_copy(view) for view in self._split(values)] for slot, values in work.state.items()}
         sizes = feed.schedule.size
         together = self.samplewise and not objective.reads.alike
         if static is None:
@@ -187,7 +185,7 @@ class StackedBackend(Backend):
                 if left < 0 or n > KEPT:
                     del self._static[old]  # its memory is free before more is taken
             count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
-            mine = [_own(leaf) for leaf in leaves], {slot: [*map(_own, many)] for slot, many in moments.items()}
+            mine = [own_copy(leaf) for leaf in leaves], {slot: [*map(own_copy, many)] for slot, many in moments.items()}
 
             moves = None if shares is not None else self._moving(optimizer, objective)
 
@@ -215,19 +213,14 @@ class StackedBackend(Backend):
     def _views(self, flat: Tensor) -> Leaves:
         """Return views of rows that are read only: buffers are copies, since a module may change its own."""
         views = [view.detach() for view in self.spec.views(flat)]
-        for n in range(self.first_buffer, len(views)):
-            views[n] = _own(views[n])
-        return views
+        count = self.spec.num_named_parameters
+        return [*views[:count], *map(own_copy, views[count:])]
 
 
 def _is_ours(objective: Objective) -> bool:
     pieces = list(objective.walk())
     functions = [function for piece in pieces if (function := getattr(piece, "function", None)) is not None]
     return all(getattr(one, "__module__", "").startswith("graphcollab.") for one in (*map(type, pieces), *functions))
-
-
-def _own(view: Tensor) -> Tensor:
-    return view.detach().clone(memory_format=torch.contiguous_format)
 
 
 def _join(pieces: Sequence[Tensor], out: Tensor | None = None) -> Tensor:

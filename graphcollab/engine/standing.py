@@ -95,28 +95,27 @@ class Replayed:
             self._record(given)
         self._asked = True
         if not self._graph:
-            return self.compute(*map(_own, given))  # as when it is replayed: kernels are chosen by how numbers lie
+            return self.compute(*map(own_copy, given))  # as when it is replayed: kernels are chosen by how numbers lie
         with torch.no_grad():
             torch._foreach_copy_(self._given, given)
         self._graph.replay()
         return [one.clone() for one in self._found]
 
     def _record(self, given: Sequence[Tensor]) -> None:
-        self._given = [*map(_own, given)]
+        self._given = [*map(own_copy, given)]
         self._found = found = [torch.empty_like(one) for one in self.compute(*self._given)]
 
         def step() -> None:
             with torch.no_grad():
                 torch._foreach_copy_(found, list(self.compute(*self._given)))
 
-        try:
-            self._graph = steps.record(step, found, None)
-        except RuntimeError as error:
+        self._graph = steps.recorded(self.name, step, found)
+        if self._graph is None:
             self._graph, self._given, self._found = False, [], []
-            steps.warn_unrecorded(self.name, error)
 
 
-def _own(values: Tensor) -> Tensor:
+def own_copy(values: Tensor) -> Tensor:
+    """Return a copy in one piece, without a graph."""
     return values.detach().clone(memory_format=torch.contiguous_format)
 
 

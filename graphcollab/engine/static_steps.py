@@ -168,17 +168,14 @@ class StaticSteps:
     def _replayed(self, kind: Kind) -> bool:
         """Replay the graph of a kind of step, recorded when it is asked for first; False where that fails."""
         if kind not in self._graphs:
-            try:
-                changed = [*self._changed(), self._losses, self._place]
-                self._graphs[kind] = graph = record(partial(self._step, kind), changed, self._memory)
-                self._memory = self._memory or graph.pool()  # all kinds share it: none is replayed beside another
-            except RuntimeError as error:
-                warn_unrecorded("a local step", error)
-                self._graphs[kind] = None
+            changed = [*self._changed(), self._losses, self._place]
+            self._graphs[kind] = recorded("a local step", partial(self._step, kind), changed, self._memory)
         graph = self._graphs[kind]
-        if graph is not None:
-            graph.replay()
-        return graph is not None
+        if graph is None:
+            return False
+        self._memory = self._memory or graph.pool()  # all kinds share it: none is replayed beside another
+        graph.replay()
+        return True
 
 
 def kinds(size: Tensor, width: int, weighted: bool, together: bool) -> list[Kind | None]:
@@ -193,11 +190,15 @@ def kinds(size: Tensor, width: int, weighted: bool, together: bool) -> list[Kind
     return found
 
 
-def warn_unrecorded(name: str, error: RuntimeError) -> None:
-    """Warn that a computation cannot be recorded as a CUDA graph."""
-    reason = str(error).splitlines()[0][:160]
-    text = f"{name} cannot be recorded as a CUDA graph ({reason}): its operations are launched one by one"
-    issue("unsupported", name, text)
+def recorded(name: str, step: Callable[[], None], changed: Sequence[Tensor], memory: Any = None) -> Any:
+    """Return a step as a CUDA graph (`record`), or None with a warning where it cannot be recorded."""
+    try:
+        return record(step, changed, memory)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0][:160]
+        text = f"{name} cannot be recorded as a CUDA graph ({reason}): its operations are launched one by one"
+        issue("unsupported", name, text)
+        return None
 
 
 def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> torch.cuda.CUDAGraph:

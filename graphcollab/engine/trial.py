@@ -1,36 +1,18 @@
-"""Trials before a run: what a module keeps from pass to pass, how backends differ from plain PyTorch, where to pad."""
+"""Trials before a run: how backends differ from plain PyTorch, and where to pad."""
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue
 from graphcollab.engine.backend import Backend, Work
 from graphcollab.engine.footprint import ROOM, Counted
-from graphcollab.engine.modules import Padding, copy_module, padding_by_type, positions_of
+from graphcollab.engine.modules import Padding, padding_by_type, positions_of
 from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.randomness import keyed_layers, randomness_by_row
-from graphcollab.engine.reference import (
-    BUFFERS,
-    JUDGED,
-    PLACES,
-    PLAIN,
-    PLAIN_STEP,
-    RATE,
-    SIZES,
-    TRAINED,
-    Memory,
-    Numbers,
-    Reference,
-    changed,
-    equal,
-    memory_of,
-)
-from graphcollab.errors import ContractError
+from graphcollab.engine.reference import BUFFERS, JUDGED, PLACES, PLAIN_STEP, RATE, SIZES, TRAINED, Numbers, Reference
 
 TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
 COARSE = 0.03  # for other number types
@@ -39,54 +21,6 @@ AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them
 WIDE = 64, 300  # samples of larger batches
 MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples or tokens
 FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
-
-
-def kept_by(reference: Reference) -> list[str]:
-    """Return the attributes, but for numbers, that forward passes change without carrying anything to the next.
-
-    What passes changed is looked at again on fresh copies, in either mode, after one node's pass, another's, and both:
-    if what the second leaves, or its outputs, depend on the first, ValueError. A cache that all nodes fill alike is
-    warned of. A number that outputs do not depend on is left to the caller.
-    """
-    names, before = reference.changed(), memory_of(reference.origin)
-    if not names:
-        return []
-    for train in (False, True):
-        second, outputs = _after(reference, (1,), train)
-        both, beside = _after(reference, (0, 1), train)
-        carried = [name for name in changed(second, both) if not _is_plain(name, second, both, before)]
-        if carried or not equal(outputs, beside):
-            name = (carried or changed(second, both) or names)[0]
-            raise ContractError(
-                f"attribute {name!r}",
-                f"{reference.kind} keeps something in its attribute {name!r}, which forward passes change, from pass "
-                "to pass, and nodes would share it: make it a buffer (register_buffer), of which every node has its "
-                "own, or leave it away",
-            )
-        first, _ = _after(reference, (0,), train)
-        filled = set(changed(before, first)) - set(changed(first, both))
-        for name in sorted(name for name in filled if not _is_plain(name, first, both, before)):
-            if not train:
-                issue(
-                    "contract",
-                    f"attribute {name!r}",
-                    f"{reference.kind} fills {name!r} in its first forward pass and keeps it, and nodes share it: that "
-                    "is right only where it is the same for all nodes, which it was for the samples it was tried on",
-                )
-    return [name for name in names if not _is_plain(name, before, memory_of(reference.module))]
-
-
-def _after(reference: Reference, models: tuple[int, ...], train: bool) -> tuple[Memory, Tensor]:
-    """Return what a copy of the module keeps after passes of some models over batches of equal length; last outputs."""
-    trial = copy.copy(reference)
-    trial.module = copy_module(reference.origin)
-    for model in models:
-        outputs, _, _ = trial.forward(model, reference.pick(PLACES[model][:2]), train)
-    return memory_of(trial.module), outputs
-
-
-def _is_plain(name: str, *memories: Memory) -> bool:
-    return all(type(memory.get(name)) in PLAIN for memory in memories)
 
 
 def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:

@@ -35,11 +35,7 @@ class VmapBackend(StackedBackend):
         super().__init__(module, spec, plan)
         self.chain = make_chain(module)
         self.layers = dense_layers(self.chain, spec)
-
-    @property
-    def only_reads(self) -> bool:
-        """A chain's layers do not write to their inputs; what other modules do nobody knows."""
-        return self.chain is not None and not self.autocast
+        self.only_reads = self.chain is not None and not self.autocast  # what other modules do nobody knows
 
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
         if self.layers is not None and not self.autocast and not self.graphs:

@@ -6,14 +6,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.engine.check_loss import check_loss
-from graphcollab.engine.latents import require_latents
-from graphcollab.engine.modules import in_training
+from graphcollab.engine.engine import Engine
+from graphcollab.engine.modules import in_training, no_latents
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 from graphcollab.env import Env
-from graphcollab.errors import TooFewError
+from graphcollab.errors import MissingError, TooFewError
+from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 
 
@@ -93,3 +94,20 @@ def _samples(tasks: Tasks, node: int, count: int, split: str = "train") -> tuple
 def _shown(tasks: Tasks, nodes: list[int]) -> str:
     names = ", ".join(repr(tasks.names[k]) for k in nodes[:3]) + (", …" if len(nodes) > 3 else "")
     return f"{names} ({len(nodes)} in all)"
+
+
+def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
+    """Check that the models of every architecture have latents; a ValueError begins with what they are wanted for."""
+    split = engine.tasks.splits["train"]
+    pool = engine.tasks.pools[split.pool]
+    for backend, members in zip(engine.backends, models.members, strict=True):
+        if not len(members):
+            continue  # nodes of another process have this architecture
+        reason = no_latents(backend.module, pool.inputs[split.of(int(members[0]))[:1]])
+        if reason is not None:
+            who, kind = engine.tasks.names[int(members[0])], type(backend.module).__name__
+            raise MissingError(
+                f"node {who!r}",
+                f"{wanted}, and the model of {who!r}, {kind}, has no latents ({reason}): wrap its backbone in "
+                "graphcollab.models.SplitModel, or let forward(inputs, embed=True) return graphcollab.typing.Embedded",
+            )

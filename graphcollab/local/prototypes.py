@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.engine.latents import require_latents
 from graphcollab.engine.objective import Context, Objective, Reads
 from graphcollab.env import Env
 from graphcollab.errors import MismatchError, MissingError, ShapeError
+from graphcollab.local.check_fit import require_latents
 from graphcollab.piece import Field
 from graphcollab.settings import NonNegative
 from graphcollab.typing import Embedded

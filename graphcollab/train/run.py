@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -218,7 +219,7 @@ def run(
                 tasks.require(split, f"{type(callback).__name__} needs")
         method.check(tasks)
         threads = _threads(before.get("threads"), threads, engine)
-        about |= {"plans": [plan.as_dict() for plan in engine.plans], "threads": threads}
+        about |= {"plans": [asdict(plan) for plan in engine.plans], "threads": threads}
         if not saved or plane.private:  # a site meets others in the start, whose run may be new
             with same_threads(threads), name_limits(engine.plans), own_filter("ignore") if saved else nullcontext():
                 data = method.start(data, env)

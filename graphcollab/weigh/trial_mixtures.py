@@ -149,7 +149,7 @@ class TrialMixtures(Weigher):
                 )
                 tuned = _only(data.x, s, fitted.models.tensors[0])
                 rows = Rows(tuned, receiver[take], torch.arange(len(take)))
-                out[beside(take, out)] = self._scores(engine, rows).masked_fill(fitted.bad_step >= 0, WORST)
+                out[beside(take, out)] = self._scores(engine, rows).masked_fill(fitted.outcome()[1] >= 0, WORST)
         return out
 
     def _scores(self, engine: Engine, rows: Rows) -> Tensor:

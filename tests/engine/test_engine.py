@@ -30,9 +30,9 @@ def test_fit_leaves_its_input_alone_and_reports_losses(make_engine):
     assert torch.equal(models.tensors[0], before)
     assert torch.equal(fitted.models.tensors[0], before)
     assert fitted.step.tolist() == [6, 4, 8, 4]
-    assert fitted.bad_step.tolist() == [-1] * 4
+    assert fitted.told()[1].tolist() == [-1] * 4
     # steps of a pass hold 3, 3 and 1 samples: the mean over steps, not over samples
-    assert torch.isfinite(fitted.loss).all()
+    assert torch.isfinite(fitted.told()[0]).all()
 
 
 def test_a_row_is_any_model_on_any_nodes_data(make_engine):
@@ -197,7 +197,7 @@ def test_results_do_not_depend_on_chunk_or_order_of_rows(make_engine, backend, o
         nodes = torch.tensor(order)
         some = other.fit(Rows.own(models, nodes), LocalSteps(optimizer=optimizer, **FIT), **KEY)
         torch.testing.assert_close(some.models.tensors[0], whole.models.tensors[0][nodes], rtol=1e-12, atol=1e-13)
-        torch.testing.assert_close(some.loss, whole.loss[nodes], rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(some.told()[0], whole.told()[0][nodes], rtol=1e-12, atol=1e-13)
         for slot in optimizer.slots:
             torch.testing.assert_close(some.slots[slot].tensors[0], whole.slots[slot].tensors[0][nodes])
 

@@ -132,7 +132,7 @@ def test_chunks_follow_the_size_of_a_model(monkeypatch):
 
 def test_asking_for_a_backend():
     assert plan(fedavg_cnn((1, 16, 16), 3), (1, 16, 16), backend="vmap").reason == "asked for"
-    assert plan(MLP(2, 4, 3), backend="loop").as_dict()["reason"] == "asked for"
+    assert plan(MLP(2, 4, 3), backend="loop").reason == "asked for"
     with raises("unsupported", "backend", "'loop'", "'auto'"):
         plan(Recurrent(), (5, 2), backend="vmap")
 

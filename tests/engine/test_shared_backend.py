@@ -93,7 +93,7 @@ def test_models_are_those_of_plain_pytorch(adapted):
             stepper.step()
             losses.append(loss.item())
         assert_equal(found.models.tensors[0][node], spec.flatten(module))
-        assert float(found.loss[node]) == pytest.approx(sum(losses) / len(losses), abs=1e-12)
+        assert float(found.told()[0][node]) == pytest.approx(sum(losses) / len(losses), abs=1e-12)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -107,7 +107,7 @@ def test_all_is_as_the_loop_computes_it(adapted, dropout, bias, dtype):
         fit = fitted(engine, models, steps, engine.objective + Proximal(0.3), anchor=models)
         batch = engine.batch_gradient(rows, seed=5, round_=1, batch_size=3)
         outputs = [out.outputs for out in engine.predict(rows, "val")]
-        found.append([fit.models.tensors[0], fit.loss, *engine.grad(rows, "train"), *batch, *outputs])
+        found.append([fit.models.tensors[0], fit.told()[0], *engine.grad(rows, "train"), *batch, *outputs])
     for one, other in zip(*found, strict=True):
         assert_equal(one, other, 1e-12 if dtype == torch.float64 else 1e-5)
 
@@ -140,7 +140,7 @@ def test_gradients_of_parts_of_a_batch_add_up(adapted, backend, most):
         engine = Engine(replace(engine.tasks, pools={"all": weighted}), [module], models.specs, **settings)
         objective = engine.objective + Proximal(0.3)
         fit = fitted(engine, models, objective=objective, anchor=models)
-        found.append([fit.models.tensors[0], fit.loss, *engine.grad(Rows.own(models), "train")])
+        found.append([fit.models.tensors[0], fit.told()[0], *engine.grad(Rows.own(models), "train")])
     for one, other in zip(*found, strict=True):
         assert_equal(one, other)
 
@@ -240,7 +240,7 @@ def test_what_cannot_share_a_pass_says_why(make_engine, make):
         make_engine(make(), backend="shared")
     engine, models = make_engine(make(), targets=torch.zeros(sum(SIZES), dtype=torch.int64))
     assert engine.plans[0].backend != "shared"
-    assert fitted(engine, models, LocalSteps(batch_size=100)).loss.isfinite().all()
+    assert fitted(engine, models, LocalSteps(batch_size=100)).told()[0].isfinite().all()
 
 
 def test_batches_whose_samples_depend_on_each_other_are_not_divided(make_engine):

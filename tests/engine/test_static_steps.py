@@ -61,7 +61,7 @@ def fits(engine, models, rounds=3, optimizer=None, steps=None, **given):
         fitted = engine.fit(Rows.own(models), how, seed=3, round_=round_, **state, **given)
         models, state = fitted.models, {"slots": fitted.slots, "step": fitted.step}
     moments = [tensor for many in fitted.slots.values() for tensor in many.tensors]
-    return [*models.tensors, *moments, fitted.loss]
+    return [*models.tensors, *moments, fitted.told()[0]]
 
 
 def pairs(plain, static, models, **given):

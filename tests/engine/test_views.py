@@ -45,7 +45,7 @@ def trained(engine, models, views=NOISY, objective=OBJECTIVE, **changed):
     steps = LocalSteps(settings["epochs"], settings.get("steps"), settings["batch_size"], SGD(lr=0.1))
     key = {name: settings[name] for name in ("seed", "round_")}
     fitted = engine.fit(Rows.own(models), steps, views=views, objective=objective, **key)
-    return fitted.models.tensors[0], fitted.loss
+    return fitted.models.tensors[0], fitted.told()[0]
 
 
 def feed_of(engine, views, nodes=(0, 1, 2, 3), **changed):
@@ -63,7 +63,7 @@ def feed_of(engine, views, nodes=(0, 1, 2, 3), **changed):
 def all_views(feed):
     """Every row's inputs at every step, one list per row."""
     return [
-        [feed.batch(row, step, size)[0] for step, size in enumerate(sizes) if size]
+        [feed.at(row, step, size).inputs for step, size in enumerate(sizes) if size]
         for row, sizes in enumerate(feed.schedule.size.tolist())
     ]
 
@@ -142,7 +142,8 @@ def test_one_view_is_behind_the_other_with_targets_repeated(make_engine):
     plain, double = feed_of(engine, None), feed_of(engine, Views(count=2))
     assert (plain.num_views, double.num_views) == (1, 2)
     for rows in (0, slice(0, 2), torch.tensor([2, 0])):
-        (inputs, targets), (twice, labels) = plain.batch(rows, 0, 3), double.batch(rows, 0, 3)
+        one, two = plain.at(rows, 0, 3), double.at(rows, 0, 3)
+        inputs, targets, twice, labels = one.inputs, one.targets, two.inputs, two.targets
         along = 0 if isinstance(rows, int) else 1
         assert torch.equal(twice, torch.cat([inputs, inputs], along))
         assert torch.equal(labels, torch.cat([targets, targets], along))
@@ -152,7 +153,7 @@ def test_padding_repeats_a_view_of_the_last_sample(make_engine):
     """Node 1 has 4 samples, so its second batch of 3 has one, in two views that differ."""
     engine, _ = make_engine()
     feed = feed_of(engine, NOISY)
-    padded, short = feed.batch(1, 1, 3)[0].view(2, 3, 4), feed.batch(1, 1, 1)[0].view(2, 1, 4)
+    padded, short = feed.at(1, 1, 3).inputs.view(2, 3, 4), feed.at(1, 1, 1).inputs.view(2, 1, 4)
     assert torch.equal(padded, short.expand(2, 3, 4))
     assert not torch.equal(short[0], short[1])
 
@@ -211,7 +212,7 @@ def test_views_do_not_depend_on_which_steps_were_asked_for_before(make_engine, m
     feed = feed_of(engine, NOISY, nodes=(2,))
     sizes = feed.schedule.size[0].tolist()
     for step in (7, 0, 3, 3, 5, 1, 6, 2, 4):
-        assert torch.equal(feed.batch(0, step, sizes[step])[0], in_order[step])
+        assert torch.equal(feed.at(0, step, sizes[step]).inputs, in_order[step])
 
 
 def test_the_callers_generator_is_left_as_it_was(make_engine):
@@ -236,7 +237,8 @@ def test_training_is_plain_sgd_on_both_views(make_engine, backend, norm):
         stepper, seen = torch.optim.SGD(module.parameters(), lr=0.1), []
         for step, size in enumerate(feed.schedule.size[node].tolist()):
             if size:
-                inputs, targets = feed.batch(node, step, size)
+                batch = feed.at(node, step, size)
+                inputs, targets = batch.inputs, batch.targets
                 assert inputs.shape == (2 * size, 4)
                 out = module(inputs, embed=True)
                 contrast = SupervisedContrast(0.5)(out.logits, targets, Context(None, {}, projection=out.projection))

@@ -48,7 +48,7 @@ def computed(make, tasks, backend, **settings):
     fitted = engine.fit(rows, STEPS, seed=1, round_=0)
     drawn = engine.batch_gradient(rows, seed=1, round_=0, batch_size=BATCH)[:2]
     outputs = torch.cat([out.outputs.flatten() for out in engine.predict(rows, "val")])
-    return [fitted.models.tensors[0], fitted.loss, *engine.grad(rows, "train"), *drawn, outputs]
+    return [fitted.models.tensors[0], fitted.told()[0], *engine.grad(rows, "train"), *drawn, outputs]
 
 
 def assert_alike(found, expected):
