@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,16 +13,13 @@ from torch import Tensor
 from graphcollab.checks import own_filter
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.env import Env
-from graphcollab.gains.layout import Layout
 from graphcollab.method import Method
-from graphcollab.methods import fedavg
 from graphcollab.metrics import Metric
 from graphcollab.metrics.scores import score_all
-from graphcollab.naming import numbered, setting
+from graphcollab.naming import setting
 from graphcollab.phases import Phases
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
-from graphcollab.tasks._sites import name_ids
 from graphcollab.train import Callback, Result, WatchMetrics, run
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.start import Model
@@ -136,10 +132,9 @@ class Runs:
                 failure = error
             tick()
         if not done and failure is not None:
-            said = str(failure).replace(f", or go on without such sites by {setting(on_nonfinite='isolate')}", "")
             sizes = ", ".join(dict.fromkeys(f"{point['lr']:g}" for point in points))
-            failure.args = (f"{said} (as with all step sizes, {sizes}; smaller ones are given by {setting(lrs=...)})",)
-            raise failure
+            also = f" (as with all step sizes, {sizes}; smaller ones are given by {setting(lrs=...)})"
+            raise NonFiniteLossError(failure.subject, failure.reason + also) from failure
         return cls(done, results, measured)
 
     def table(self, name: str) -> Tensor:
@@ -156,45 +151,10 @@ class Runs:
         return Arm(self.settings, self.table("val_loss"), self.scores())
 
 
-def averaging(
-    tasks: Tasks,
-    layout: Layout,
-    models: Mapping[str, Model],
-    work: Mapping[str, Any],
-    lrs: Sequence[float],
-    measured: Measured,
-    settings: Mapping[str, Any],
-    tick: Callable[[], object],
-) -> dict[str, Arm]:
-    """Return all that federated averaging answers: alone, together, pairs, all but one, and outside."""
-    sites = [f"site {name}" for name in tasks.names] if numbered(tasks.names) else tasks.names
-    names, outside = layout.names(sites), _Outside(*layout.outside(), layout.alone, measured)
-    splits = {name: split.select(layout.site) for name, split in tasks.splits.items()}
-    ids = name_ids(layout.names(tasks.names))
-    ids[layout.alone] = tasks.ids  # alone they meet the same batches as in methods
-    told = None if tasks.told is None else tasks.told[layout.site]
-    copies = replace(tasks, splits=splits, names=names, node_id=ids, cluster=None, told=told)
-    make, edges = partial(fedavg, **work), layout.edge_index
-    points = [{"lr": lr} for lr in lrs]
-    runs = Runs.play(make, models, points, measured, tick, copies, edges, [outside], **settings)
-    every = runs.arm()
-    nodes = {name: nodes_of(layout, name) for name in ("alone", "together", "pairs", "without")}
-    arms = {name: every.select(some) for name, some in nodes.items() if len(some)}
-    if len(outside.sites):  # a site that takes no part chooses nothing
-        arms["outside"] = replace(arms["without"], score=runs.scores(OUTSIDE)[..., outside.sites])
-    return arms
-
-
-def nodes_of(layout: Layout, name: str) -> Tensor:
-    """Return the nodes of a way to train that are there."""
-    table: Tensor = getattr(layout, name)
-    return table[table >= 0]
-
-
 OUTSIDE = "outside "
 
 
-class _Outside(Callback):
+class Outside(Callback):
     """Test models of all sites but one at that one, which has had no part in them."""
 
     def __init__(self, sites: Tensor, models: Tensor, nodes: Tensor, measured: Measured) -> None:

@@ -196,11 +196,9 @@ def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
 
 
 def _same_rows(one: Tasks, other: Tasks) -> bool:
-    pools = [tasks.pools[tasks.splits["train"].pool] for tasks in (one, other)]
-    given, known = (
-        (tasks.splits["train"].index, pool.inputs, pool.targets)
-        for tasks, pool in zip((one, other), pools, strict=True)
-    )
+    splits = one.splits["train"], other.splits["train"]
+    pools = one.pools[splits[0].pool], other.pools[splits[1].pool]
+    given, known = ((split.index, pool.inputs, pool.targets) for split, pool in zip(splits, pools, strict=True))
     return one is other or all(map(torch.equal, given, known))
 
 

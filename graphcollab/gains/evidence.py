@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -47,33 +47,18 @@ class Gain:
     verdict: Verdict
 
 
-class Judged(NamedTuple):
-    """What there is evidence of in a family: adjusted p-values, gains found four times out of five, the level."""
+def judge(alone: Differences, constant: Differences, level: float, unknown: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return p-values of a family of gains, adjusted for all of them, and what would be found four times out of five.
 
-    p_value: Tensor
-    bar: Tensor
-    level: float
-
-
-def judge(alone: Differences, constant: Differences, level: float, unknown: Tensor | None = None) -> Judged:
-    """Judge gains over training alone that must be such over constants, too; ``unknown`` ones [...] have no p-value."""
-    if unknown is not None:
-        alone = replace(alone, p_value=alone.p_value.masked_fill(unknown, torch.nan))
-    many = max(int((~alone.p_value.isnan()).sum()), 1)
-    p_value, bar = _over_both(alone, constant, level / many)
-    return Judged(holm(p_value), bar, level)
-
-
-def _over_both(alone: Differences, constant: Differences, level: float) -> tuple[Tensor, Tensor]:
-    """Return p-values of gains over training alone that are such over constants, too, and what would be found of them.
-
-    It is the larger of the two; that of training alone for losses, and where constants have no value or a gain over
-    them was the same on all splits.
+    Gains over training alone must be such over constants, too: theirs is the larger p-value of the two. That of
+    training alone is for losses, and where constants have no value or a gain over them was the same on all splits.
+    ``unknown`` ones [...] have none.
     """
-    p_value, beyond = alone.p_value, constant.p_value
+    p_value = alone.p_value if unknown is None else alone.p_value.masked_fill(unknown, torch.nan)
+    level /= max(int((~p_value.isnan()).sum()), 1)
     known = constant.error > 0
     needed = (alone.mean > 0) & ~constant.mean.isnan() & (known | (constant.mean <= 0))
-    beyond = torch.where(constant.mean > 0, beyond, 1.0)
+    beyond = torch.where(constant.mean > 0, constant.p_value, 1.0)
     bars = alone.detectable(level), constant.detectable(level) + alone.mean - constant.mean
     bar = torch.where(known & (bars[0] > 0), torch.maximum(*bars), bars[0])
-    return torch.where(needed, torch.maximum(p_value, beyond), p_value), bar
+    return holm(torch.where(needed, torch.maximum(p_value, beyond), p_value)), bar

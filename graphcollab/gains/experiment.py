@@ -10,10 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.gains.arms import Make, Measured, Runs, Setting, averaging, nodes_of
+from graphcollab.gains.arms import OUTSIDE, Arm, Make, Measured, Outside, Runs, Setting
 from graphcollab.gains.held import MEAN, constants
 from graphcollab.gains.layout import Layout
+from graphcollab.methods import fedavg
+from graphcollab.naming import numbered
 from graphcollab.tasks import Tasks
+from graphcollab.tasks._sites import name_ids
 from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.train.baseline import Baseline, baseline_scores
 from graphcollab.train.start import Model, build_modules, for_tasks
@@ -54,13 +57,14 @@ class Experiment:
         split, seed = given
         models = {name: for_tasks(model, split) for name, model in self.models.items()}
         settings = {**self.settings, "seed": seed}
-        arms = averaging(split, self.layout, models, self.work, self.lrs, self.measured, settings, tick)
+
+        def played_by(make: Make, points: Sequence[Setting], *given: Any) -> Runs:
+            return Runs.play(partial(make, **self.work), models, points, self.measured, tick, *given, **settings)
+
+        arms = self._averaging(split, partial(played_by, fedavg, [{"lr": lr} for lr in self.lrs]))
         usual = arms["alone"].usual()
-        runs: dict[str, Runs] = {}
-        for name, make in self.methods.items():
-            make = partial(make, **self.work)
-            runs[name] = Runs.play(make, models, self.points[name], self.measured, tick, split, **settings)
-            arms[name] = runs[name].arm()
+        runs = {name: played_by(make, self.points[name], split) for name, make in self.methods.items()}
+        arms |= {name: many.arm() for name, many in runs.items()}
         module = build_modules(next(iter(models.values())), seed)[0]
         flat = constants(split, self.measured, output_shape(module, split))
         played = Played()
@@ -85,9 +89,27 @@ class Experiment:
                     played.weights[name] = last.graph().matrix()
         return played
 
+    def _averaging(self, tasks: Tasks, play: Callable[..., Runs]) -> dict[str, Arm]:
+        """Return all that federated averaging answers: alone, together, pairs, all but one, and outside."""
+        layout = self.layout
+        sites = [f"site {name}" for name in tasks.names] if numbered(tasks.names) else tasks.names
+        outside = Outside(*layout.outside(), layout.alone, self.measured)
+        splits = {name: split.select(layout.site) for name, split in tasks.splits.items()}
+        ids = name_ids(layout.names(tasks.names))
+        ids[layout.alone] = tasks.ids  # alone they meet the same batches as in methods
+        told = None if tasks.told is None else tasks.told[layout.site]
+        more: dict[str, Any] = {"names": layout.names(sites), "node_id": ids, "cluster": None, "told": told}
+        runs = play(replace(tasks, splits=splits, **more), layout.edge_index, [outside])
+        every = runs.arm()
+        nodes = {name: layout.nodes(name) for name in ("alone", "together", "pairs", "without")}
+        arms = {name: every.select(some) for name, some in nodes.items() if len(some)}
+        if len(outside.sites):  # a site that takes no part chooses nothing
+            arms["outside"] = replace(arms["without"], score=runs.scores(OUTSIDE)[..., outside.sites])
+        return arms
+
     def _sites(self, arm: str) -> Tensor:
         """Return whose models an arm trains, [n]."""
-        return self.layout.site[nodes_of(self.layout, arm if arm in ("pairs", "without") else "alone")]
+        return self.layout.site[self.layout.nodes(arm if arm in ("pairs", "without") else "alone")]
 
     def _rounds(self, evaluation: int) -> int:
         every, rounds = self.settings["evaluate_every"], self.settings["rounds"]

@@ -15,7 +15,7 @@ from graphcollab.gains.arms import Measured
 from graphcollab.metrics.scores import judging
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._pairs import class_labels
-from graphcollab.train.start import told_by_owners
+from graphcollab.train.start import plane_of
 
 LEAST = 5  # samples beside the most frequent target, with which something is claimed of a site
 
@@ -32,7 +32,7 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     odd = torch.tensor(known is None) | ((labels != low) & (labels != high)).any()
     counts = [held.totals((labels == one).double()) for one in (low, high)]
     own = torch.stack([low, high, odd.double()]).double().expand(tasks.num_nodes, -1)
-    low, high, odd, lows, highs = told_by_owners(tasks, torch.cat([own, torch.stack(counts, 1)], 1)).T
+    low, high, odd, lows, highs = plane_of(tasks).publish(torch.cat([own, torch.stack(counts, 1)], 1)).T
     least, most = low.min(), high.max()
     several = ((low != least) & (low != most)) | ((high != least) & (high != most))
     if bool((several | odd.bool()).any()) or bool(least == most):
@@ -54,16 +54,16 @@ def asked(dealt: Sequence[Tasks]) -> dict[str, Any]:
     return about
 
 
-def groups_held(tasks: Tasks, split: str = "test") -> Tensor | None:
-    """Return of how many groups (``group`` of `Tasks.from_frame`) nodes' samples of a split are, [K], or None."""
-    held = tasks.splits[split]
+def groups_held(tasks: Tasks) -> Tensor | None:
+    """Return of how many groups (``group`` of `Tasks.from_frame`) nodes' test samples are, [K], or None."""
+    held = tasks.splits["test"]
     group = tasks.pools[held.pool].group
     if group is None:
         return None
     counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():
         counts[node] = len(group.cpu()[held.of(node)].unique())
-    return told_by_owners(tasks, counts)
+    return plane_of(tasks).publish(counts)
 
 
 def minority_held(tasks: Tasks) -> Tensor:
@@ -76,7 +76,7 @@ def minority_held(tasks: Tasks) -> Tensor:
         other = kind != many.argmax()
         groups = [pool.group.cpu()[split.of(node)] for split, pool in held if pool.group is not None]
         counts[node] = len(torch.cat(groups)[other].unique()) if groups else int(other.sum())
-    return told_by_owners(tasks, counts.clamp(max=LEAST))
+    return plane_of(tasks).publish(counts.clamp(max=LEAST))
 
 
 FREQUENCIES = "the class frequencies"
@@ -111,7 +111,7 @@ def constants(tasks: Tasks, measured: Measured, shape: Sequence[int]) -> tuple[T
             weight = None if weight is None else weight[None]
             for m, metric in enumerate(measured.metrics if len(targets) else ()):
                 scores[m, h, node] = judging(metric, loss)(outputs[None], targets[None], weight=weight)[0]
-    every = told_by_owners(tasks, torch.cat([losses[:, None], scores.movedim(-1, 0).flatten(1)], 1))
+    every = plane_of(tasks).publish(torch.cat([losses[:, None], scores.movedim(-1, 0).flatten(1)], 1))
     return every[:, 0], every[:, 1:].T.reshape(scores.shape)
 
 

@@ -50,6 +50,11 @@ class Layout:
         without[others, left.repeat_interleave(count - 1)] = torch.arange(end, len(site))
         return cls(site, group, nodes, nodes + count, paired, without)
 
+    def nodes(self, way: str) -> Tensor:
+        """Return the nodes of a way to train that are there, [n]."""
+        table: Tensor = getattr(self, way)
+        return table[table >= 0]
+
     def names(self, sites: Sequence[str]) -> tuple[str, ...]:
         """Return a name for every node, which says whose copy it is and with whom: [N]."""
         told = [f"{sites[k]} alone" for k in self.site[self.alone]]

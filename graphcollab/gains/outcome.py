@@ -126,21 +126,19 @@ class Benefit:
     @cached_property
     def overall(self) -> list[Gain]:
         """Gains in the mean over sites, by all together and by every method; their ``site`` is ``"all sites"``."""
-        return self._overall(torch.ones_like(self.test), self.arms)
+        return self._overall(torch.ones_like(self.test), self.arms, claimed=True)
 
     @cached_property
     def by_samples(self) -> list[Gain]:
         """Gains in the mean over sites weighted by their test samples: told beside `overall`, nothing is claimed."""
-        found = self._overall(self.test, self.arms)
-        return [replace(gain, p_value=math.nan, verdict="no evidence") for gain in found]
+        return self._overall(self.test, self.arms)
 
     @cached_property
     def by_baseline(self) -> list[Gain]:
         """What scikit-learn's models gain over training alone in the mean over sites: told, nothing is claimed."""
-        found = self._overall(torch.ones_like(self.test), tuple(self.baseline)) if self.baseline else []
-        return [replace(gain, p_value=math.nan, verdict="no evidence") for gain in found]
+        return self._overall(torch.ones_like(self.test), tuple(self.baseline)) if self.baseline else []
 
-    def _overall(self, weight: Tensor, arms: Sequence[str]) -> list[Gain]:
+    def _overall(self, weight: Tensor, arms: Sequence[str], claimed: bool = False) -> list[Gain]:
         def mean(scores: Tensor) -> Tensor:
             """Return the mean over sites, [..., 1]."""
             share = weight.expand_as(scores).masked_fill(scores.isnan(), 0)
@@ -150,7 +148,8 @@ class Benefit:
             by_arm = torch.stack([mean(given[arm]) for arm in arms], -2)
             return Compared(by_arm, mean(given["alone"]), mean(given["constant"]))
 
-        return self._gains("overall", of, self.test.sum() / self.train.sum(), arms, ["all sites"])
+        found = self._gains("overall", of, self.test.sum() / self.train.sum(), arms, ["all sites"])
+        return found if claimed else [replace(gain, p_value=math.nan, verdict="no evidence") for gain in found]
 
     @cached_property
     def gains(self) -> list[Gain]:
@@ -159,11 +158,6 @@ class Benefit:
 
     def _by_arm(self, given: Scores) -> Compared:
         return Compared(torch.stack([given[arm] for arm in self.arms], -2), given["alone"], given["constant"])
-
-    @property
-    def by_arm(self) -> Differences:
-        """Gains by all together and by methods, [arms, K]; of errors, logarithms."""
-        return self._differences(self._by_arm, self.test / self.train, "alone")
 
     @cached_property
     def pair_gains(self) -> list[Gain]:
@@ -310,30 +304,28 @@ class Benefit:
     ) -> list[Gain]:
         """Return a family of gains, [by, k], over training alone and over constants, with what there is evidence of."""
         found, beyond = (self._differences(of, ratio, than) for than in ("alone", "constant"))
-        judged = judge(found, beyond, LEVELS[family] * self.level, unknown)
+        level = LEVELS[family] * self.level
+        p_value, bar = judge(found, beyond, level, unknown)
         score, *base, axis = of(self._whole)
         scores, alone, constant = map(self._mean_over_splits, (score.movedim(axis, 1), *base))
-        tables = (found.mean, found.low, found.high, judged.bar, judged.p_value)
-        *shown, p_values = (one.movedim(axis, 0) for one in tables)
-        gains, lows, highs, bars = map(self._shown, shown)
+        gains, lows, highs, bars = (self._shown(one) for one in (found.mean, found.low, found.high, bar))
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
-        told, nan = [], math.nan
+        numbers = torch.stack([one.movedim(axis, 0) for one in (gains, lows, highs, p_value, bars)], -1)
+        told = []
         for k, site in enumerate(sites):
-            mean, flat = float(alone[k]), float(constant[k])
             for a, name in enumerate(by):
-                if math.isnan(float(scores[a, k])):
-                    if name in self.arms:
-                        told.append(Gain(site, name, mean, nan, flat, nan, nan, nan, nan, nan, "not defined"))
-                    continue
-                p, gain, models = float(p_values[a, k]), float(gains[a, k]), MODELS.get(family, name)
-                claimed: Verdict = "gains" if gain > 0 else "loses"
-                none = self.untold(models) or (gain > 0 and self.by_constants(models))
-                verdict: Verdict = claimed if p <= judged.level and not none else "no evidence"
-                ends = float(lows[a, k]), float(highs[a, k])
-                told.append(
-                    Gain(site, name, mean, float(scores[a, k]), flat, gain, *ends, p, float(bars[a, k]), verdict)
-                )
+                gain, low, high, p, least = numbers[a, k].tolist()
+                reached, models = float(scores[a, k]), MODELS.get(family, name)
+                verdict: Verdict = "no evidence"
+                if math.isnan(reached):
+                    if name not in self.arms:
+                        continue
+                    verdict = "not defined"
+                elif p <= level and not self.untold(models) and not (gain > 0 and self.by_constants(models)):
+                    verdict = "gains" if gain > 0 else "loses"
+                means = float(alone[k]), reached, float(constant[k])
+                told.append(Gain(site, name, *means, gain, low, high, p, least, verdict))
         return told
 
 

@@ -255,8 +255,3 @@ def plane_of(tasks: Tasks) -> Plane:
         return Plane(tasks.num_nodes)
     work = tasks.sizes("train").double()
     return Plane(tasks.num_nodes, meet(tasks.names, lambda: work, None, tasks.elsewhere))
-
-
-def told_by_owners(tasks: Tasks, values: Tensor) -> Tensor:
-    """Return numbers of all nodes, [K, ...], given those of the nodes whose samples are in this process."""
-    return plane_of(tasks).publish(values)
