@@ -6,7 +6,7 @@ from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.metrics.as_metric import METRICS as METRICS, as_metric as as_metric
-    from graphcollab.metrics.classification import accuracy as accuracy, auc as auc
+    from graphcollab.metrics.classification import accuracy as accuracy, auc as auc, concordance as concordance
     from graphcollab.metrics.errors import (
         mae as mae,
         mse as mse,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     )
     from graphcollab.metrics.scores import Scores as Scores, score_rows as score_rows
     from graphcollab.metrics.statistics import paired_difference as paired_difference
-    from graphcollab.metrics.survival import concordance as concordance
     from graphcollab.metrics.traffic import (
         cluster_traffic as cluster_traffic,
         contact_counts as contact_counts,

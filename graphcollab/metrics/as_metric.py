@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias
 
 from graphcollab.errors import MissingError
-from graphcollab.metrics.classification import accuracy, auc
+from graphcollab.metrics.classification import accuracy, auc, concordance
 from graphcollab.metrics.errors import mae, mse, poisson_deviance, r2, rmse
 from graphcollab.metrics.metric import Metric
 from graphcollab.metrics.probabilities import brier, ece, log_loss
-from graphcollab.metrics.survival import concordance
 from graphcollab.settings import checked, look_up
 
 METRICS: dict[str, Metric] = {

@@ -32,24 +32,12 @@ def bootstrap(
     weight: Tensor | None = None,
     group: Tensor | None = None,
 ) -> Tensor:
-    """Return a metric of one node's resampled samples: n of its n samples, drawn with replacement, or whole groups.
+    """Return a metric of B resamples of one node, [B], float64: n of its n samples, drawn with replacement.
 
     The draw is a function of ``seed``, ``node_id`` and n alone. So two models that are judged on the same samples are
-    judged on the same resamples, and the differences of what is returned are those of a paired bootstrap.
-
-    Args:
-        metric: The metric.
-        outputs: What the model makes of the samples, [n, ...].
-        targets: [n, ...].
-        resamples: B.
-        seed: Seed of the draw.
-        node_id: Identity of the node.
-        weight: Weights of the samples, [n]. All are drawn with equal chance, and keep their weights.
-        group: Groups of the samples, whole numbers, [n]: as many groups are drawn as there are, each with all its
-            samples. Default: each sample is drawn by itself.
-
-    Returns:
-        [B], float64, NaN where a resample has no value (an AUC of one class).
+    judged on the same resamples, and the differences of what is returned are those of a paired bootstrap. Samples with
+    weights [n] are drawn with equal chance, and keep them. Of samples with whole numbers as groups [n] as many groups
+    are drawn as there are, each with all its samples. NaN where a resample has no value (an AUC of one class).
 
     Example:
         >>> from graphcollab.metrics import accuracy

@@ -1,4 +1,4 @@
-"""Metrics of predicted classes, and of the order in which scores put samples."""
+"""Metrics of predicted classes, and of the order in which scores put samples or times that may be censored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from torch.nn import functional
 
 from graphcollab.errors import RangeError, ShapeError
 from graphcollab.metrics.metric import IGNORED, Metric, row_mean
+
+MOST_PAIRS = 2**22  # at once
 
 
 def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> Tensor:
@@ -22,19 +24,22 @@ def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> T
     return counted
 
 
-def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
-    if outputs.dim() == 2:
-        outputs = outputs.unsqueeze(2)
-    if targets.shape == outputs.shape and outputs.size(2) == 1:
-        targets = targets.squeeze(2)
-    predicted = outputs.argmax(dim=2) if outputs.size(2) > 1 else (outputs > 0).long().squeeze(2)
-    if predicted.shape != targets.shape:
+def as_classes(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return outputs [R, n, C, ...] (one logit: C = 1), classes [R, n, ...], and which of these count."""
+    outputs = outputs.unsqueeze(2) if outputs.dim() == 2 else outputs
+    targets = targets.squeeze(2) if targets.shape == outputs.shape and outputs.size(2) == 1 else targets
+    if (*outputs.shape[:2], *outputs.shape[3:]) != targets.shape:
         raise ShapeError(
             "outputs",
-            "accuracy: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
+            f"{name}: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
             f"got {list(outputs.shape)} and {list(targets.shape)}",
         )
-    counted = counted_classes("accuracy", targets, mask, max(outputs.size(2), 2))
+    return outputs, targets, counted_classes(name, targets, mask, max(outputs.size(2), 2))
+
+
+def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    outputs, targets, counted = as_classes("accuracy", outputs, targets, mask)
+    predicted = outputs.argmax(dim=2) if outputs.size(2) > 1 else (outputs > 0).long().squeeze(2)
     return row_mean(predicted == targets, weight, counted)
 
 
@@ -93,4 +98,43 @@ NaN.
 
 Outputs are scores [R, n] or [R, n, 1], or two logits [R, n, 2], whose difference is the score of class 1. Targets
 [R, n] or [R, n, 1] are 0 or 1; others are an error.
+"""
+
+
+def _concordance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    if targets.dim() != 3 or targets.shape[2] != 2 or outputs[0:, :, None].flatten(2).shape[2] != 1:
+        raise ShapeError(
+            "targets",
+            "concordance: outputs must be one score a sample, [R, n] or [R, n, 1], and targets its time and whether "
+            f"the event was seen, [R, n, 2], got {list(outputs.shape)} and {list(targets.shape)}",
+        )
+    scores = outputs.double().reshape(mask.shape)
+    time, event = targets.double().where(mask[:, :, None], 0.0).unbind(2)  # [R, n]
+    won, pairs = (torch.zeros(len(mask), dtype=torch.float64, device=outputs.device) for _ in range(2))
+    for some in torch.arange(mask.shape[1]).split(max(1, MOST_PAIRS // max(mask.numel(), 1))):
+        first, seen, score, own = (values[:, some, None] for values in (time, event, scores, weight))
+        later = (first < time[:, None]) | ((first == time[:, None]) & (event[:, None] == 0))  # [R, some, n]
+        counts = (later & (seen > 0)) * own * weight[:, None]
+        above = (score > scores[:, None]) + 0.5 * (score == scores[:, None])
+        won, pairs = won + (counts * above).sum((1, 2)), pairs + counts.sum((1, 2))
+    return (won / pairs).masked_fill((scores.isnan() & mask).any(1), torch.nan)
+
+
+concordance = Metric(
+    "concordance",
+    True,
+    _concordance,
+    undefined="it needs an event before the time of another sample",
+    weighted=True,
+    is_share=True,
+    only_with="cox",
+)
+r"""Harrell's C: how often, of two samples of which it is known whose event came first, that one has the higher score.
+
+Pairs are those in which the earlier time is that of an event, and of equal times those of which one is no event. Equal
+scores count one half, so that 0.5 is chance. The value is NaN for a node without such pairs, or with a score that is
+NaN.
+
+Outputs are scores [R, n] or [R, n, 1], larger ones of earlier events. Targets [R, n, 2] are times, and 1 where the
+event was seen then, or 0 where it had not been.
 """

@@ -87,7 +87,7 @@ class Metric:
         """Return it so that a target is left out that the loss leaves out; itself where it is not of classes."""
         if target is None or target == IGNORED or not self.of_classes:
             return self
-        return replace(self, measure=partial(_marked, self.measure, target))
+        return replace(self, measure=lambda o, t, *rest: self.measure(o, t.masked_fill(t == target, IGNORED), *rest))
 
     def reading(self, link: Callable[[Tensor], Tensor] | None) -> Metric:
         """Return it so that it judges the amounts that outputs stand for; itself where it is not of amounts."""
@@ -126,10 +126,6 @@ class Metric:
             )
         if weight.shape != mask.shape:
             raise ShapeError("weight", f"{self.name}: weights must be {list(mask.shape)}, got {list(weight.shape)}")
-
-
-def _marked(measure: Callable[..., Tensor], ignored: int, outputs: Tensor, targets: Tensor, *rest: Tensor) -> Tensor:
-    return measure(outputs, targets.masked_fill(targets == ignored, IGNORED), *rest)
 
 
 def _each_node(

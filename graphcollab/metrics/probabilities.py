@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphcollab.errors import ShapeError
-from graphcollab.metrics.classification import counted_classes
+from graphcollab.metrics.classification import as_classes
 from graphcollab.metrics.metric import Metric, row_mean
 
 BINS = 15
@@ -21,19 +20,11 @@ BINS = 15
 
 def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return log-probabilities [R, n, C, ...], float64, classes [R, n, ...], 0 if not counted, and which count."""
-    outputs = (outputs.unsqueeze(2) if outputs.dim() == 2 else outputs).double()
+    outputs, targets, counted = as_classes(name, outputs.double(), targets, mask)
     if outputs.size(2) == 1:
-        targets = targets.squeeze(2) if targets.shape == outputs.shape else targets
         log_p = torch.cat([functional.logsigmoid(-outputs), functional.logsigmoid(outputs)], 2)
     else:
         log_p = outputs.log_softmax(2)
-    if (*log_p.shape[:2], *log_p.shape[3:]) != targets.shape:
-        raise ShapeError(
-            "outputs",
-            f"{name}: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
-            f"got {list(outputs.shape)} and {list(targets.shape)}",
-        )
-    counted = counted_classes(name, targets, mask, log_p.size(2))
     return log_p, targets.where(counted, 0).long(), counted
 
 

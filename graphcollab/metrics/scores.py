@@ -132,17 +132,10 @@ def score_nodes(
 ) -> Scores:
     """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
 
-    It is a ValueError if no node has samples of the split, or a metric does not go with loss and targets.
-
-    Args:
-        engine: Predicts.
-        models: Every node's model.
-        split: Which samples they are judged on.
-        metrics: What they are judged by.
-        told: Nodes by the name of a metric, of which it has been said already that it is not defined there.
-        plane: Tells what nodes in other processes have. Default: all are here.
-        member: Which nodes belong to the collaboration, [K]. Default: all.
-        joined: Which nodes ever have, [K]: the others have no scores. Default: all.
+    It is a ValueError if no node has samples of the split, or a metric does not go with loss and targets. ``told`` has
+    nodes by the name of a metric, of which it has been said already that it is not defined there. A ``plane`` tells
+    what nodes in other processes have. ``member`` nodes [K] belong to the collaboration, and those that never have
+    ``joined`` [K] have no scores; default: all.
     """
     tasks = engine.tasks
     sizes = tasks.sizes(split)

@@ -22,20 +22,12 @@ Values: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 
 @checked
 def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]:
-    """Summarize one value per node: its mean, its mean over the worst nodes, and its spread.
+    """Summarize one value per node, [K]: its mean, its mean over the worst nodes, and its spread.
 
     These are the columns of Table 3 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_.
-    ``worst10`` and ``worst20`` are means over the worst 10 % and 20 % of the nodes, rounded up to whole nodes. ``std``
-    is the population's standard deviation (divided by K, not K - 1): the nodes are all there are, not a sample.
-
-    Args:
-        values: One value per node, [K]. Values that are NaN (a metric that is not defined for a node) are left out.
-        higher_is_better: Whether the smallest (True) or the largest values are the worst.
-
-    Returns:
-        ``mean``, ``worst10``, ``worst20``, ``std``, ``nodes`` (how many count) and ``ignored`` (how many were NaN).
-        With no value at all the first four are NaN.
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_. ``worst10`` and ``worst20`` are means over the worst 10 % and 20 %
+    of the ``nodes`` that count, rounded up to whole ones. ``std`` is the population's standard deviation (divided by K,
+    not K - 1): the nodes are all there are, not a sample. NaN is ``ignored``, and what there is with no value at all.
 
     Example:
         >>> summarize([1.0, 3.0, float("nan")])
