@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from graphcollab.errors import RangeError
 from graphcollab.metrics import (
     cluster_traffic,
     contact_counts,
     never_sampled,
-    similarity_by_cluster,
     weight_by_overlap,
 )
-from graphcollab.metrics.edges import Graph, Graphs, pair_weights
+from graphcollab.metrics.edges import Graph, Graphs, check_edges, pair_weights
 from graphcollab.report import accuracy_curves, weight_heatmaps
 from graphcollab.report.figures._style import COLORS, GRAY, LOOKS, legend_right, new_figure, new_panels, over_rounds
 from graphcollab.train import Comparison, History
@@ -118,6 +119,51 @@ def weight_curves(graphs: Graphs, cluster: Tensor, title: str) -> Figure:
     complete = {r: (every, weights.nan_to_num(0.0).flatten()) for r, weights in dense.items()}
     inside, between = similarity_by_cluster(complete, cluster, (0.0, 1.0), True)
     return _draw_bands(sorted(graphs), {"all nodes": (inside[:, :, 0], between[:, :, 0])}, "weight", title)
+
+
+def similarity_by_cluster(
+    scores: Graphs, cluster: Tensor, quantiles: tuple[float, float] = (0.1, 0.9), pooled: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return measured similarities inside and between clusters, round by round.
+
+    Where the two overlap, no way of choosing peers by them can tell the clusters apart: see Fig. 4.3 to 4.5 of *With a
+    Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies* (Hagander &
+    Ihre-Thomason, Lund University, 2024). A node's similarity to itself, and values that are not finite, are left out.
+
+    Args:
+        scores: Edges j -> i and the similarity that i has measured, by round, such as ``history.scores``.
+        cluster: The true cluster of each node, [K].
+        quantiles: Lower and upper end of the bands, 0 <= low <= high <= 1.
+        pooled: Take the receivers of all clusters together, C = 1.
+
+    Returns:
+        Similarities to the own cluster and to others, each [3, T, C], float64; mean, lower and upper end, by round and
+        by cluster of the receivers, both ascending. NaN where there is no value.
+    """
+    if quantiles[0] > quantiles[1]:
+        raise RangeError("quantiles", f"quantiles must be (low, high) with low <= high, got {quantiles}")
+    cluster = cluster.cpu()
+    group = torch.zeros_like(cluster) if pooled else cluster
+    groups = group.unique()
+    bands = torch.empty(2, 3, len(scores), len(groups), dtype=torch.float64)
+    for t, round_ in enumerate(sorted(scores)):
+        edge_index, score = scores[round_][0].detach().cpu(), scores[round_][1].detach().cpu().double()
+        check_edges(edge_index, score.nan_to_num(), cluster.numel(), f"round {round_}: ")
+        used = (edge_index[0] != edge_index[1]) & score.isfinite()
+        (sender, receiver), score = edge_index[:, used].long(), score[used]
+        same = cluster[sender] == cluster[receiver]
+        for c, one in enumerate(groups):
+            here = group[receiver] == one
+            bands[0, :, t, c] = _spread(score[here & same], quantiles)
+            bands[1, :, t, c] = _spread(score[here & ~same], quantiles)
+    return bands[0], bands[1]
+
+
+def _spread(values: Tensor, quantiles: tuple[float, float]) -> Tensor:
+    """Return mean and two quantiles [3], with linear interpolation; `torch.quantile` takes no more than 16 M values."""
+    if not len(values):
+        return torch.full((3,), torch.nan, dtype=torch.float64)
+    return torch.tensor([float(values.mean()), *np.quantile(values.numpy(), quantiles)], dtype=torch.float64)
 
 
 def _draw_bands(rounds: Sequence[int], bands: Mapping[str, tuple[Tensor, Tensor]], ylabel: str, title: str) -> Figure:

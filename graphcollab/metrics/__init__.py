@@ -32,7 +32,6 @@ if TYPE_CHECKING:
         contact_counts as contact_counts,
         never_sampled as never_sampled,
         server_graph as server_graph,
-        similarity_by_cluster as similarity_by_cluster,
     )
     from graphcollab.metrics.weight_spread import weight_agreement as weight_agreement, weight_spread as weight_spread
 

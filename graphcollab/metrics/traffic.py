@@ -1,16 +1,15 @@
-"""Who listened to whom over the rounds of a run, and how similar nodes found each other."""
+"""Who listened to whom over the rounds of a run."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.errors import EmptyError, RangeError
+from graphcollab.errors import EmptyError
 from graphcollab.metrics.edges import Graphs, check_edges, measure
 from graphcollab.metrics.recovery import in_cluster_share
-from graphcollab.settings import Fraction, Natural
+from graphcollab.settings import Natural
 
 
 @measure
@@ -68,51 +67,6 @@ def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, round_: int) 
     check_edges(edge_index, edge_weight, count, f"round {round_}: ")
     used = (edge_index[0] != edge_index[1]) & (edge_weight > 0)
     return edge_index[:, used].cpu().long()
-
-
-@measure
-def similarity_by_cluster(
-    scores: Graphs, cluster: Tensor, quantiles: tuple[Fraction, Fraction] = (0.1, 0.9), pooled: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Return measured similarities inside and between clusters, round by round.
-
-    Where the two overlap, no way of choosing peers by them can tell the clusters apart: see Fig. 4.3 to 4.5 of *With a
-    Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies* (Hagander &
-    Ihre-Thomason, Lund University, 2024). A node's similarity to itself, and values that are not finite, are left out.
-
-    Args:
-        scores: Edges j -> i and the similarity that i has measured, by round, such as ``history.scores``.
-        quantiles: Lower and upper end of the bands, 0 <= low <= high <= 1.
-        pooled: Take the receivers of all clusters together, C = 1.
-
-    Returns:
-        Similarities to the own cluster and to others, each [3, T, C], float64; mean, lower and upper end, by round and
-        by cluster of the receivers, both ascending. NaN where there is no value.
-    """
-    if quantiles[0] > quantiles[1]:
-        raise RangeError("quantiles", f"quantiles must be (low, high) with low <= high, got {quantiles}")
-    cluster = cluster.cpu()
-    group = torch.zeros_like(cluster) if pooled else cluster
-    groups = group.unique()
-    bands = torch.empty(2, 3, len(scores), len(groups), dtype=torch.float64)
-    for t, round_ in enumerate(sorted(scores)):
-        edge_index, score = scores[round_][0].detach().cpu(), scores[round_][1].detach().cpu().double()
-        check_edges(edge_index, score.nan_to_num(), cluster.numel(), f"round {round_}: ")
-        used = (edge_index[0] != edge_index[1]) & score.isfinite()
-        (sender, receiver), score = edge_index[:, used].long(), score[used]
-        same = cluster[sender] == cluster[receiver]
-        for c, one in enumerate(groups):
-            here = group[receiver] == one
-            bands[0, :, t, c] = _spread(score[here & same], quantiles)
-            bands[1, :, t, c] = _spread(score[here & ~same], quantiles)
-    return bands[0], bands[1]
-
-
-def _spread(values: Tensor, quantiles: tuple[float, float]) -> Tensor:
-    """Return mean and two quantiles [3], with linear interpolation; `torch.quantile` takes no more than 16 M values."""
-    if not len(values):
-        return torch.full((3,), torch.nan, dtype=torch.float64)
-    return torch.tensor([float(values.mean()), *np.quantile(values.numpy(), quantiles)], dtype=torch.float64)
 
 
 def server_graph(data: Data) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcollab.metrics import similarity_by_cluster
+from examples.benchmark._figures import similarity_by_cluster
 from tests.raising import raises
 
 # receiver 0 of cluster 0 has measured 1 and 2 (inside), 3 (outside) and itself; 3 of cluster 1 has measured 0
