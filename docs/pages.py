@@ -196,7 +196,7 @@ def reference() -> str:
 
 def table_of_errors() -> str:
     """Return the table of the package's errors, the built-in errors that they also are, and their codes."""
-    kinds = [getattr(errors, name) for name in errors.__all__ if name.endswith("Error")]
+    kinds = [kind for name, kind in vars(errors).items() if name.endswith("Error")]
     rows = [
         (
             f"`{kind.__name__}`",

@@ -13,7 +13,7 @@ from graphcollab import errors
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = Path(__file__).with_suffix(".txt")
-KINDS = {name for name in errors.__all__ if name.endswith("Error")}
+KINDS = {name for name in vars(errors) if name.endswith("Error")}
 
 
 def template(node: ast.expr) -> str:

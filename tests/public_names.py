@@ -21,9 +21,10 @@ def public_names() -> str:
 
 
 def listed(file: Path) -> list[str]:
-    """Return the names in a module's ``__all__``, or those that a package imports ``as`` themselves."""
+    """Return the names in a module's ``__all__``, or those that a package imports ``as`` itself; else classes."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             names += [one.name for one in node.names if one.asname == one.name]
         elif (
@@ -32,7 +33,7 @@ def listed(file: Path) -> list[str]:
             and isinstance(node.value, ast.List)
         ):
             names += [one.value for one in node.value.elts if isinstance(one, ast.Constant)]
-    return names
+    return names or [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 from graphcollab import errors
 from graphcollab.errors import GraphcollabError, GraphcollabWarning
 
-CODES = {getattr(errors, name).code for name in errors.__all__ if name.endswith("Error")} | {"no-effect", "quality"}
+CODES = {kind.code for name, kind in vars(errors).items() if name.endswith("Error")} | {"no-effect", "quality"}
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from graphcollab.distributed.meeting import PYTHON, as_value, from_value
 from graphcollab.errors import GraphcollabError, RangeError, UnknownError
 from tests.raising import raises, warns
 
-KINDS = [getattr(errors, name) for name in errors.__all__ if name.endswith("Error")]
+KINDS = [kind for name, kind in vars(errors).items() if name.endswith("Error")]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
