@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
 
-__all__ = ["beside", "consecutive", "copies", "pick", "read"]
+__all__ = ["Movable", "beside", "consecutive", "copies", "pick", "read"]
+
+
+class Movable:
+    """What ``Data`` asks of what it holds: to be moved, which a subclass does."""
+
+    def to(self, *args: object, **kwargs: object) -> Self:
+        """Move to a device or dtype, as ``Tensor.to`` does."""
+        raise NotImplementedError
+
+    def cpu(self) -> Self:
+        """Move to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Self:
+        """Move to a GPU."""
+        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
 
 
 def beside(values: Tensor, rows: Tensor) -> Tensor:

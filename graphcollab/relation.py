@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphcollab.device import Movable
 from graphcollab.errors import ShapeError
 
 __all__ = ["Relation"]
 
 
 @dataclass(frozen=True)
-class Relation:
+class Relation(Movable):
     """Edges between nodes, or nodes and servers, beside the collaboration graph, [2, E'], with values [E'].
 
     One opaque value in ``Data``: PyG guesses from sizes whether a tensor belongs to nodes or edges. ``size`` is the
@@ -43,17 +44,8 @@ class Relation:
         return self.select((self.edge_index[1] * self.size[0] + self.edge_index[0]).argsort())
 
     def to(self, *args: object, **kwargs: object) -> Relation:
-        """Move to a device."""
         values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
         return replace(self, edge_index=self.edge_index.to(values.device), values=values)
-
-    def cpu(self) -> Relation:
-        """Move to the CPU, as ``Data.cpu`` asks."""
-        return self.to("cpu")
-
-    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Relation:
-        """Move to a GPU, as ``Data.cuda`` asks."""
-        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
 
     def clone(self) -> Relation:
         """Copy the tensors, as ``Data.clone`` asks."""

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside, pick
+from graphcollab.device import Movable, beside, pick
 from graphcollab.errors import MismatchError, RangeError, ShapeError
 from graphcollab.memory import new_rows
 from graphcollab.param_spec import ParamSpec
@@ -18,7 +18,7 @@ __all__ = ["ParamSpec", "Stacks"]
 
 
 @dataclass(frozen=True)
-class Stacks:
+class Stacks(Movable):
     """Models of nodes: one tensor [K_s, columns] per architecture, on one homogeneous graph.
 
     Each process holds those of the nodes that it owns, and for a moment those that its nodes hear. ``members`` are the
@@ -145,16 +145,7 @@ class Stacks:
         )
 
     def to(self, *args: object, **kwargs: object) -> Stacks:
-        """Move the rows to a device or dtype, as ``Tensor.to`` does."""
         return self.map(lambda tensor: tensor.to(*args, **kwargs))  # type: ignore[call-overload]
-
-    def cpu(self) -> Stacks:
-        """Move to the CPU, as ``Data.cpu`` asks."""
-        return self.to("cpu")
-
-    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Stacks:
-        """Move to a GPU, as ``Data.cuda`` asks."""
-        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
 
     def clone(self) -> Stacks:
         """Copy the tensors, as ``Data.clone`` asks."""
