@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import overload
 
 import torch
 from torch import Tensor
@@ -29,7 +28,7 @@ class ControlPlane:
         self.count, self.kind = count, kind
         self.transport = transport or Transport()
         self.own = self.transport.own(count)
-        self.mine, self.tell = self.transport.mine, self.transport.tell
+        self.mine, self.tell, self.reduce = self.transport.mine, self.transport.tell, self.transport.reduce
         self.everyone, self.where = self.transport.everyone, self.transport.where
         self.begin, self.play, self.commit = self.transport.begin, self.transport.play, self.transport.commit
         self.private, self.called = self.transport.private, self.transport.called
@@ -80,23 +79,10 @@ class ControlPlane:
         for stack in range(len(models.specs)):
             yield stack, (self.kind[nodes] == stack).nonzero().flatten()
 
-    @overload
-    def reduce(self, value: Tensor, /) -> Tensor: ...
-    @overload
-    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]: ...
-    def reduce(self, *values: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Return the sum of a value over all processes, or those of several."""
-        found = self.transport.reduce(*values)
-        return found[0] if len(found) == 1 else found
-
-    @overload
-    def gather(self, values: Tensor, /) -> Tensor: ...
-    @overload
-    def gather(self, *values: Tensor) -> tuple[Tensor, ...]: ...
-    def gather(self, *values: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Return the values [K, ...] of all nodes, or several such, given those of owned ones, [k, ...]."""
-        found = self.transport.gather(*values)
-        return found[0] if len(found) == 1 else found
+    def gather(self, values: Tensor) -> Tensor:
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
+        (found,) = self.transport.gather(values)
+        return found
 
     def part(self, values: Tensor) -> Tensor:
         """Return values [K, ...] with 0 at nodes that are not owned, so that the sum over processes has all of them."""

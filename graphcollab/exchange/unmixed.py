@@ -158,14 +158,15 @@ class PrototypeAverage(Exchanger):
         means, counts = class_means(data, env, nodes, classes, width)
         weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
         place, servers = beside(places(data.server)[nodes], weight), data.server.size[1]
-        total = env.plane.reduce(weight.new_zeros(servers, classes).index_add_(0, place, weight))  # [G, C]
+        (total,) = env.plane.reduce(weight.new_zeros(servers, classes).index_add_(0, place, weight))  # [G, C]
         total_or_one = total.where(total > 0, 1)  # weights may sum to less than 1
         share = weight / total_or_one[place]  # [n, C]
         if servers == 1:
             average = torch.einsum("nc,ncd->cd", share, means)[None]
         else:
             average = means.new_zeros(servers, classes, width).index_add_(0, place, share[..., None] * means)
-        return self._send_down(data, env, nodes, (counts > 0).sum(1), env.plane.reduce(average), total > 0)
+        (average,) = env.plane.reduce(average)
+        return self._send_down(data, env, nodes, (counts > 0).sum(1), average, total > 0)
 
     def at_server(self, data: Data) -> Tensor:
         return self.route.at_server(data)
