@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import scatter
 
-from graphcollab.errors import InvalidValueError, MissingError, NotFiniteError, ShapeError
+from graphcollab.errors import MissingError, NotFiniteError, ShapeError
 from graphcollab.settings import Count
 from graphcollab.transforms._edges import (
     Transform,
@@ -63,18 +63,16 @@ class GMMNeighborAugmentation(Transform):
     - Edges may take turns for ever; ``max_iter`` ends it.
 
     Args:
-        score: Field of the edges' scores. Its name must contain "edge", so that it stays aligned with them.
-        member: Field that says which edges are in the receiver's bag; the same goes for its name.
         drop: Whether candidates that have not made it into the bag are dropped.
         max_iter: Greatest number of iterations.
 
     Shapes:
-        Reads ``score`` [E] and ``member`` [E], bool. Writes ``member`` [E']; edges come out sorted by receiver, then
-        sender. Self-loops are kept and never judged.
+        Reads ``edge_score`` [E] and ``edge_member`` [E], bool: which edges are in the receiver's bag. Writes
+        ``edge_member`` [E']; edges come out sorted by receiver, then sender. Self-loops are kept and never judged.
 
     Raises:
-        ValueError: If a field's name does not contain "edge", a field is missing or has another shape or type, a score
-            is not finite, or an edge is out of range or occurs twice.
+        ValueError: If a field is missing or has another shape or type, a score is not finite, or an edge is out of
+            range or occurs twice.
 
     Example:
         >>> edge_index = torch.tensor([[1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 0, 0]])
@@ -85,18 +83,7 @@ class GMMNeighborAugmentation(Transform):
         [1, 2, 3, 6]
     """
 
-    def __init__(
-        self, score: str = "edge_score", member: str = "edge_member", drop: bool = True, max_iter: Count = 100
-    ) -> None:
-        for argument, name in (("score", score), ("member", member)):
-            if "edge" not in name:
-                raise InvalidValueError(
-                    argument,
-                    f"GMMNeighborAugmentation: fields of edges have 'edge' in their names, got {name!r}; rename it, "
-                    f"for instance to 'edge_{name}'",
-                )
-        self.score = score
-        self.member = member
+    def __init__(self, drop: bool = True, max_iter: Count = 100) -> None:
         self.drop = drop
         self.max_iter = max_iter
 
@@ -104,7 +91,7 @@ class GMMNeighborAugmentation(Transform):
         """Return a shallow copy of ``data`` with new bags."""
         check_edges(data)
         check_no_duplicates(data)
-        score, member = self._fields(data)
+        score, member = _fields(data)
         sender, receiver = data.edge_index.long()
         judged = (sender != receiver).nonzero().view(-1)
         # Sorted by score, so that sums do not depend on the order of edges, not even in the last digit.
@@ -112,31 +99,28 @@ class GMMNeighborAugmentation(Transform):
         bag = member.clone()
         bag[judged] = _sort_out(score[judged], receiver[judged], member[judged], node_count(data), self.max_iter)
         out = copy.copy(data)
-        out[self.member] = bag
+        out.edge_member = bag
         return sort_edges(select_edges(out, bag | (sender == receiver)) if self.drop else out)
 
-    def _fields(self, data: Data) -> tuple[Tensor, Tensor]:
-        for name in (self.score, self.member):
-            if name not in data or not isinstance(data[name], Tensor):
-                raise MissingError(name, f"this Data has no {name}: set it to one value per edge")
-        edge_fields(data)
-        score, member = data[self.score].detach(), data[self.member]
-        if score.dim() != 1 or score.dtype == torch.bool or score.is_complex():
-            raise ShapeError(
-                self.score, f"{self.score} must be one number per edge, got {score.dtype} {list(score.shape)}"
-            )
-        if member.dim() != 1 or member.dtype != torch.bool:
-            raise ShapeError(
-                self.member, f"{self.member} must be True or False per edge, got {member.dtype} {list(member.shape)}"
-            )
-        sender, receiver = data.edge_index
-        bad = (~score.isfinite() & (sender != receiver)).nonzero().view(-1)
-        if len(bad):
-            where = f"edge {int(bad[0])} ({int(sender[bad[0]])} -> {int(receiver[bad[0]])})"
-            raise NotFiniteError(
-                self.score, f"{self.score} of {where} is {float(score[bad[0]])}: scores must be finite"
-            )
-        return score.double(), member
+
+def _fields(data: Data) -> tuple[Tensor, Tensor]:
+    for name in ("edge_score", "edge_member"):
+        if name not in data or not isinstance(data[name], Tensor):
+            raise MissingError(name, f"this Data has no {name}: set it to one value per edge")
+    edge_fields(data)
+    score, member = data.edge_score.detach(), data.edge_member
+    if score.dim() != 1 or score.dtype == torch.bool or score.is_complex():
+        raise ShapeError("edge_score", f"edge_score must be one number per edge, got {score.dtype} {list(score.shape)}")
+    if member.dim() != 1 or member.dtype != torch.bool:
+        raise ShapeError(
+            "edge_member", f"edge_member must be True or False per edge, got {member.dtype} {list(member.shape)}"
+        )
+    sender, receiver = data.edge_index
+    bad = (~score.isfinite() & (sender != receiver)).nonzero().view(-1)
+    if len(bad):
+        where = f"edge {int(bad[0])} ({int(sender[bad[0]])} -> {int(receiver[bad[0]])})"
+        raise NotFiniteError("edge_score", f"edge_score of {where} is {float(score[bad[0]])}: scores must be finite")
+    return score.double(), member
 
 
 def _sort_out(score: Tensor, receiver: Tensor, bag: Tensor, count: int, max_iter: int) -> Tensor:

@@ -232,14 +232,13 @@ def test_without_drop_all_edges_stay() -> None:
     assert out.edge_weight.tolist() == [3, 2, 1, 0, 4]
 
 
-def test_fields_of_other_names_and_types() -> None:
+def test_whole_numbers() -> None:
     data = star(([0.90, 0.92, 0.88], [0.10, 0.12, 0.91]))
-    data.edge_trust, data.edge_in = (data.edge_score * 100).long(), data.edge_member
-    del data.edge_score, data.edge_member
-    transform = GMMNeighborAugmentation("edge_trust", "edge_in")
-    assert transform(data).edge_trust.tolist() == [90, 92, 88, 91]
+    data.edge_score = (data.edge_score * 100).long()
+    transform = GMMNeighborAugmentation()
+    assert transform(data).edge_score.tolist() == [90, 92, 88, 91]
     assert isinstance(transform, BaseTransform)
-    assert repr(transform) == ("GMMNeighborAugmentation(score=edge_trust, member=edge_in, drop=True, max_iter=100)")
+    assert repr(transform) == "GMMNeighborAugmentation(drop=True, max_iter=100)"
 
 
 @pytest.mark.parametrize(
@@ -265,8 +264,6 @@ def test_bad_graphs(change: dict[str, torch.Tensor | None], wanted: tuple[str, .
 
 
 def test_bad_settings() -> None:
-    with raises("value", "score", "'edge'", "'edge_score'"):
-        GMMNeighborAugmentation(score="score")
     with raises("value", "max_iter"):
         GMMNeighborAugmentation(max_iter=0)
 
