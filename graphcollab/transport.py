@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,6 +13,10 @@ from torch import Tensor
 from graphcollab.errors import MismatchError
 
 __all__ = ["Halo", "SharedTransport", "Transport", "agreed"]
+
+Act: TypeAlias = Callable[[], None]
+Snapshot: TypeAlias = Callable[[], bytes]
+Restore: TypeAlias = Callable[[bytes], None]
 
 
 class _Tells(Protocol):
@@ -67,27 +71,14 @@ class Transport:
         """Return which of K nodes belong to processes that are there, a mask [K]; None if all do."""
         return None
 
-    def play(
-        self,
-        act: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-        again: bool = False,
-    ) -> None:
+    def play(self, act: Act, snapshot: Snapshot, restore: Restore, again: bool = False) -> None:
         """Play a round, or what follows it: again where somebody was lost in the middle, see `graphcollab.sites`."""
         act()
 
     def commit(self) -> None:
         """Agree that the round has been played by all."""
 
-    def begin(
-        self,
-        round_: int,
-        evaluated: bool,
-        forget: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-    ) -> None:
+    def begin(self, round_: int, evaluated: bool, forget: Act, snapshot: Snapshot, restore: Restore) -> None:
         """Let all go on from one place, whatever round each has played last, and whether it has evaluated that."""
 
     def everyone(self, value: Any) -> list[Any]:
@@ -194,6 +185,14 @@ class SharedTransport(Transport):
         pairs = (receiver[crossing] * count + edge_index[0, crossing]).unique()
         many = torch.bincount(pairs // count, minlength=int(self.owner.max()) + 1)
         return [*(pairs % count).split(many.tolist())]
+
+    def in_place(self, values: Sequence[Tensor], told: Iterable[Sequence[Tensor]]) -> tuple[Tensor, ...]:
+        """Return values [K, ...], given those of owned nodes, [k, ...], and what each process has told of its own."""
+        out = tuple(one.new_empty(len(self.owner), *one.shape[1:]) for one in values)
+        for process, many in enumerate(told):
+            for one, some in zip(out, many, strict=True):
+                one[self.owner == process] = some
+        return out
 
     def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Tell all, and take what nodes here hear."""

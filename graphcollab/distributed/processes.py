@@ -32,8 +32,6 @@ class Processes(Meeting, SharedTransport):
         self.names, self.rows_moved = names, 0
         Meeting.__init__(self)
         self._agree()
-        self.counts = torch.bincount(owner, minlength=self.size).tolist()
-        self.shares = [(owner == p).nonzero().flatten() for p in range(self.size)]
 
     @property
     def speaks(self) -> bool:  # type: ignore[override]
@@ -98,12 +96,9 @@ class Processes(Meeting, SharedTransport):
 
     def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         self._meet("gather", values=values)
-        told = self._of_all(values, [[count] * len(values) for count in self.counts])
-        out = [one.new_empty(len(self.owner), *one.shape[1:]) for one in values]
-        for nodes, many in zip(self.shares, told, strict=True):
-            for one, some in zip(out, many, strict=True):
-                one[nodes] = some
-        return tuple(out)
+        counts = torch.bincount(self.owner, minlength=self.size).tolist()
+        told = self._of_all(values, [[count] * len(values) for count in counts])
+        return self.in_place(values, told)
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
         content = _bytes(torch.tensor([*map(len, values)], device=values[0].device), *values)

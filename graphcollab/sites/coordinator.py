@@ -16,6 +16,7 @@ from graphcollab.sites.frame import ERROR, Frame, FrameError, OtherVersionError,
 from graphcollab.sites.meeting import Lives, Meeting
 
 LOG = logging.getLogger(__name__)
+VERBS = ("hello", "meet", "beat", "missing", "give", "take", "back", "leave", "fail", "finish")  # each has a method
 REPLAYS = 10  # how often one and the same message may be lost
 AGAIN = 10  # deadlines after which a line about idle sites is logged once more
 
@@ -78,7 +79,7 @@ class Coordinator:
     def answer(self, site: str, content: bytes) -> bytes:
         """Return what a site is to know; calls that have to wait are answered after a while all the same."""
         try:
-            asked = question(content, self._verbs)
+            asked = question(content, VERBS)
             if site not in self.sites:
                 raise FrameError(f"site {site!r}", "messages of nobody of this run")
             with self._change:
@@ -101,7 +102,8 @@ class Coordinator:
         if verb != "beat":
             self._heard[site] = self._clock()
         self._at[site] = max(self._at[site], (epoch, step))
-        return self._verbs[verb](self, site, epoch, step, asked)
+        answer: Frame = getattr(self, f"_{verb}")(site, epoch, step, asked)
+        return answer
 
     def watch(self) -> None:
         """Leave sites behind that have given no sign of life; to be called now and then."""
@@ -318,16 +320,3 @@ class Coordinator:
             why = f"{left}, and a run needs {self.at_least} (at_least=): {reasons}"
             return self._stop(SiteLostError("at_least", why))
         self._begin()
-
-    _verbs: ClassVar[dict[str, Callable[..., Frame]]] = {
-        "hello": _hello,
-        "meet": _meet,
-        "beat": _beat,
-        "missing": _missing,
-        "give": _give,
-        "take": _take,
-        "back": _back,
-        "leave": _leave,
-        "fail": _fail,
-        "finish": _finish,
-    }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from graphcollab.checks import issue
 from graphcollab.errors import ConflictError
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
+from graphcollab.transport import Act, Restore, Snapshot
 
 
 class Rounds:
@@ -28,13 +27,7 @@ class Rounds:
         if here.unsure or here.wanted or here.resting:
             here.tell("that a round has been played", commit=True)
 
-    def play(
-        self,
-        act: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-        again: bool = False,
-    ) -> None:
+    def play(self, act: Act, snapshot: Snapshot, restore: Restore, again: bool = False) -> None:
         """Play a round, or what follows one; from its beginning where a site was lost in the middle of it.
 
         ``act`` changes nothing of the state before all have agreed that it has been done. ``restore`` takes a
@@ -58,14 +51,7 @@ class Rounds:
         finally:
             self.connection.replays = False
 
-    def begin(
-        self,
-        round_: int,
-        evaluated: bool,
-        forget: Callable[[], None],
-        snapshot: Callable[[], bytes],
-        restore: Callable[[bytes], None],
-    ) -> None:
+    def begin(self, round_: int, evaluated: bool, forget: Act, snapshot: Snapshot, restore: Restore) -> None:
         """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
 
         A job may end while the last round is evaluated, so that some sites have saved what has come of that and others
@@ -92,7 +78,7 @@ class Rounds:
         elif here.resting and here.name == self._eldest:
             here.give(snapshot())
 
-    def _come_back(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+    def _come_back(self, snapshot: Snapshot, restore: Restore) -> None:
         while True:
             try:
                 self.connection.come_back()
@@ -109,7 +95,7 @@ class Rounds:
         here = self.connection
         return next(site for site in here.present if site not in here.resting)
 
-    def _hand_over(self, snapshot: Callable[[], bytes], restore: Callable[[bytes], None]) -> None:
+    def _hand_over(self, snapshot: Snapshot, restore: Restore) -> None:
         here = self.connection
         if here.name != self._eldest or self._handed == here.epoch:
             return
