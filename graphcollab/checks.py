@@ -95,11 +95,7 @@ def _by_message(action: Literal["ignore", "error"], message: str) -> Iterator[No
 @contextlib.contextmanager
 def unlogged(log: logging.Logger) -> Iterator[None]:
     """Let a logger of this process say nothing."""
-
-    def nothing(record: logging.LogRecord) -> bool:
-        return False
-
-    log.addFilter(nothing)
+    log.addFilter(nothing := lambda record: False)
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -45,20 +46,14 @@ def _pair_ends(count: int, degree: int, seed: int, attempt: int) -> Tensor | Non
         pairs = ends[order].view(-1, 2).sort(1).values
         key = pairs[:, 0] * count + pairs[:, 1]
         fits = (pairs[:, 0] < pairs[:, 1]) & ~torch.isin(key, found)
-        fits[fits.nonzero().flatten()[~_first(key[fits])]] = False
+        some = fits.nonzero().flatten()
+        first = np.unique(key[some].numpy(), return_index=True)[1]  # where a pair occurs for the first time
+        fits = torch.zeros_like(fits).index_fill_(0, some[first], True)
         found, ends = torch.cat([found, key[fits]]), pairs[~fits].flatten()
         if not bool(fits.any()) and not _can_pair(ends, found, count):
             return None
         turn += 1
     return torch.stack([found // count, found % count])
-
-
-def _first(key: Tensor) -> Tensor:
-    """Tell of every number whether it occurs for the first time, [N]."""
-    order = key.argsort(stable=True)
-    first = torch.ones_like(key, dtype=torch.bool)
-    first[order[1:]] = key[order[1:]] != key[order[:-1]]
-    return first
 
 
 def _can_pair(ends: Tensor, found: Tensor, count: int) -> bool:
