@@ -188,11 +188,7 @@ def random_peers(
 
 
 def _merging(merge: str, similarity: Similarity, tau: float) -> Formula:
-    """Return how peers that were chosen are weighed: ``"fedavg"``, ``"similarity"`` or ``"softmax"``, by τ.
-
-    Raises:
-        ValueError: If it does not fit the metric.
-    """
+    """Return how peers that were chosen are weighed: ``"fedavg"``, ``"similarity"`` or ``"softmax"``, by τ."""
     if merge == "softmax" and similarity.unbounded:
         raise ConflictError(
             "merge",

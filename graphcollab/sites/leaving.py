@@ -92,11 +92,7 @@ class Leaving:
 
 
 def leaving(
-    site: str,
-    listeners: Sequence[str] | None,
-    played: Mapping[str, Connection],
-    method: Method | Phases,
-    rounds: int,
+    site: str, listeners: Sequence[str] | None, played: Mapping[str, Connection], method: Method | Phases, rounds: int
 ) -> Leaving:
     """Return what would leave a site in a rehearsed run, given each site's connection; ``listeners`` None: all."""
     sent, others = played[site].delivery.sent, sorted({*played} - {site})

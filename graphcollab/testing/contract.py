@@ -156,11 +156,7 @@ def check_membership(method: AnyMethod) -> None:
 
 
 def check_absent_nodes(method: AnyMethod) -> None:
-    """A node that is away, has not joined yet or has left keeps its model.
-
-    Raises:
-        NotApplicable: If the method has global state: what a server sends may reach nodes at rest.
-    """
+    """A node that is away, has not joined yet or has left keeps its model."""
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which may reach nodes that are away")
     for attend in (STRAGGLERS, MEMBERS):

@@ -44,11 +44,7 @@ def check_forbidden_edges(method: AnyMethod) -> None:
 
 
 def check_direction(method: AnyMethod) -> None:
-    """Influence goes along edges, never against one.
-
-    Raises:
-        NotApplicable: If the method refuses paths of one-way edges.
-    """
+    """Influence goes along edges, never against one."""
     before = _path(method)
     if before.scene.edge_index is not ONE_WAY:
         raise NotApplicable(f"{method.name} refuses edges that lead one way")
@@ -57,11 +53,7 @@ def check_direction(method: AnyMethod) -> None:
 
 
 def check_reach(method: AnyMethod) -> None:
-    """In a round influence goes over one edge at most. Paths have edges in both directions where a method needs them.
-
-    Raises:
-        NotApplicable: If the method refuses paths, or has global state, which all nodes of a path share.
-    """
+    """In a round influence goes over one edge at most. Paths have edges in both directions if a method needs them."""
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which reaches all connected nodes at once")
     rounds = rounds_of(method)
@@ -76,11 +68,9 @@ def _path(method: AnyMethod, changed: int | None = None) -> Trajectory:
         play = accepted(method, ONE_WAY, BOTH_WAYS)
     except ValueError as error:
         raise NotApplicable(f"{method.name} refuses paths: {error}") from error
-    return (
-        play
-        if changed is None
-        else trajectory(method, _changed(method.embeds, changed, play.scene.edge_index is ONE_WAY))
-    )
+    if changed is None:
+        return play
+    return trajectory(method, _changed(method.embeds, changed, play.scene.edge_index is ONE_WAY))
 
 
 @functools.cache

@@ -67,12 +67,7 @@ def node_ids(data: Data) -> Tensor:
 
 
 def check_edges(data: Data) -> None:
-    """Check that ``data.edge_index`` is a [2, E] integer tensor whose entries are nodes of ``data``.
-
-    Raises:
-        ValueError: If ``edge_index`` is missing, has another shape or type, or an edge names a node that does not
-            exist. The message names the first such edge.
-    """
+    """Check that ``data.edge_index`` is a [2, E] integer tensor whose entries are nodes of ``data``."""
     count = node_count(data)
     if "edge_index" not in data or data.edge_index is None:
         raise MissingError(
@@ -95,11 +90,7 @@ def check_edges(data: Data) -> None:
 
 
 def check_no_duplicates(data: Data) -> None:
-    """Check that no edge of ``data`` occurs twice.
-
-    Raises:
-        ValueError: If an edge occurs more than once. The message names the first such edge.
-    """
+    """Check that no edge of ``data`` occurs twice."""
     keys, repeats = edge_keys(data.edge_index, node_count(data)).unique(return_counts=True)
     if keys.numel() < data.edge_index.size(1):
         first = int((repeats > 1).nonzero()[0])
@@ -154,12 +145,7 @@ def edge_weights(data: Data) -> Tensor:
 
 
 def select_edges(data: Data, index: Tensor) -> Data:
-    """Return a shallow copy of ``data`` with the given edges only, all edge fields aligned.
-
-    Args:
-        data: The graph.
-        index: Positions of the edges to keep, in the order wanted, [E'] int64, or a mask over all edges, [E] bool.
-    """
+    """Return a shallow copy of ``data`` with some edges, by positions in the order wanted, [E'], or a mask [E]."""
     if index.dtype == torch.bool:
         index = index.nonzero().view(-1)
     out = copy.copy(data)
