@@ -1,4 +1,4 @@
-"""`Arrivals`: rows of other processes' nodes, each of which comes once in a round."""
+"""`Arrivals`: rows of other processes' nodes, each of which comes once in a round; `plausible`: which can be models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from torch import Tensor
 from graphcollab.device import beside
 from graphcollab.errors import ContractError
 from graphcollab.memory import new_rows
-from graphcollab.plausible import plausible
 from graphcollab.stack import Stacks
 from graphcollab.transport import Transport
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "plausible"]
+
+FACTOR = 1e4  # so many times as long as the receiver's own may a row be
 
 
 @dataclass
@@ -180,3 +181,21 @@ class Arrivals:
 def _place(rows: Tensor) -> tuple[object, ...]:
     """Return what tells rows from all others that exist at the same time; views of the same numbers are the same."""
     return rows.data_ptr(), rows.shape, rows.stride(), rows.dtype, rows.device, rows._version
+
+
+def plausible(rows: Tensor, own: Tensor | None = None) -> Tensor:
+    """Return which rows [r, P] can be models, or changes or gradients of such: a mask [r], on the CPU.
+
+    The square of a row's length is finite in its number type, so products with it and distances to it are, too. Beside
+    the receiver's ``own`` rows, [k, P], a row is at most 10⁴ times as long as the longest of them, or as 1.
+    """
+    length = _lengths(rows)
+    if own is None:
+        return length.isfinite()
+    return length.isfinite() & (length <= FACTOR * max([1.0, *_lengths(own).nan_to_num(0.0, 0.0).tolist()]))
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    """Return lengths [r]; infinite where their squares are, in single precision at least."""
+    dtype = torch.promote_types(rows.dtype, torch.float32)
+    return torch.linalg.vector_norm(rows.detach().flatten(1), dim=1, dtype=dtype).cpu()

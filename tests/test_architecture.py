@@ -28,7 +28,6 @@ TIERS: tuple[tuple[str, ...], ...] = (
         "files",
         "memory",
         "naming",
-        "plausible",
         "threads",
         "_torchvision",
         "_version",

@@ -13,7 +13,7 @@ from graphcollab.cli.values import makers_of, only_values, settings_grids
 from graphcollab.errors import StateError
 from graphcollab.report import site_table
 from graphcollab.sites import site
-from graphcollab.sites.gathering import CONNECTION
+from graphcollab.sites.transport import CONNECTION
 from graphcollab.train import Result
 
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.delivery import Mailbox
 from graphcollab.sites.errors import is_received
-from graphcollab.sites.mailbox import Mailbox
 
 T = TypeVar("T")
 

@@ -29,11 +29,11 @@ from graphcollab.phases import Phases
 from graphcollab.settings import Count, check_setting, checked, settings_of
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
-from graphcollab.sites.gathering import CONNECTION, Gathering, connected
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
+from graphcollab.sites.transport import CONNECTION, Gathering, connected
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result, compare, run
 from graphcollab.train.lock import hold_folder

@@ -18,10 +18,9 @@ from graphcollab.checks import issue
 from graphcollab.errors import MismatchError, TooFewError, UnsupportedError
 from graphcollab.naming import few as few_names
 from graphcollab.settings import settings_of
-from graphcollab.sites.agreement import require_agreed, require_done
+from graphcollab.sites.agreement import FEW, Received, require_agreed, require_done, require_parts
 from graphcollab.sites.errors import failure
 from graphcollab.sites.ledger import Ledger
-from graphcollab.sites.received import FEW, Received, require_parts
 from graphcollab.tasks import Preparation, Split, Tasks
 from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._sites import in_order, name_ids

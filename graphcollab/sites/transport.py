@@ -1,8 +1,10 @@
-"""`Sites`: the transport of a run whose nodes belong to parties that keep their data."""
+"""`Sites`: the transport of a run whose nodes belong to parties that keep their data, and `Gathering`, of these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -10,10 +12,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.distributed import among
 from graphcollab.env import Attendance, Env
 from graphcollab.errors import ConflictError, ContractError
 from graphcollab.naming import few
 from graphcollab.sites.connection import Connection
+from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.rounds import Rounds
 from graphcollab.transport import SharedTransport
@@ -21,6 +25,9 @@ from graphcollab.transport import SharedTransport
 NUMBERS = "what all are told as numbers: losses, scores, weights"
 SUMS = "what is added up: models, gradients, counters"
 VALUES = "what is agreed on, and how tables are prepared"
+
+CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=None)
+"""How this site takes part in the job that has started its script; None where it was started by hand."""
 
 
 @dataclass(frozen=True)
@@ -238,3 +245,42 @@ def _unknown(values: Tensor, count: int) -> Tensor:
     """Return values [count, ...] that say that nothing is known."""
     nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
     return values.new_full((count, *values.shape[1:]), nothing)
+
+
+class Gathering:
+    """The sites of a connection, as those among whom runs are played."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites that are there, by their certificates, in the order of what they tell."""
+        return self.connection.present
+
+    def status(self, error: Exception | None = None) -> None:
+        """Let an error of this site be raised everywhere."""
+        if error is not None:
+            self.connection.fail(error)
+
+    def everyone(self, value: Any) -> list[Any]:
+        values, _ = self.connection.tell(VALUES, value)
+        return [*values.values()]
+
+    def join(self, names: Sequence[str], owner: Tensor) -> Sites:
+        if lost := [one for one in self.connection.sites if one not in self.connection.present]:
+            are = "is" if len(lost) == 1 else "are"
+            raise SiteLostError(f"site {lost[0]!r}", f"a run begins with all sites, and {few(lost)} {are} not there")
+        self.connection.runs += 1
+        return Sites(self.connection, owner)
+
+
+@contextmanager
+def connected(connection: Connection) -> Iterator[None]:
+    """Let runs in this context be played with the sites of a connection."""
+    token = CONNECTION.set(connection)
+    try:
+        with among(Gathering(connection)):
+            yield
+    finally:
+        CONNECTION.reset(token)

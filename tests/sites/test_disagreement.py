@@ -11,9 +11,8 @@ from torch import nn
 from graphcollab import build_model, methods
 from graphcollab.sites.connection import Connection, SiteLostError
 from graphcollab.sites.errors import is_received
-from graphcollab.sites.gathering import Gathering
 from graphcollab.sites.hall import Door, Hall
-from graphcollab.sites.transport import VALUES
+from graphcollab.sites.transport import VALUES, Gathering
 from graphcollab.train import Callback, Result
 from tests.raising import raises
 from tests.sites.in_threads import NAMES, ROWS, meet, small, together

@@ -13,7 +13,7 @@ from torch import nn
 from graphcollab import compare, methods, run
 from graphcollab.metrics import contact_counts
 from graphcollab.report import accuracy_curves, weight_heatmaps
-from graphcollab.sites.gathering import CONNECTION
+from graphcollab.sites.transport import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
 from tests.raising import raises
 from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small, together

@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
+from graphcollab.sites.delivery import Mailbox
 from graphcollab.sites.frame import Frame
-from graphcollab.sites.mailbox import Mailbox
 
 
 def message(epoch: int = 0, step: int = 0, value: float = 1.0, **about: object) -> bytes:

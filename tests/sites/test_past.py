@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphcollab.sites.connection import Past
 from graphcollab.sites.frame import Frame
-from graphcollab.sites.past import Past
 from tests.raising import raises
 
 ONE, TWO = b"1" * 16, b"2" * 16

@@ -10,7 +10,7 @@ from graphcollab.errors import MissingFileError
 @pytest.fixture
 def check():
     pytest.importorskip("nvflare")
-    from graphcollab.sites.flare.script import the_script
+    from graphcollab.sites.flare import the_script
 
     def act() -> str:
         try:

@@ -31,7 +31,7 @@ from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC, StreamDataType, StreamHeaderKey
 from nvflare.fuel.f3.streaming.stream_types import StreamError
 
-from graphcollab.sites.flare.sealed import only_sealed
+from graphcollab.sites.flare import only_sealed
 
 SENDER, READER = "Cleveland", "Hungary"
 MODEL = torch.arange(300_000).sqrt().numpy().tobytes()  # more than FLARE sends in one piece

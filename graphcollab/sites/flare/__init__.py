@@ -10,6 +10,7 @@ standard error output of the site's own FLARE client, and nowhere else.
 from __future__ import annotations
 
 import logging
+import os
 import runpy
 import threading
 import time
@@ -19,23 +20,27 @@ from typing import Any
 
 from nvflare.collab import CollabCallError, collab
 from nvflare.collab.api.exceptions import RunAborted
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
+from nvflare.fuel.f3.message import Message
+from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC
 
 from graphcollab.errors import LostError, MissingFileError
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
+from graphcollab.sites.delivery import Mailbox
 from graphcollab.sites.errors import SiteLostError
-from graphcollab.sites.flare.script import SCRIPT, the_script
-from graphcollab.sites.flare.sealed import only_sealed
-from graphcollab.sites.gathering import connected
-from graphcollab.sites.mailbox import Mailbox
+from graphcollab.sites.transport import connected
 from graphcollab.tasks._sites import in_order
 
 __all__ = ["Client", "Server"]
 
+
 LOG = logging.getLogger(__name__)
+SCRIPT = "GRAPHCOLLAB_SITE"  # the variable that names a site's own script
 PAST = "graphcollab-told"  # what was told before the first round, in the job's folder at the site
 SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
 ENDED = "FLARE has ended the job, and the server's log says why: submitted again, runs go on from their checkpoints"
+SEALED = "graphcollab_sealed"  # a property of messages in this process, which does not travel with them
 NOT_YET = b""  # what a coordinator says that is not there yet: no frame, so it is asked again
 TALKATIVE = (
     "nvflare.collab.runtime.cell_dispatcher.CellDispatcher",
@@ -175,3 +180,47 @@ def _names(clients: Any) -> tuple[str, ...]:
 def _quieten() -> None:
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def only_sealed(fl_ctx: Any) -> bool:
+    """Refuse what other sites send unencrypted, and return whether there are certificates to encrypt for.
+
+    What is encrypted is also signed with the sender's key; what is not, the operator of the server could send in a
+    site's name. A published function is not told how a message came, so it is noted here before it is decrypted, and
+    looked at when it is about to be delivered: for every piece of a message, whatever it says of what it belongs to,
+    and also for those that come many in one, which FLARE takes apart without asking the first filter.
+    """
+    core = fl_ctx.get_engine().get_cell().core_cell
+    if not core.supports_secure_messages():
+        return False
+    known = {"server", _root(core.my_info.fqcn)}
+
+    def note(message: Any) -> None:
+        said = message.get_header
+        message.set_prop(SEALED, bool(said(MessageHeaderKey.SECURE) and said(MessageHeaderKey.ENCRYPTED)))
+
+    def refuse(message: Any) -> Message | None:
+        sealed = message.get_prop(SEALED) or _root(message.get_header(MessageHeaderKey.ORIGIN)) in known
+        return None if sealed else Message()
+
+    core.add_incoming_filter(STREAM_CHANNEL, STREAM_DATA_TOPIC, note)
+    core.add_incoming_request_filter(STREAM_CHANNEL, STREAM_DATA_TOPIC, refuse)
+    return True
+
+
+def _root(name: object) -> str:
+    """Return the site of a name such as ``Bern.5``, of a process of its."""
+    return str(name).split(".")[0]
+
+
+def the_script() -> str:
+    """Return the path of this site's own script; an error says what to do if there is none."""
+    path = os.environ.get(SCRIPT, "")
+    if os.access(path, os.R_OK) and Path(path).is_file():
+        return path
+    given = f"is {path!r}, which is no file that this user can read" if path else "is not set"
+    raise MissingFileError(
+        SCRIPT,
+        f"{SCRIPT} {given}, so this site cannot take part in jobs: start its client with the absolute path of the "
+        f"site's own script, {SCRIPT}=/srv/hearts/site.py bash startup/sub_start.sh --once",
+    )

@@ -22,7 +22,7 @@ from nvflare.collab.runtime.defs import SETUP_TASK_NAME, SyncKey
 from nvflare.collab.runtime.executor import CollabExecutor
 
 from graphcollab.errors import MissingFileError
-from graphcollab.sites.flare.script import the_script
+from graphcollab.sites.flare import the_script
 
 RUNNING = "running"  # the file in a job's folder that says: it had not ended when the client did
 SETUP = "setup.json"  # what the server told at the start
