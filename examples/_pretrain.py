@@ -19,7 +19,7 @@ from tqdm import trange
 
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.files import flush_folder, own_name
-from graphcollab.llm._libraries import transformers
+from graphcollab.llm.base import transformers
 
 PACKAGES = ("python", "torch", "transformers", "networkx", "sympy")  # whose prose the small base reads
 SHAPE = {"steps": 900, "vocabulary": 2048, "width": 128, "layers": 4, "seed": 0}  # what it is, unless others are given

@@ -25,7 +25,7 @@ from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Rows
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.llm import build_lora, perplexity, token_loss
-from graphcollab.llm._libraries import peft, transformers
+from graphcollab.llm.base import peft, transformers
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Pool, Split, make_schedule
 from graphcollab.threads import same_threads

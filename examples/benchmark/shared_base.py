@@ -67,7 +67,7 @@ def of_layers(nodes: int, width: int, rank: int) -> tuple[Tasks, nn.Module, Meth
 def of_llama(nodes: int, width: int, rank: int) -> tuple[Tasks, nn.Module, Method]:
     """Return what is played with a language model."""
     from graphcollab.llm import build_lora, perplexity, token_loss
-    from graphcollab.llm._libraries import transformers
+    from graphcollab.llm.base import transformers
 
     library, sizes = transformers(), {"hidden_size": width, "intermediate_size": 3 * width, "num_attention_heads": 8}
     config = library.LlamaConfig(vocab_size=TOKENS, max_position_embeddings=BLOCK, num_hidden_layers=12, **sizes)

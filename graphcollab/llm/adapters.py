@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save as packed
+from torch import nn
 
 from graphcollab.checks import own_filter
 from graphcollab.engine.modules import copy_module
 from graphcollab.errors import InvalidTypeError, MismatchError, MissingFileError
 from graphcollab.files import flush_folder, own_name, write_new
-from graphcollab.llm._libraries import peft
-from graphcollab.llm.base import DRAWN, shared_copy
-from graphcollab.llm.base_checksum import base_checksum
+from graphcollab.llm.base import DRAWN, head_of, kind_of, peft, shared_copy
 from graphcollab.llm.build_lora import Base, read_base
 from graphcollab.llm.language_model import LanguageModel, Share, adapter_of
 from graphcollab.settings import checked
+from graphcollab.train.fingerprint import weights_checksum
 from graphcollab.train.folder import MANIFEST, damage_of, entry_of, require_own, verify, write_manifest
 
 if TYPE_CHECKING:
@@ -93,6 +93,24 @@ def load_adapter(
     with own_filter("ignore"):  # of deprecations between the two libraries
         loaded = peft().PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     return LanguageModel(loaded, share or told["share"], checkpointing)
+
+
+def base_checksum(model: nn.Module) -> str:
+    """Return the checksum (BLAKE2b) of a base's weights, in single precision; the same with adapters and without.
+
+    So a base that was stored in half precision has one checksum, in whichever precision it is loaded. The head of a
+    classifier is not part of it, since it is trained with the adapters; nor are weights that `build_lora` or
+    `load_adapter` did not find in the folder that they loaded, and drew anew.
+
+    Args:
+        model: A model of transformers, a ``peft.PeftModel`` or a `LanguageModel`.
+    """
+    base: Any = model.model if isinstance(model, LanguageModel) else model
+    if hasattr(base, "get_base_model"):
+        base = shared_copy(base).unload()  # type: ignore[operator]
+    head = tuple(f"{name}." for name in head_of(base)) if kind_of(base) == "classification" else ()
+    state = {name: values for name, values in base.state_dict().items() if not name.startswith(head)}
+    return weights_checksum({name: v.float() if v.is_floating_point() else v for name, v in state.items()})
 
 
 def _require_base(model: Any, told: dict[str, Any], folder: Path) -> None:

@@ -1,4 +1,7 @@
-"""What is known of a base model of transformers: what it is for, its layers, and a copy that shares its weights."""
+"""Base models of transformers: what they are for, their layers, and copies that share their weights.
+
+The one place where graphcollab imports transformers and PEFT, each when it is first needed.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,28 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from graphcollab._torchvision import torchvision_datasets
 from graphcollab.errors import EmptyError, InvalidTypeError, MissingError, RangeError, UnknownError, UnsupportedError
-from graphcollab.llm._libraries import transformers
+from graphcollab.extras import import_extra
 
 DRAWN = "_modules_drawn"  # attribute of a loaded classifier: names of the modules whose weights were in no file
 KINDS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "classification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
 }
+
+torchvision_datasets()  # transformers imports torchvision, which beside some builds of PyTorch is possible only now
+
+
+def transformers() -> Any:
+    """Return the package ``transformers``; a ModuleNotFoundError says how to get it."""
+    return import_extra("transformers", "language models", "llm")
+
+
+def peft() -> Any:
+    """Return the package ``peft``; a ModuleNotFoundError says how to get it."""
+    transformers()
+    return import_extra("peft", "language models", "llm")
 
 
 def kind_of(base: nn.Module) -> Literal["causal", "classification"]:

@@ -11,8 +11,7 @@ from torch import nn
 
 from graphcollab.checks import own_filter
 from graphcollab.errors import ConflictError, InvalidValueError
-from graphcollab.llm._libraries import peft, transformers
-from graphcollab.llm.base import DRAWN, head_of, kind_of, layer_names, shared_copy, target_layers
+from graphcollab.llm.base import DRAWN, head_of, kind_of, layer_names, peft, shared_copy, target_layers, transformers
 from graphcollab.llm.language_model import LanguageModel, Share
 from graphcollab.settings import Count, Momentum, Positive, checked
 

@@ -14,7 +14,7 @@ import torch
 from graphcollab import local, run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, text_tasks
-from graphcollab.llm._libraries import transformers
+from graphcollab.llm.base import transformers
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEADS, KEYS, WIDTH, VOCABULARY = 4, 2, 32, 259

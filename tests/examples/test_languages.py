@@ -25,7 +25,7 @@ def test_without_a_root_parties_have_the_topics(example, monkeypatch):
 
 
 def words():
-    from graphcollab.llm._libraries import transformers  # first: it makes transformers importable
+    from graphcollab.llm.base import transformers  # first: it makes transformers importable
 
     library = transformers()
     from tokenizers import Tokenizer, models, pre_tokenizers

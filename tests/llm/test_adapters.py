@@ -20,7 +20,7 @@ from graphcollab.llm import (
     text_classification_tasks,
     text_tasks,
 )
-from graphcollab.llm._libraries import peft, transformers
+from graphcollab.llm.base import peft, transformers
 from graphcollab.param_spec import ParamSpec
 from tests.llm.tiny import CAUSAL, TEXTS, bert, gpt, llama, words
 from tests.raising import raises

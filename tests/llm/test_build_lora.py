@@ -8,7 +8,7 @@ import torch
 from graphcollab import Tasks, fedavg, run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import LanguageModel, build_lora, token_loss
-from graphcollab.llm._libraries import transformers
+from graphcollab.llm.base import transformers
 from tests.llm.tiny import CAUSAL, bert, gpt, llama
 from tests.raising import raises
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from graphcollab import Tasks, fedavg, local, run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import LanguageModel, build_lora, token_loss
-from graphcollab.llm._libraries import peft
+from graphcollab.llm.base import peft
 from graphcollab.param_spec import ParamSpec
 from tests.llm.tiny import CAUSAL, bert, gpt, llama
 from tests.raising import raises

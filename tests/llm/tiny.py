@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.llm._libraries import transformers
+from graphcollab.llm.base import transformers
 
 WORDS = [
     "red",

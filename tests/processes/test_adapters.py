@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphcollab.llm import save_adapters
-from graphcollab.llm._libraries import peft
+from graphcollab.llm.base import peft
 from tests.forked import launch
 from tests.llm.tiny import gpt
 from tests.processes.adapters import play
