@@ -11,14 +11,13 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch_geometric.utils import scatter, softmax
 
-from graphcollab.device import beside, pick
-from graphcollab.errors import AmbiguousError, DisconnectedError, FormatError
+from graphcollab.device import Movable, beside, pick
+from graphcollab.errors import AmbiguousError, ConflictError, DisconnectedError, FormatError
 from graphcollab.keyed import keyed_seed
 from graphcollab.memory import new_rows
-from graphcollab.nn.attend import attend, raise_own
 from graphcollab.nn.filters import filter_widths, layers_of, require_widths, root_mean_square
-from graphcollab.nn.groups import groups_of_newcomers
 from graphcollab.nn.mixer_file import Form, Own, Score, misform, read_mixer, write_mixer
 from graphcollab.stack import ParamSpec
 
@@ -30,7 +29,7 @@ ODDS = (-6.0, 5.0)  # the lowest log-odds, at which a gate is closed, and the hi
 
 
 @dataclass(frozen=True)
-class Mixer:
+class Mixer(Movable):
     r"""Encodes changes of models and weighs them: the same small network on every filter of a layer, then attention.
 
     From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 4 to 8:
@@ -123,11 +122,7 @@ class Mixer:
         return {**self.form, "hidden": hidden, "out": out, "bias": f"{name}/bias1" in self.tensors}
 
     def check(self, spec: ParamSpec, part: str = "all") -> None:
-        """Check that the encoders fit an architecture.
-
-        Raises:
-            ValueError: If a layer is missing or its filters have another length; the layer is named.
-        """
+        """Check that the encoders fit an architecture; a ValueError names a layer that lacks or has another length."""
         require_widths(self.widths, spec, part)
 
     def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
@@ -215,11 +210,7 @@ class Mixer:
         return replace(self, tensors=tensors, group=group, gate=None if self.gate is None else self.gate.repeat(count))
 
     def of(self, node: int | None = None) -> Mixer:
-        """Return the mixer that a node uses, or the only one.
-
-        Raises:
-            ValueError: If the node has none, since it is alone, or none is named and there are several.
-        """
+        """Return the mixer that a node uses, or the only one; a ValueError if it is alone, or one of several."""
         if self.group is None:
             return self
         if node is None:
@@ -254,16 +245,7 @@ class Mixer:
         return replace(self, tensors=dict(tensors))
 
     def to(self, *args: object, **kwargs: object) -> Mixer:
-        """Move the parameters to a device."""
         return self.with_tensors({n: t.to(*args, **kwargs) for n, t in self.tensors.items()})  # type: ignore[call-overload]
-
-    def cpu(self) -> Mixer:
-        """Move to the CPU, as ``Data.cpu`` asks."""
-        return self.to("cpu")
-
-    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Mixer:
-        """Move to a GPU, as ``Data.cuda`` asks."""
-        return self.to(torch.device("cuda") if device is None else device, non_blocking=non_blocking)
 
     def clone(self) -> Mixer:
         """Copy the tensors, as ``Data.clone`` asks."""
@@ -287,3 +269,54 @@ class Mixer:
         widths, form, tensors = read_mixer(path)
         gate = tensors.pop("gate")[None].double() if form["own"] == "gate" else None
         return cls(widths, tensors, **form, gate=gate)
+
+
+def attend(
+    logit: Tensor, receiver: Tensor, own: Tensor, num_nodes: int, in_use: Tensor | None = None, level: bool = False
+) -> Tensor:
+    """Return the softmax of logits over every receiver's edges, [E]; arguments are those of `Mixer.weigh`.
+
+    With ``level`` every own model's logit is the largest of the others'. Who hears nobody keeps all weight.
+    """
+    low = torch.finfo(logit.dtype).min
+    if in_use is not None:
+        logit = logit.masked_fill(~in_use, low)
+    if level:
+        best = scatter(logit.masked_fill(own, low), receiver, dim_size=num_nodes, reduce="max")
+        logit = torch.where(own, best.masked_fill(best == low, 0).index_select(0, receiver), logit)
+    return softmax(logit, receiver, num_nodes=num_nodes)
+
+
+def raise_own(weight: Tensor, receiver: Tensor, own: Tensor, least: Tensor) -> Tensor:
+    """Return weights [E] of which every own model's is at least as large as said, [num_nodes], at all others' cost."""
+    have = scatter(weight.masked_fill(~own, 0), receiver, dim_size=len(least))
+    lack = ((least - have) / (1 - have).clamp(min=torch.finfo(weight.dtype).eps)).clamp(min=0)
+    return weight + lack.index_select(0, receiver) * (own.to(weight.dtype) - weight)
+
+
+def groups_of_newcomers(known_group: Tensor, edge_index: Tensor, names: Sequence[str]) -> Tensor:
+    """Return all nodes' groups: of every newcomer, that of those it hears; a ValueError if these differ or are alone.
+
+    ``known_group`` is [K]; edges [2, E] lead from these nodes, then the newcomers, to newcomers, numbered from 0.
+    """
+    known = len(known_group)
+    group = torch.cat([known_group, known_group.new_full((len(names) - known,), -1)])
+    for node in range(known, len(names)):
+        senders = edge_index[0, (edge_index[1] == node - known) & (edge_index[0] < known)]
+        heard = known_group[senders].unique()
+        if len(heard[heard >= 0]) > 1:
+            one, two = (names[int((known_group == g).nonzero()[0])] for g in heard[heard >= 0][:2])
+            raise ConflictError(
+                f"node {names[node]!r}",
+                f"{names[node]} would hear {one} and {two}, which are not connected and learned different mixers: "
+                "say by allowed=... which part of the graph it joins",
+            )
+        if len(heard) and int(heard[0]) < 0:
+            lone = names[int(senders[known_group[senders] < 0][0])]
+            raise ConflictError(
+                f"node {names[node]!r}",
+                f"{names[node]} would hear {lone}, which is alone and has learned no mixer: leave it out by "
+                "allowed=...",
+            )
+        group[node] = heard[0] if len(heard) else -1
+    return group

@@ -17,7 +17,7 @@ from graphcollab.plane import Plane
 from graphcollab.relation import Relation
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.weigh import ChannelAttention
-from graphcollab.weigh.gates import in_sparse
+from graphcollab.weigh.channel_attention import in_sparse
 from tests.methods import plain_attention
 from tests.raising import raises
 
