@@ -29,7 +29,7 @@ class LazyPackage(ModuleType):
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # The import system binds submodules to their names; an export of the same name (`methods.local`) wins.
+        # The import system binds submodules to their names; an export of the same name (`methods.ditto`) wins.
         if not (isinstance(value, ModuleType) and name in self.__dict__["_homes"]):
             super().__setattr__(name, value)
 

@@ -44,9 +44,11 @@ from pkgutil import iter_modules
 import graphcollab, graphcollab.methods
 names = dir(graphcollab)
 print(*(name for name in ("numpy", "torch", "graphcollab.train") if name in sys.modules))
-from graphcollab.methods.local import local
+from graphcollab.methods.ditto import ditto
+from graphcollab.methods.fedavg import local
 import graphcollab.local, graphcollab.train
-assert graphcollab.local is graphcollab.methods.local is local  # and not the packages of these names
+assert graphcollab.local is graphcollab.methods.local is local  # and not the package of this name
+assert graphcollab.methods.ditto is ditto  # and not the module of this name
 assert set(graphcollab.__all__) <= set(names)
 from graphcollab import *
 assert run is graphcollab.train.run

@@ -10,15 +10,14 @@ from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.method import Method
-    from graphcollab.methods.cga import cga as cga
+    from graphcollab.methods.cga import cga as cga, fc as fc
     from graphcollab.methods.cobo import cobo as cobo
     from graphcollab.methods.directed import directed as directed
     from graphcollab.methods.ditto import ditto as ditto
     from graphcollab.methods.dpfl import dpfl as dpfl
     from graphcollab.methods.dpsgd import dfedavgm as dfedavgm, dpsgd as dpsgd
-    from graphcollab.methods.fc import fc as fc
     from graphcollab.methods.fedamp import fedamp as fedamp, heurfedamp as heurfedamp
-    from graphcollab.methods.fedavg import fedavg as fedavg, fedavg_finetuned as fedavg_finetuned
+    from graphcollab.methods.fedavg import fedavg as fedavg, fedavg_finetuned as fedavg_finetuned, local as local
     from graphcollab.methods.fedclassavg import fedclassavg as fedclassavg
     from graphcollab.methods.fedproto import fedproto as fedproto
     from graphcollab.methods.fedsim import fedsim as fedsim
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from graphcollab.methods.fomo import fomo as fomo
     from graphcollab.methods.ifca import ifca as ifca
     from graphcollab.methods.l2c import l2c as l2c, meta_l2c as meta_l2c
-    from graphcollab.methods.local import local as local
     from graphcollab.methods.mapl import mapl as mapl
     from graphcollab.methods.partial_pooling import partial_pooling as partial_pooling
     from graphcollab.methods.peers import (

@@ -1,16 +1,22 @@
-"""Federated averaging, of all nodes or inside true clusters, and fine-tuned on every node's own data."""
+"""Local training, and federated averaging: of all nodes or inside true clusters, and fine-tuned on own data."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, Weights, fit, method
+from graphcollab.declare import Training, Weights, fit, method, patient
 from graphcollab.exchange import Exchange, ThroughServer
 from graphcollab.judge import FineTuned
 from graphcollab.method import Method
 from graphcollab.rewire import sample_nodes
 from graphcollab.settings import Buffers, Count, Incomplete, NonNegative, Share
+
+
+@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
+def local(*, patience: Count | None = None, **training: Unpack[Training]) -> Method:
+    """Local training: every node trains a model on its own data only."""
+    return patient(Method("local", local=fit(training)), patience)
 
 
 @method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
