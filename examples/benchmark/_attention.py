@@ -10,8 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.control.shares import tell_all
-from graphcollab.control.state import LOOP
+from graphcollab.control.state import LOOP, tell_all
 from graphcollab.env import Env
 from graphcollab.method import Method
 from graphcollab.nn.filters import layers_of

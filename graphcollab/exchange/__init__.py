@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 from graphcollab._lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.exchange.exchange import Exchange as Exchange, LaplacianPull as LaplacianPull
+    from graphcollab.exchange.exchange import (
+        Exchange as Exchange,
+        LaplacianPull as LaplacianPull,
+        ShrinkIntercepts as ShrinkIntercepts,
+    )
     from graphcollab.exchange.layer import Layer as Layer
     from graphcollab.exchange.route import AlongEdges as AlongEdges, Route as Route, Sent as Sent, Ways as Ways
     from graphcollab.exchange.servers import (
@@ -15,7 +19,6 @@ if TYPE_CHECKING:
         ThroughCenters as ThroughCenters,
         ThroughServer as ThroughServer,
     )
-    from graphcollab.exchange.shrinkage import ShrinkIntercepts as ShrinkIntercepts
     from graphcollab.exchange.unmixed import (
         NoExchange as NoExchange,
         PrototypeAverage as PrototypeAverage,

@@ -14,14 +14,17 @@ from torch_geometric.utils import scatter
 
 from graphcollab.checks import issue
 from graphcollab.device import beside
+from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.env import Env
 from graphcollab.errors import DuplicateError
 from graphcollab.exchange.route import AlongEdges, Route, Sent, Ways
+from graphcollab.exchange.servers import ThroughServer
 from graphcollab.ops import laplacian_bound, laplacian_radius
 from graphcollab.piece import TOLD, Field, Readers
 from graphcollab.settings import Buffers, NonNegative, Positive
 from graphcollab.slots import Exchanger
 from graphcollab.stack import Stacks
+from graphcollab.tasks.schedule import local_steps
 
 
 def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
@@ -252,6 +255,38 @@ class LaplacianPull(Exchange):
             f"{max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a smaller lr",
         )
         data.pull_warned = True
+        return data
+
+
+@dataclass(frozen=True)
+class ShrinkIntercepts(Exchange):
+    r"""An `Exchange` through a server, of which a node's intercept takes a step to the mean.
+
+    .. math::
+        \alpha_k \leftarrow \bar\alpha + \frac{\alpha_k - \bar\alpha}{1 + \eta T_k \nu / n_k}
+
+    after :math:`T_k` local steps of size η on :math:`n_k` samples: the proximal step of a pull
+    :math:`\frac{\nu}{2 n_k} \lVert \alpha_k - \bar\alpha \rVert^2` beside the mean loss, exact for plain SGD. Nodes
+    that have not trained keep their intercepts. See `partial_pooling`.
+
+    Args:
+        shrink: ν.
+        taken: The local steps that nodes take in a round, with their step size.
+    """
+
+    part: str = "slopes+intercept"
+    route: Route = field(default_factory=ThroughServer)
+    shrink: NonNegative = 0.0
+    taken: LocalSteps = field(default_factory=LocalSteps)
+
+    def settle(self, data: Data, env: Env) -> Data:
+        data, trained = copy.copy(data), data.trains & data.serves
+        sizes = env.engine.tasks.sizes("train")
+        steps = local_steps(sizes, self.taken.batch_size, self.taken.epochs, self.taken.steps)
+        pull = self.taken.optimizer.lr * self.shrink * steps * trained / sizes.clamp(min=1)  # [K]
+        own, mean = data.x_local.part("intercept"), data.x.part("intercept")
+        kept = beside(env.plane.mine(1 / (1 + pull))[:, None].to(own.dtype), own)
+        data.x = data.x.with_part("intercept", torch.lerp(mean, own, kept))
         return data
 
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
         ProjectedGradient as ProjectedGradient,
     )
     from graphcollab.local.cross_gradients import CrossGradients as CrossGradients
-    from graphcollab.local.fit import Fit as Fit, FitPersonal as FitPersonal
+    from graphcollab.local.fit import Fit as Fit, FitPersonal as FitPersonal, FitWithReference as FitWithReference
     from graphcollab.local.prototypes import PrototypeDistance as PrototypeDistance
-    from graphcollab.local.reference import FitWithReference as FitWithReference
 
 __all__ = make_lazy(__name__)

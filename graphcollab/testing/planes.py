@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.shares import SHARED_EDGES
-from graphcollab.control.state import LOOP
+from graphcollab.control.state import LOOP, SHARED_EDGES
 from graphcollab.engine import Rows
 from graphcollab.env import Env
 from graphcollab.method import Method

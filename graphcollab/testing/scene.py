@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.control.shares import keep_own
-from graphcollab.control.state import LOOP
+from graphcollab.control.state import LOOP, keep_own
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.env import Attendance, Env
@@ -112,13 +111,7 @@ class Scene:
     def begin(
         self, method: AnyMethod, transport: Transport | None = None, make: type[Plane] = Plane
     ) -> tuple[Data, Env]:
-        """Return the state before the first round and what pieces may use, in one process of a run.
-
-        Args:
-            method: What is to be played.
-            transport: How processes meet. Default: one process owns all nodes.
-            make: The plane's class.
-        """
+        """Return the state before the first round and what pieces may use, in one process of a run (default: alone)."""
         specs = [ParamSpec.from_module(module) for module in self.modules]
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)

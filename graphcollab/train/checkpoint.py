@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import issue
-from graphcollab.control.shares import join_rows, with_rows
+from graphcollab.control.state import join_rows, with_rows
 from graphcollab.errors import DamagedError, FormatError, MissingFileError
 from graphcollab.files import PART, own_name
 from graphcollab.settings import checked

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab._version import __version__
-from graphcollab.control.shares import ROWS
+from graphcollab.control.state import ROWS
 from graphcollab.env import Attendance, Isolate
 from graphcollab.errors import MismatchError, OtherRunError, StateError
 from graphcollab.method import Method

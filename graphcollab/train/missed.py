@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.shares import ROWS
+from graphcollab.control.state import ROWS
 from graphcollab.errors import ConflictError, ContractError, DamagedError, FormatError, RangeError, ShapeError
 from graphcollab.piece import Field
 from graphcollab.train.folder import DAMAGES, decode, encode

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.checks import issue, own_filter
-from graphcollab.control.shares import keep_own
-from graphcollab.control.state import LOOP, to_device
+from graphcollab.control.state import LOOP, keep_own, to_device
 from graphcollab.distributed import meet
 from graphcollab.engine import Engine, Plan
 from graphcollab.env import Attendance, Env, Isolate

@@ -12,8 +12,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from graphcollab.control.shares import split_rows, tell_all
-from graphcollab.control.state import LOOP
+from graphcollab.control.state import LOOP, split_rows, tell_all
 from graphcollab.errors import MismatchError
 from graphcollab.files import flush_folder, own_name
 from graphcollab.piece import Field

@@ -17,8 +17,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.checks import issue
-from graphcollab.control.shares import tell_all
-from graphcollab.control.state import LOOP
+from graphcollab.control.state import LOOP, tell_all
 from graphcollab.engine import Plan
 from graphcollab.env import Env
 from graphcollab.memory import used_up

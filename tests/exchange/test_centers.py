@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 from graphcollab.engine import Rows
-from graphcollab.exchange.centers import center_losses, draw_centers, take_centers
 from graphcollab.methods import local
+from graphcollab.rewire.choose_center import center_losses, draw_centers, take_centers
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing import Scene
 from tests.raising import raises

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.control.shares import join_rows, split_rows, with_rows
-from graphcollab.control.state import LOOP
+from graphcollab.control.state import LOOP, join_rows, split_rows, with_rows
 from graphcollab.distributed import deal, launched, meet, speaks
 from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.tasks import Tasks

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from graphcollab import methods
-from graphcollab.control.shares import tell_all
-from graphcollab.control.state import LOOP
+from graphcollab.control.state import LOOP, tell_all
 from graphcollab.metrics import as_metric
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import in_lockstep
