@@ -40,8 +40,7 @@ from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
 from graphcollab.metrics import Metric
 from graphcollab.models import MLP
 from graphcollab.stack import ParamSpec
-from graphcollab.train import Callback, Comparison, History
-from graphcollab.train.saver import save_checkpoint
+from graphcollab.train import Callback, Comparison
 from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")
@@ -454,8 +453,8 @@ def test_mixer_files(tmp_path):
     with raises("missing-file", f"file {tmp_path / 'missing'}", kind=FileNotFoundError):
         go(meta_l2c(pretrained=tmp_path / "missing"))
     tasks, model = nodes(), MLP(4, (6,), 3)
-    data = run(local(epochs=1), tasks, model, rounds=1).data
-    other = save_checkpoint(tmp_path, data, History(tasks.names), {}) / "state.safetensors"
+    run(local(epochs=1), tasks, model, rounds=1, checkpoint=tmp_path / "run")
+    other = tmp_path / "run" / "round-000001" / "state.safetensors"
     with raises("format", f"file {other}"):
         go(meta_l2c(pretrained=other))
 

@@ -40,7 +40,7 @@ from graphcollab.testing.edge_checks import (
 from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory
 from graphcollab.train import History, load_checkpoint
-from graphcollab.train.saver import save_checkpoint
+from graphcollab.train.saver import Saver
 
 WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalisation
 RING = torch.tensor([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]])
@@ -247,7 +247,9 @@ def _resume(method: AnyMethod, scene: Scene) -> None:
     play, last = trajectory(method, scene), 1 + rounds_of(method)
     history = History(scene.tasks.names, "accuracy", True)
     with tempfile.TemporaryDirectory() as folder:
-        resumed, _, _ = load_checkpoint(save_checkpoint(folder, play.after(1), history, {}))
+        saver = Saver(folder)
+        saver.begin({}, play.after(1), afresh=True)
+        resumed, _, _ = load_checkpoint(saver.save(play.after(1), history))
     fresh = scene.begin(method)[1]
     for _ in range(1, last):
         resumed = method.play(resumed, fresh)

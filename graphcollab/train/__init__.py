@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         RecordGraph as RecordGraph,
         WatchMetrics as WatchMetrics,
     )
-    from graphcollab.train.checkpoint import latest_checkpoint as latest_checkpoint, load_checkpoint as load_checkpoint
+    from graphcollab.train.checkpoint import load_checkpoint as load_checkpoint
     from graphcollab.train.compare import compare as compare
     from graphcollab.train.comparison import Comparison as Comparison
     from graphcollab.train.evaluation import evaluate as evaluate

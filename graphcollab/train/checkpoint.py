@@ -82,7 +82,7 @@ def write_checkpoint(
 def load_checkpoint(path: str | Path) -> Loaded:
     """Return the state on the CPU, the history and what the run was; nothing in the checkpoint is executed.
 
-    The path is that of one checkpoint, such as ``runs/digits/round-000020``; see `latest_checkpoint`.
+    The path is that of one checkpoint, such as ``runs/digits/round-000020``.
 
     Raises:
         MissingFileError: If there is no checkpoint.
@@ -102,19 +102,12 @@ def load_checkpoint(path: str | Path) -> Loaded:
         return Data(**state), history, dict(content["about"])
 
 
-@checked
-def latest_checkpoint(folder: str | Path) -> Path | None:
-    """Return the newest undamaged checkpoint of a run, or None where there is no checkpoint.
-
-    Checkpoints are renamed into place when whole, so a damaged one is the work of a disk or of somebody; it is read to
-    tell, and passed over with a warning. It is a DamagedError if all are, a VersionError if one is of another version.
-    """
-    found = newest(folder)
-    return None if found is None else found[0]
-
-
 def newest(folder: str | Path) -> tuple[Path, Loaded] | None:
-    """Return the newest undamaged checkpoint with its content; see `latest_checkpoint`."""
+    """Return the newest undamaged checkpoint of a run with its content, or None where there is no checkpoint.
+
+    Checkpoints are renamed into place when whole, so a damaged one is the work of a disk or of somebody; it is passed
+    over with a warning. It is a DamagedError if all are, a VersionError if one is of another version.
+    """
     paths, problem = list_checkpoints(folder), None
     for path in paths:  # older ones as well: the run would remove them
         require_version(path, KIND, VERSION, ADVICE)

@@ -29,7 +29,6 @@ from graphcollab.train.checkpoint import (
 from graphcollab.train.folder import encode
 from graphcollab.train.history import History
 from graphcollab.train.history_file import Known
-from graphcollab.train.lock import hold_folder
 
 KEEP = 2
 SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save
@@ -54,7 +53,7 @@ class Saver:
         self._lines: Known = {}
 
     def resume(self) -> Loaded | None:
-        """Return the newest undamaged checkpoint, or None where there is none; see `latest_checkpoint`."""
+        """Return the newest undamaged checkpoint, or None where there is none; see `newest`."""
         found = newest(self.folder)
         if not self.plane.private and len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
             raise MismatchError(
@@ -132,16 +131,3 @@ class Saver:
         for path in [*filter(is_stale, self.folder.iterdir()), *list_checkpoints(self.folder)]:
             if path not in keep:
                 remove_checkpoint(path)
-
-
-def save_checkpoint(folder: str | Path, data: Data, history: History, about: Mapping[str, Any]) -> Path:
-    """Write a checkpoint ``round-<number>`` into a run's folder, and return where it is.
-
-    All others but the newest undamaged one before it are removed. A resumed run must be the same ``about``, a mapping
-    of plain values. It is a `RuntimeError` if a run is under way there, a `TypeError` if the state cannot be stored.
-    """
-    with hold_folder(folder):
-        saver = Saver(folder)
-        saver.resume()
-        saver.begin(about, data, afresh=False)
-        return saver.save(data, history)

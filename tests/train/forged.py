@@ -7,7 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from torch_geometric.data import Data
+
+from graphcollab.train import History
+from graphcollab.train.checkpoint import newest
 from graphcollab.train.folder import MANIFEST
+from graphcollab.train.saver import Saver
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
@@ -35,3 +40,17 @@ def change(folder: Path, change: Any) -> Path:
     change(manifest)
     seal(folder, json.dumps(manifest))
     return folder
+
+
+def save_checkpoint(folder: Path, data: Data, history: History, about: dict[str, Any]) -> Path:
+    """Write a checkpoint into a run's folder, as a run does that is resumed, and return where it is."""
+    saver = Saver(folder)
+    saver.resume()
+    saver.begin(about, data, afresh=False)
+    return saver.save(data, history)
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """Return the checkpoint that a run would go on from, or None."""
+    found = newest(folder)
+    return None if found is None else found[0]

@@ -19,10 +19,8 @@ from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Finding, History, RecordGraph, checkpoint, folder, history_file, load_checkpoint
-from graphcollab.train.checkpoint import latest_checkpoint
-from graphcollab.train.saver import save_checkpoint
 from tests.raising import raises, warns
-from tests.train.forged import change, manifest_of, seal
+from tests.train.forged import change, latest_checkpoint, manifest_of, save_checkpoint, seal
 
 METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
 

@@ -11,7 +11,7 @@ import torch
 from graphcollab import local, run
 from graphcollab.testing import Scene, differences
 from graphcollab.train import load_checkpoint
-from graphcollab.train.checkpoint import latest_checkpoint
+from tests.train.forged import latest_checkpoint
 
 PAGE = 4096
 

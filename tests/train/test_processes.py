@@ -20,9 +20,9 @@ from graphcollab.settings import SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.testing import differences
 from graphcollab.train import Callback
-from graphcollab.train.checkpoint import latest_checkpoint
 from graphcollab.train.processes import _sendable
 from tests.raising import raises, warns
+from tests.train.forged import latest_checkpoint
 
 METHODS = {"local": partial(local, epochs=1, batch_size=5), "fedavg": lambda **given: fedavg(epochs=1, **given)}
 LRS = {"*": {"lr": [0.001, 0.3]}}

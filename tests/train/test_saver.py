@@ -14,10 +14,10 @@ from graphcollab import local, run
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, History, history_file, load_checkpoint, saver
-from graphcollab.train.checkpoint import latest_checkpoint
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.saver import Saver
 from tests.raising import raises
+from tests.train.forged import latest_checkpoint
 
 METHOD = local(epochs=1, batch_size=4)
 
