@@ -22,10 +22,9 @@ class Callback:
     """Base of callbacks: override what you need. A callback must not change the data.
 
     A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
-    and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; then ``on_stop`` and ``on_end``. It
-    calls callbacks as they were given, then the progress bar; a checkpoint comes after all of them. Only ``on_stop``
-    goes the other way: the last state is saved before anything is put back. Between sites a round in which a site is
-    lost is played again, so what is called in it may be called twice with the same ``data.round``.
+    and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; at last ``on_end``. It calls callbacks as
+    they were given, then the progress bar; a checkpoint comes after all of them. Between sites a round in which a site
+    is lost is played again, so what is called in it may be called twice with the same ``data.round``.
 
     Attributes:
         needs: Splits that every node must have samples in.
@@ -68,12 +67,6 @@ class Callback:
     def ends(self, data: Data, history: History) -> bool:
         """Tell whether the run shall end now, whatever rounds are left; its last round is evaluated."""
         return False
-
-    def on_error(self, data: Data, history: History) -> None:
-        """Called where a round or its evaluation fails, with the state after the last whole round."""
-
-    def on_stop(self, data: Data, history: History) -> None:
-        """Called after the last round, also where Ctrl-C has made it the last; not after an error."""
 
     def on_end(self, data: Data, history: History) -> None:
         """Called once at the end, also of a run that is interrupted or stopped by an error."""

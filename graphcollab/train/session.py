@@ -122,7 +122,7 @@ class Session:
         try:
             self._play(self._take_round)
         except Exception:
-            self._fail()
+            self._save()
             raise
         self._shown = None
         self._play(self._end_round, again=True)
@@ -217,19 +217,16 @@ class Session:
         except BaseException as error:  # also where a site was lost, and it is done again
             history.forget(data.round)
             if isinstance(error, Exception):
-                self._fail()
+                self._save()
             raise
 
-    def _fail(self) -> None:
-        for callback in self.callbacks:
-            callback.on_error(self.data, self.history)
+    def _save(self) -> None:
         if self.saver:
             self.saver.finish(self.data, self.history)
 
     def _stop(self) -> None:
         """Save the last state; what is done after it a resumed run knows nothing of."""
-        if self.saver:
-            self.saver.finish(self.data, self.history)
+        self._save()
         if self.asked and not len(self.history):
             self._evaluate()
         if self.patience is not None and "best" in self.data:
@@ -238,8 +235,6 @@ class Session:
         with self.env.plane.agreed():
             report_collapse(self.method, self.shown, self.env, self.history)
             report_divergence(self.method, self.data, self.env, self.history)
-            for callback in reversed(self.callbacks):
-                callback.on_stop(self.shown, self.history)
 
     def _warn_of_undefined(self) -> None:
         if not self._told and any(map(self.history.undefined, ("val", "test"))):

@@ -80,7 +80,7 @@ def test_a_callback_may_end_a_run_whose_last_round_is_then_evaluated(tmp_path):
 
 def test_hooks_in_their_order(tmp_path):
     log = []
-    hooks = ("on_start", "before_mixing", "after_mixing", "on_round", "on_evaluate", "on_error", "on_stop", "on_end")
+    hooks = ("on_start", "before_mixing", "after_mixing", "on_round", "on_evaluate", "on_end")
 
     def note(name):
         return lambda self, data, *_: log.append((name, data.round))
@@ -93,7 +93,6 @@ def test_hooks_in_their_order(tmp_path):
         ("after_mixing", 0),
         ("on_round", 1),
         ("on_evaluate", 1),
-        ("on_stop", 1),
         ("on_end", 1),
     ]
     log.clear()
@@ -106,7 +105,7 @@ def test_hooks_in_their_order(tmp_path):
 
     with pytest.raises(OSError, match="the disk is full"):
         play(methods.dpsgd(**QUICK), [calls, Breaks()], tmp_path, rounds=2)
-    assert [name for name, _ in log] == ["on_start", "before_mixing", "on_error", "on_end"]
+    assert [name for name, _ in log] == ["on_start", "before_mixing", "on_end"]
     assert broken.shows == 1
 
 
