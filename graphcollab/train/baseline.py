@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -29,39 +29,35 @@ BASELINES = ("sklearn per site", "sklearn pooled", "sklearn pooled with site")
 FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
 CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
 PENALTIES = np.logspace(-4, 2, 7)
-LARGEST = 100.0  # logarithm of a rate
 ADDED = 0.5  # rows of each class beside those there are
 Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """What a model says of inputs [n, D], as outputs of a network: [n, C] or [n, D']."""
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Rows as scikit-learn takes them: inputs [n, D], targets [n, ...] and, of some, weights [n]."""
+class Rows(NamedTuple):
+    """Rows as scikit-learn takes them: inputs [n, D], targets [n, ...] and weights [n], ones where there are none."""
 
     x: np.ndarray
     targets: Tensor
-    weight: Tensor | None
+    weight: Tensor
 
     @classmethod
     def of(cls, tasks: Tasks, node: int, splits: Sequence[str]) -> Rows:
         """Return a node's rows of some splits, on the CPU."""
         held = [(tasks.pools[tasks.splits[name].pool], tasks.splits[name].of(node)) for name in splits]
         x, y = (torch.cat([getattr(pool, what).cpu()[own] for pool, own in held]) for what in ("inputs", "targets"))
-        some = any(pool.weight is not None for pool, _ in held)
         weights = [torch.ones(len(own)) if pool.weight is None else pool.weight.cpu()[own] for pool, own in held]
-        return cls(x.flatten(1).double().numpy(), y, torch.cat(weights).double() if some else None)
+        return cls(x.flatten(1).double().numpy(), y, torch.cat(weights).double())
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
         """Put rows one behind the other."""
-        weights = [torch.ones(len(one.x)).double() if one.weight is None else one.weight for one in parts]
-        whole = None if all(one.weight is None for one in parts) else torch.cat(weights)
-        return cls(np.concatenate([one.x for one in parts]), torch.cat([one.targets for one in parts]), whole)
+        x, targets, weights = zip(*parts, strict=True)
+        return cls(np.concatenate(x), torch.cat(targets), torch.cat(weights))
 
     def at(self, site: Sequence[float] | np.ndarray) -> Rows:
         """Return them with numbers of the site, [K], as further inputs."""
-        return replace(self, x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
+        return self._replace(x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
 
 
 def require_baseline(tasks: Tasks, names: Collection[str]) -> None:
@@ -102,7 +98,7 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
     for h, name in enumerate(splits):
         for k, rows in enumerate(every[name]):
             said = (each[k](rows.x), pooled(rows.x), with_site(rows.at(site[k]).x)) if len(rows.x) else ()
-            weight = None if rows.weight is None else rows.weight[None]
+            weight = rows.weight[None] if tasks.weighted else None
             shape = (1, len(rows.x), -1) if tasks.loss == "cross_entropy" else (1, *rows.targets.shape)
             for b, values in enumerate(said):
                 outputs = torch.from_numpy(values).float().reshape(shape)
@@ -126,7 +122,7 @@ def baseline_trials(tasks: Tasks, seed: int) -> list[Trial]:
 
 def _fit(tasks: Tasks, rows: Rows) -> Fitted:
     """Return what says of inputs what a network trained by the tasks' loss would say."""
-    weight = np.ones(len(rows.x)) if rows.weight is None else rows.weight.numpy()
+    weight = rows.weight.numpy()
     x, y, weight = (some[weight > 0] for some in (rows.x, rows.targets.numpy(), weight))
     if tasks.loss == "mse":
         return _fit_amounts(x, y.reshape(len(y), -1), weight)
@@ -158,15 +154,10 @@ def _fit_counts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
         mean = np.log(max(np.average(y, weights=weight) if len(y) else 0.0, ADDED / max(len(y), 1)))
         return lambda x: np.full(len(x), mean)
     folds = KFold(FOLDS, shuffle=True, random_state=0)
-    search = GridSearchCV(PoissonRegressor(max_iter=1000), {"alpha": PENALTIES}, scoring=_fit_of_counts, cv=folds)
+    given = {"scoring": "neg_mean_poisson_deviance", "cv": folds}
+    search = GridSearchCV(PoissonRegressor(max_iter=1000), {"alpha": PENALTIES}, **given)
     model = search.fit(x, y, sample_weight=weight).best_estimator_
     return lambda x: x @ model.coef_ + model.intercept_
-
-
-def _fit_of_counts(model: Any, x: np.ndarray, y: np.ndarray) -> float:
-    """Return the log-likelihood of counts, but for what is the same for all models."""
-    logs = x @ model.coef_ + model.intercept_
-    return float(np.mean(y * logs - np.exp(np.minimum(logs, LARGEST))))
 
 
 def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int) -> Fitted:
