@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,17 @@ from graphcollab import report
 from graphcollab.checks import issue
 from graphcollab.cli.data import methods_for, models_for, require_data, step_sizes, tasks_for
 from graphcollab.cli.explaining import explained, require_columns
-from graphcollab.cli.finals import Beside, Told, require_savable, save_of_benefit, save_of_comparison
-from graphcollab.cli.folder import CHECKPOINTS, RESULTS, folder_of, note, settings_kept, tell, write_figures, write_page
+from graphcollab.cli.finals import Told, require_savable, save_of_benefit, save_of_comparison, validation_of
+from graphcollab.cli.folder import (
+    CHECKPOINTS,
+    RESULTS,
+    folder_of,
+    note_files,
+    settings_kept,
+    tell,
+    write_figures,
+    write_page,
+)
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
@@ -26,7 +34,6 @@ from graphcollab.errors import MissingFileError
 from graphcollab.files import write_whole
 from graphcollab.gains import Benefit, benefit
 from graphcollab.metrics import METRICS
-from graphcollab.report.values import Table
 from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
 from graphcollab.train.history import History
 from graphcollab.train.start import candidates
@@ -34,17 +41,10 @@ from graphcollab.train.start import candidates
 LOCAL = "local"
 LARGE = 100_000  # edges, from which on one graph is kept
 FEW_SITES = 50  # up to which the answer has a row for every site
-OF_COMPARE = (
-    "seeds",
-    "rounds",
-    "budget",
-    "jobs",
-    "baseline",
-    *(field.name for kind in (Training, Computing) for field in fields(kind)),
-)
+OF_COMPARE = ("seeds", "rounds", "budget", "jobs", "baseline", *vars(Training()), *vars(Computing()))
 OF_BENEFIT = (
     *("metrics", "repeats", "rounds", "epochs", "batch_size", "lrs", "evaluations", "level", "limit", "seed", "jobs"),
-    *("baseline", *(field.name for field in fields(Computing))),
+    *("baseline", *vars(Computing())),
 )
 
 
@@ -72,8 +72,8 @@ def play_compare(asked: dict[str, Any]) -> None:
     graphs = _graphs(asked["graphs"])
     asked["graphs"] = [f"{name}={path}" for name, path in graphs.items()]
     require_columns(asked)
-    require_savable(asked, read=asked["calibrate"] or asked["threshold"] != 0.5)
-    kept: list[Any] = []
+    require_savable(asked, read := asked["calibrate"] or asked["threshold"] != 0.5)
+    kept: list[Any] | None = [] if read else None
     with folder_of(asked["out"], "compare", settings_kept(asked)) as out:
         found = _compare(makers, grids, graphs, asked, out, kept)
         if next(iter(found.results.values())).tasks.num_nodes == 1:
@@ -82,8 +82,10 @@ def play_compare(asked: dict[str, Any]) -> None:
         text = "\n\n".join([_answer(found), *(f"{one.caption}\n\n{one}" for one in inside)])
         tell(text)
         if out is not None:
-            saved = save_of_comparison(found, kept, out, asked) if kept else {}
-            _write_comparison(found, out, text, asked, inside, saved)
+            saved = save_of_comparison(found, kept or [], out, asked) if asked["save"] else {}
+            write_whole(out / "results.json", report.results_json(found, _reference(found)).encode())
+            report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
+            _write(found, out, asked, text, saved, lambda: _figures(found), inside=inside)
 
 
 def _seeds(given: Sequence[int]) -> list[int]:
@@ -105,7 +107,7 @@ def _compare(
     graphs: Mapping[str, str],
     asked: Mapping[str, Any],
     out: Path | None,
-    kept: list[Any],
+    kept: list[Any] | None,
 ) -> Comparison:
     shown = not asked["quiet"] and sys.stderr.isatty()
     models = models_for(str(asked["data"]), asked["hidden"])
@@ -114,8 +116,8 @@ def _compare(
     with tqdm(total=len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
 
         def on_trial(trial: Any, result: Any, *_: Any) -> None:
-            if asked["save"] and result is not None:
-                kept.append((trial, Beside.of(result, asked)))
+            if kept is not None and result is not None:
+                kept.append((trial, validation_of(result)))
             trials.set_postfix_str(f"{trial.method} on seed {trial.seed}")
             trials.update(1)
 
@@ -154,37 +156,24 @@ def _local(found: Comparison) -> str | None:
     return LOCAL if LOCAL in found.results and len(found.results) > 1 else None
 
 
-def _write_comparison(
-    found: Comparison, out: Path, text: str, asked: Mapping[str, Any], inside: Sequence[Table], saved: Told
-) -> None:
-    weighed = [name for name, one in found.results.items() if any(w.numel() for _, w in one.history.graphs.values())]
-    paths = [
-        write_whole(out / "results.json", report.results_json(found, _reference(found)).encode()),
-        write_whole(out / RESULTS, ("\n\n".join([text, *saved.values()]) + "\n").encode()),
-    ]
-    report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
-    paths.append(out / "sites.csv")
-    paths += write_figures(lambda: _figures(found, weighed), out)
-    pages = write_page(found, out, "compare", source=_source(asked), inside=inside, models=[*saved.values()])
-    _note_files([*paths, *saved, *pages, out / RUN], asked["quiet"])
-
-
-def _source(asked: Mapping[str, Any]) -> str:
-    return Path(str(asked["data"])).name
-
-
-def _figures(found: Comparison, weighed: Sequence[str]) -> dict[str, Any]:
+def _figures(found: Comparison) -> dict[str, Any]:
     figures = {found.metric if found.metric in METRICS else "metric": report.accuracy_curves(found)}
-    for name in weighed:
-        result, title = found.results[name], f"{name}: who listens to whom"
-        group = result.tasks.classes if result.tasks.cluster is None else result.tasks.cluster
-        figures[f"weights_{name}"] = report.weight_heatmaps(result, cluster=group, title=title)
+    for name, result in found.results.items():
+        if any(weight.numel() for _, weight in result.history.graphs.values()):
+            group = result.tasks.classes if result.tasks.cluster is None else result.tasks.cluster
+            title = f"{name}: who listens to whom"
+            figures[f"weights_{name}"] = report.weight_heatmaps(result, cluster=group, title=title)
     return figures
 
 
-def _note_files(paths: Sequence[Path], quiet: bool) -> None:
-    for path in paths:
-        note(f"wrote {path}", quiet)
+def _write(found: Any, out: Path, asked: Mapping[str, Any], text: str, saved: Told, draw: Any, **more: Any) -> None:
+    """Write what both commands do: the answer as text and page, and figures; note all files."""
+    told, command = [*saved.values()], "benefit" if isinstance(found, Benefit) else "compare"
+    write_whole(out / RESULTS, ("\n\n".join([text, *told]) + "\n").encode())
+    drawn = write_figures(draw, out)
+    pages = write_page(found, out, command, source=Path(str(asked["data"])).name, models=told, **more)
+    texts = [out / name for name in ("results.json", RESULTS, "sites.csv") if (out / name).is_file()]
+    note_files([*texts, *drawn, *saved, *pages, out / RUN], asked["quiet"])
 
 
 def play_benefit(asked: dict[str, Any]) -> None:
@@ -204,11 +193,5 @@ def play_benefit(asked: dict[str, Any]) -> None:
         tell(text)
         if out is not None:
             saved = save_of_benefit(found, makers, model, out, asked) if asked["save"] else {}
-            _write_benefit(found, out, "\n\n".join([text, *saved.values()]), asked, saved)
-
-
-def _write_benefit(found: Benefit, out: Path, text: str, asked: Mapping[str, Any], saved: Told) -> None:
-    paths = [found.save(out / "results.json"), write_whole(out / RESULTS, (text + "\n").encode())]
-    paths += write_figures(lambda: {"benefit": report.benefit_figure(found)}, out)
-    pages = write_page(found, out, "benefit", source=_source(asked), models=[*saved.values()])
-    _note_files([*paths, *saved, *pages, out / RUN], asked["quiet"])
+            found.save(out / "results.json")
+            _write(found, out, asked, text, saved, lambda: {"benefit": report.benefit_figure(found)})

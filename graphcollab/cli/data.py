@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def require_data(data: str) -> None:
 
 def changed(kind: type[Columns | Dealing], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a group that differ from their defaults; categories by column."""
-    found = {name: settings[name] for name, usual in asdict(kind()).items() if settings[name] != usual}
+    found = {name: settings[name] for name, usual in vars(kind()).items() if settings[name] != usual}
     if words := found.get("categories"):
         found["categories"] = entries("categories", words, "chest_pain=1,2")
     return found

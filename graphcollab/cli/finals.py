@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -62,44 +62,33 @@ def require_savable(asked: Mapping[str, Any], read: bool = False) -> None:
     tasks.require("val", "--calibrate and --threshold need")
 
 
+def validation_of(result: Result) -> tuple[Tensor, Tensor]:
+    """Return what models say of all validation rows, and these rows' targets."""
+    tasks, split = result.tasks, result.tasks.splits["val"]
+    pool = tasks.pools[split.pool]
+    outputs = [result.outputs(k, pool.inputs[split.of(k)]).cpu() for k in range(tasks.num_nodes)]
+    return torch.cat(outputs), pool.targets[split.index].cpu()
+
+
 def save_of_comparison(
-    found: Comparison, kept: Sequence[tuple[Trial, Beside]], out: Path, asked: Mapping[str, Any]
+    found: Comparison, validation: Sequence[tuple[Trial, tuple[Tensor, Tensor]]], out: Path, asked: Mapping[str, Any]
 ) -> Told:
-    """Save final models of every method, given all trials with what is kept beside."""
+    """Save final models of every method, given `validation_of` trials where it says how outputs are to be read."""
     told: Told = {}
+    some = next(iter(found.results.values()))
+    flat, constant = CONSTANTS[str(some.tasks.loss)], {s: _constant(_drawn(asked, s), some) for s in asked["seeds"]}
     for name, last in found.results.items():
-        own = [one for trial, one in kept if any(trial is chosen for chosen in found.chosen[name])]
+        trials = [one for one in found.chosen[name] if not one.failure]
         tasks = _all_rows(asked, found.chosen[name][-1].seed, last.method)
-        constants = [one.constant for one in own if one.constant is not None]
-        constant, flat = torch.stack(constants) if constants else None, CONSTANTS.get(str(last.tasks.loss), "")
-        read = _reading(own, asked) if own[0].outputs is not None else {}
-        told |= _save(name, partial(found.final, name, tasks, constant=constant, flat=flat), out, read)
+        known = {"constant": torch.stack([constant[one.seed] for one in trials]), "flat": flat}
+        read = _reading([both for trial, both in validation if trial in trials], asked) if validation else {}
+        told |= _save(name, partial(found.final, name, tasks, **known), out, read)
     return told
 
 
-@dataclass(frozen=True)
-class Beside:
-    """What is kept of a trial's result: test metrics of constants [K], and validation ``outputs`` and ``targets``."""
-
-    constant: Tensor | None
-    outputs: Tensor | None = None
-    targets: Tensor | None = None
-
-    @classmethod
-    def of(cls, result: Result, asked: Mapping[str, Any]) -> Beside:
-        """Read it off a result; outputs only where they are asked for."""
-        tasks = result.tasks
-        constant = _constant(replace(tasks, splits={"val": tasks.splits["test"], **tasks.splits}), result)
-        if not asked["calibrate"] and asked["threshold"] == 0.5:
-            return cls(constant)
-        pool, split = tasks.pools[tasks.splits["val"].pool], tasks.splits["val"]
-        outputs = [result.outputs(k, pool.inputs[split.of(k)]).cpu() for k in range(tasks.num_nodes)]
-        return cls(constant, torch.cat(outputs), pool.targets[split.index].cpu())
-
-
-def _reading(own: Sequence[Any], asked: Mapping[str, Any]) -> dict[str, float]:
+def _reading(own: Sequence[tuple[Tensor, Tensor]], asked: Mapping[str, Any]) -> dict[str, float]:
     """Return the temperature and the threshold by which validation rows of all seeds are read best."""
-    outputs, targets = (torch.cat([getattr(one, name) for one in own]) for name in ("outputs", "targets"))
+    outputs, targets = map(torch.cat, zip(*own, strict=True))
     temperature, threshold = fit_temperature(outputs, targets) if asked["calibrate"] else 1.0, asked["threshold"]
     if threshold == "balanced":
         margin = outputs.flatten() if targets.is_floating_point() else outputs[:, 1] - outputs[:, 0]
@@ -107,13 +96,17 @@ def _reading(own: Sequence[Any], asked: Mapping[str, Any]) -> dict[str, float]:
     return {"temperature": temperature, "threshold": threshold}
 
 
-def _all_rows(asked: Mapping[str, Any], seed: int, method: Any) -> Tasks | None:
-    """Return the tasks of a table with all rows for training, but for validation rows that a method needs."""
-    if str(asked["data"]) in DATASETS or asked["split"] is not None:
-        return None
-    held = {} if "val" in needed(method) else {"val_fraction": 0.0}
+def _drawn(asked: Mapping[str, Any], seed: int, **held: float) -> Tasks:
     with own_filter("ignore", code="quality"):  # said before
-        return tasks_for(str(asked["data"]), {**asked, **held, "test_fraction": 0.0})(seed)
+        return tasks_for(str(asked["data"]), {**asked, **held})(seed)
+
+
+def _all_rows(asked: Mapping[str, Any], seed: int, method: Any) -> Tasks:
+    """Return tasks with all rows for training, but for validation rows that a method needs."""
+    if str(asked["data"]) in DATASETS or asked["split"] is not None:
+        return with_all_rows(_drawn(asked, seed), needed(method))
+    held = {} if "val" in needed(method) else {"val_fraction": 0.0}
+    return _drawn(asked, seed, test_fraction=0.0, **held)
 
 
 def _save(name: str, fit: Callable[[], Final], out: Path, read: Mapping[str, float]) -> Told:
@@ -134,18 +127,18 @@ def _misfits(result: Result) -> list[str]:
     """Return the sites whose models are worse than a constant on their own training samples."""
     tasks, metric = result.tasks, as_metric(result.tasks.metric)
     flat = _constant(replace(tasks, splits=dict.fromkeys(("train", "val", "test"), tasks.splits["train"])), result)
-    if flat is None:
-        return []
     sign = 1 if metric.higher_is_better else -1
     found = score_rows(result.env.engine, Rows.own(result.stacks), "train", metric)[1].cpu()
     worse = sign * (found - flat) < -CLEARLY * flat.abs()
     return [name for name, bad in zip(tasks.names, worse.tolist(), strict=True) if bad]
 
 
-def _constant(tasks: Tasks, result: Result) -> Tensor | None:
-    """Return test metrics of constants, [K], if it is known what they say."""
-    flat = constants(tasks, Measured((as_metric(tasks.metric),), ("test",)), output_shape(result.modules[0], tasks))
-    return None if flat is None else flat[1][0, 0]
+def _constant(tasks: Tasks, result: Result) -> Tensor:
+    """Return test metrics of constants, [K]: it is known what they say by every loss that commands have."""
+    tasks = replace(tasks, splits={"val": tasks.splits["test"], **tasks.splits})
+    found = constants(tasks, Measured((as_metric(tasks.metric),), ("test",)), output_shape(result.modules[0], tasks))
+    assert found is not None
+    return found[1][0, 0]
 
 
 def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: Path, asked: Mapping[str, Any]) -> Told:
@@ -164,20 +157,11 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
         keys = [(model, tuple(point.items())) for model, point, _ in picked]
         (model, point), _ = Counter(keys).most_common(1)[0]
         rounds = round(median(many for key, (*_, many) in zip(keys, picked, strict=True) if key == (model, point)))
-        method = makers[arm](**dict(point), epochs=asked["epochs"], batch_size=asked["batch_size"])
-        setting = {**({"model": model} if model else {}), **dict(point)}
-        known = {"metric": found.metric, "test": found.scores[arm], "setting": setting}
-        known |= {"constant": found.constant, "flat": found.flat} if found.flat else {}
-        told |= _save(arm, partial(_fit, method, candidates(models)[model], rounds, asked, known), out, {})
+        local_steps = {name: asked[name] for name in ("epochs", "batch_size")}
+        one = Contestant(arm, 0, {**dict(point), **local_steps}, makers[arm], candidates(models)[model])
+        play = partial(one.play, {name: asked[name] for name in ("device", "threads")}, asked["seed"])
+        known = {"metric": found.metric, "test": found.scores[arm], "constant": found.constant, "flat": found.flat}
+        known["setting"] = {**({"model": model} if model else {}), **dict(point)}
+        tasks = _all_rows(asked, asked["seed"], one.method())
+        told |= _save(arm, partial(Final.fit, play, tasks, rounds, **known), out, {})
     return told
-
-
-def _fit(method: Any, model: Any, rounds: int, asked: Mapping[str, Any], known: Mapping[str, Any]) -> Final:
-    seed = asked["seed"]
-    tasks = _all_rows(asked, seed, method)
-    if tasks is None:
-        tasks = with_all_rows(tasks_for(str(asked["data"]), asked)(seed), needed(method))
-    contestant = Contestant("", 0, {}, lambda: method, model, None)
-    return Final.fit(
-        partial(contestant.play, {name: asked[name] for name in ("device", "threads")}, seed), tasks, rounds, **known
-    )

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -97,10 +97,9 @@ def write_page(found: Any, out: Path, command: str, **more: Any) -> list[Path]:
 
 def write_figures(draw: Callable[[], Mapping[str, Any]], out: Path) -> list[Path]:
     """Draw figures and write them by name, where the extra ``figures`` is installed."""
+    extra = "figures"
     return _write_extra(
-        "figures",
-        "figures",
-        lambda: [report.save_figure(figure, out / f"{name}.png") for name, figure in draw().items()],
+        extra, extra, lambda: [report.save_figure(one, out / f"{name}.png") for name, one in draw().items()]
     )
 
 
@@ -128,6 +127,12 @@ def note(text: str, quiet: bool = False) -> None:
         from tqdm import tqdm
 
         tqdm.write(printable(text), file=sys.stderr)
+
+
+def note_files(paths: Iterable[Path], quiet: bool) -> None:
+    """Note which files and folders were written."""
+    for path in paths:
+        note(f"wrote {path}", quiet)
 
 
 def write_in_any_encoding() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from graphcollab import datasets, methods
 from graphcollab._ranges import describe
 from graphcollab.cli.data import changed
-from graphcollab.cli.folder import RESULTS, folder_of, note, settings_kept, tell, write_page
+from graphcollab.cli.folder import RESULTS, folder_of, note_files, settings_kept, tell, write_page
 from graphcollab.cli.options import Table
 from graphcollab.cli.predicting import folders_of_models, saved_models, warnings_of
 from graphcollab.cli.settings_file import RUN
@@ -98,9 +98,8 @@ def _table(data: str, asked: Mapping[str, Any]) -> None:
         found = describe_table(data, **changed(Table, asked))
         tell(str(found))
         if out is not None:
-            paths = [write_whole(out / RESULTS, f"{found}\n".encode()), *write_page(found, out, "show"), out / RUN]
-            for path in paths:
-                note(f"wrote {path}", asked["quiet"])
+            answer = write_whole(out / RESULTS, f"{found}\n".encode())
+            note_files([answer, *write_page(found, out, "show"), out / RUN], asked["quiet"])
 
 
 def _folder(path: Path) -> str:

@@ -47,21 +47,16 @@ def saved_models(path: Path) -> Models:
     raise MissingFileError("saved", f"{path} holds no saved models: {advice}")
 
 
-def trained_past_best(models: Models) -> str:
-    """Return a warning where models were clearly better before the end of their training; else nothing."""
-    best = models.about.get("best")
-    if not best or not best["saved_val_loss"] > PAST * best["val_loss"] > 0:
-        return ""
-    return (
-        f"these models were trained past their best: their mean validation loss was {best['val_loss']:.4g} after "
-        f"{best['rounds']} rounds and is {best['saved_val_loss']:.4g} after {models.about['rounds']}; train them again "
-        "with --patience 20"
-    )
-
-
 def warnings_of(models: Models) -> list[str]:
     """Return what is to be warned of: models no better than constants, or trained past their best."""
-    return [one for one in (models.about.get("warning"), trained_past_best(models)) if one]
+    found, best = [*filter(None, [models.about.get("warning")])], models.about.get("best")
+    if best and best["saved_val_loss"] > PAST * best["val_loss"] > 0:
+        found.append(
+            f"these models were trained past their best: their mean validation loss was {best['val_loss']:.4g} after "
+            f"{best['rounds']} rounds and is {best['saved_val_loss']:.4g} after {models.about['rounds']}; train them "
+            "again with --patience 20"
+        )
+    return found
 
 
 def play_predict(asked: dict[str, Any]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from graphcollab.cli.data import changed, model_for, require_data
-from graphcollab.cli.folder import CHECKPOINTS, folder_of, note, settings_kept, tell
+from graphcollab.cli.folder import CHECKPOINTS, folder_of, note_files, settings_kept, tell
 from graphcollab.cli.options import Columns, Computing, Training
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import makers_of, only_values, settings_grids
@@ -31,15 +30,11 @@ def play_site(asked: dict[str, Any]) -> None:
         )
     dry_run = (asked["others"] or True) if asked["dry_run"] else False
     here = site(name, data, listeners=asked["listeners"], dry_run=dry_run, **changed(Columns, asked))
-    settings = {
-        key: asked[key]
-        for key in ("rounds", "seed", *(field.name for kind in (Training, Computing) for field in fields(kind)))
-    }
+    settings = {key: asked[key] for key in ("rounds", "seed", *vars(Training()), *vars(Computing()))}
     with folder_of(None if asked["dry_run"] else asked["out"], "site", settings_kept(asked)) as out:
         checkpoint = None if out is None else out / CHECKPOINTS
         found = here.run(method, model_for(asked["hidden"]), checkpoint=checkpoint, **settings)
         tell(str(site_table(found) if isinstance(found, Result) else found))
         if isinstance(found, Result) and out is not None:
             found.history.to_json(out / "history.json")
-            for path in (found.save(out / "models"), out / "history.json", out / RUN):
-                note(f"wrote {path}", asked["quiet"])
+            note_files([found.save(out / "models"), out / "history.json", out / RUN], asked["quiet"])

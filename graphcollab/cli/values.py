@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any, get_args
 
 import attrs
@@ -67,8 +67,7 @@ def flat(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a command by option: groups of options, which are dataclasses, are unpacked."""
     found: dict[str, Any] = {}
     for name, value in arguments.items():
-        group = is_dataclass(value) and not isinstance(value, type)
-        found |= {field.name: getattr(value, field.name) for field in fields(value)} if group else {name: value}
+        found |= vars(value) if is_dataclass(value) else {name: value}
     return found
 
 
