@@ -14,14 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphcollab.engine.guards import LookUps, OutsideError
-from graphcollab.errors import (
-    InvalidTypeError,
-    NotFiniteError,
-    RangeError,
-    ShapeError,
-    UnknownError,
-    UnsupportedError,
-)
+from graphcollab.errors import InvalidTypeError, NotFiniteError, RangeError, ShapeError, UnknownError, UnsupportedError
 from graphcollab.naming import Node, few, find_node
 from graphcollab.tasks import Preparation, Tasks
 from graphcollab.tasks.samples import not_finite

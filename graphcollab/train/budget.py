@@ -40,14 +40,12 @@ def spend(
     if not isinstance(budget, str) and rounds != ROUNDS:
         what = "rounds per method" if isinstance(budget, Mapping) else "local steps per node"
         raise ConflictError(
-            "budget",
-            f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two",
+            "budget", f"budget={budget!r} gives {what}, and rounds={rounds} contradicts it: give one of the two"
         )
     if isinstance(budget, Mapping):
         if differing := sorted({name for name, _ in made} ^ set(budget)):
             raise MismatchError(
-                "budget",
-                f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}",
+                "budget", f"budget must give rounds for every method and no other, got {dict(budget)}: {differing}"
             )
         return [Spending(budget[name], evaluate_every) for name, _ in made]
     if budget == "rounds" or (budget == "steps" and len(made) == 1):

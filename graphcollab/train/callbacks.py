@@ -22,7 +22,7 @@ class Callback:
     """Base of callbacks: override what you need. A callback must not change the data.
 
     A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
-    and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; at last ``on_end``. It calls callbacks as
+    and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; then ``on_end``. It calls callbacks as
     they were given, then the progress bar; a checkpoint comes after all of them. Between sites a round in which a site
     is lost is played again, so what is called in it may be called twice with the same ``data.round``.
 

@@ -91,12 +91,7 @@ class Comparison:
         return correction([(trial.tasks, trial.samples) for trial in trials], over)
 
     def paired(
-        self,
-        method: str,
-        reference: str,
-        column: str = "mean",
-        confidence: float = 0.95,
-        over: Over = None,
+        self, method: str, reference: str, column: str = "mean", confidence: float = 0.95, over: Over = None
     ) -> PairedDifference:
         """Return the paired difference of two methods over seeds, with its confidence interval.
 

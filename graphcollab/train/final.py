@@ -71,12 +71,7 @@ class Final:
             threshold: The second of two classes is predicted where it is more probable (`balanced_threshold`).
         """
         read, one = {"temperature": temperature, "threshold": threshold}, self.result
-        about = {
-            **one.about(),
-            "best": None,
-            "made": "; ".join([self.how, *_as_read(**read)]),
-            "warning": self.warning,
-        }
+        about = {**one.about(), "best": None, "made": "; ".join([self.how, *_as_read(**read)]), "warning": self.warning}
         means = {
             name: [None if math.isnan(v) else v for v in values.tolist()] for name, values in self._means().items()
         }

@@ -41,8 +41,7 @@ def points_of(methods: Mapping[str, Callable[..., Any]], grids: Grids, **given: 
         for setting, values in grid.items():
             if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
                 raise InvalidValueError(
-                    "grids",
-                    f"the grid of {name!r} must list the values to try of {setting!r}, got {values!r}",
+                    "grids", f"the grid of {name!r} must list the values to try of {setting!r}, got {values!r}"
                 )
         points[name] = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         for point in points[name]:

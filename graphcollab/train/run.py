@@ -32,25 +32,13 @@ from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
-from graphcollab.train.identity import (
-    describe_run,
-    require_alike,
-    require_same,
-    require_same_run,
-)
+from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run
 from graphcollab.train.ids import check_ids
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver
 from graphcollab.train.session import Session, name_limits
-from graphcollab.train.start import (
-    Architecture,
-    Model,
-    build_graph,
-    build_modules,
-    check_device,
-    for_tasks,
-)
+from graphcollab.train.start import Architecture, Model, build_graph, build_modules, check_device, for_tasks
 
 BETWEEN_PARTIES = {
     "attend": "those take part who are there",

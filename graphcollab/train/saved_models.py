@@ -14,12 +14,7 @@ from torch import Tensor, nn
 
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.errors import (
-    FormatError,
-    MismatchError,
-    MissingError,
-    ShapeError,
-)
+from graphcollab.errors import FormatError, MismatchError, MissingError, ShapeError
 from graphcollab.models import build_model
 from graphcollab.naming import Node, find_node
 from graphcollab.settings import SettingError, checked

@@ -136,12 +136,7 @@ class Trials:
             own_filter("ignore", code="diverged", subject="models"),
         ):
             return run(
-                one.method(),
-                drawn,
-                one.model,
-                one.graph,
-                seed=seed,
-                **{**self.settings, **spent, "checkpoint": place},
+                one.method(), drawn, one.model, one.graph, seed=seed, **{**self.settings, **spent, "checkpoint": place}
             )
 
 
