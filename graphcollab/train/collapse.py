@@ -46,7 +46,7 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
     """
     dropped = [one for one in history.findings if one.code == UNIFORM and one.numbers["round"] <= data.round]
     found, played = None, _played(method, data)
-    if (spread := _spread(method, data, env, 1)) is not None:
+    if (spread := _spread(method, data, env)) is not None:
         if played >= ROUNDS:
             found = _alone(method, data, spread, history) or _single(method, data, spread, history)
         if found is None:
@@ -70,7 +70,7 @@ def may_have_dropped(method: Method | Phases, data: Data) -> bool:
 
 def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Keep a finding if neighbors were dropped after a round whose weights did not tell them apart."""
-    if not may_have_dropped(method, data) or (spread := _spread(method, data, env, 1)) is None:
+    if not may_have_dropped(method, data) or (spread := _spread(method, data, env)) is None:
         return
     fewer = _senders(data, data.edge_index) < _senders(data, last_graph(data)[0])
     if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, history, EQUAL)) is not None:
@@ -78,12 +78,10 @@ def note_dropped(method: Method | Phases, data: Data, env: Env, history: History
         history.findings.append(replace(found, message=said))
 
 
-def _spread(
-    method: Method | Phases, data: Data, env: Env, rounds: int, per_sample: bool = False
-) -> WeightSpread | None:
-    """Return how weights were spread in the last exchange, if they were not fixed, and for so many rounds."""
+def _spread(method: Method | Phases, data: Data, env: Env, per_sample: bool = False) -> WeightSpread | None:
+    """Return how weights were spread in the last exchange, if there was one and they were not fixed."""
     last = method.last(data.round)
-    if _played(method, data) < rounds or not (learned(method, last) or _computed(last)):
+    if _played(method, data) < 1 or not (learned(method, last) or _computed(last)):
         return None
     then = copy.copy(data)
     then.round, (then.edge_index, then.edge_weight) = data.round - 1, last_graph(data)
@@ -132,7 +130,7 @@ def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSprea
     """Return how even weights of neighbors, and of all, are, [K]; computed ones also relative to sample shares."""
     if learned(method, method.last(data.round)):
         return spread, _of_all(data, spread, env.plane)
-    by_counts = _spread(method, data, env, 1, per_sample=True)
+    by_counts = _spread(method, data, env, per_sample=True)
     evenness = spread.evenness if by_counts is None else torch.fmax(spread.evenness, by_counts.evenness)
     return spread._replace(evenness=evenness), evenness
 

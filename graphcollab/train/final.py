@@ -95,19 +95,14 @@ class Final:
     def warning(self) -> str:
         """Where models are no better than constants, on rows they were fitted to or on test rows; else nothing."""
         wild = f"on the rows that they were fitted to, models of {few([*self.misfits])} are worse than {self.flat}"
-        return "; ".join([*[wild] * bool(self.misfits), *filter(None, [self._no_better()])])
-
-    def _no_better(self) -> str:
-        """Return where such models were no better than constants on test rows, in the mean over splits."""
-        if self.constant is None:
-            return ""
-        test, flat = ((1 if self.result.history.higher_is_better else -1) * one for one in self._means().values())
-        if not bool((worse := test <= flat).any()):
-            return ""
-        where = [name for name, bad in zip(self.result.tasks.names, worse.tolist(), strict=True) if bad]
-        told = f"at {len(where)} of {len(test)} sites ({few(where)})"
-        overall = "in the mean over sites, and " * bool(test.nanmean() <= flat.nanmean())
-        return f"on test rows such models were no better in {self.metric} than {self.flat} {overall}{told}"
+        told, sign = [wild] * bool(self.misfits), 1 if self.result.history.higher_is_better else -1
+        test, *constant = (sign * one for one in self._means().values())
+        for flat in constant:
+            where = [self.result.tasks.names[k] for k in (test <= flat).nonzero().flatten().tolist()]
+            overall = "in the mean over sites, and " * bool(test.nanmean() <= flat.nanmean())
+            at = f"{overall}at {len(where)} of {len(test)} sites ({few(where)})"
+            told += [f"on test rows such models were no better in {self.metric} than {self.flat} {at}"] * bool(where)
+        return "; ".join(told)
 
     def _means(self) -> dict[str, Tensor]:
         """Return means over splits, [K]."""
@@ -117,20 +112,14 @@ class Final:
 
 def with_all_rows(tasks: Tasks, held: Collection[str] = ()) -> Tasks:
     """Return tasks with all samples of every node for training, in one pool, but for those of splits to be held."""
+    nodes = torch.arange(tasks.num_nodes)
+    tasks.require_here(nodes, ", which cannot put them together: give a function that makes tasks")
     starts = dict(zip(tasks.pools, accumulate(map(len, tasks.pools.values()), initial=0), strict=False))
-
-    def rows(names: Sequence[str]) -> Split:
-        some = [(tasks.splits[name], starts[tasks.splits[name].pool]) for name in names]
-        lists = [torch.cat([split.of(node) + start for split, start in some]) for node in range(tasks.num_nodes)]
-        return Split.from_lists("all", [one.unique() for one in lists])
-
-    tasks.require_here(
-        torch.arange(tasks.num_nodes), ", which cannot put them together: give a function that makes tasks"
-    )
-    kept = [name for name in tasks.splits if name in held]
-    splits = {"train": rows([name for name in tasks.splits if name not in held])} | {
-        name: rows([name]) for name in kept
-    }
+    into, splits = {name: name if name in held else "train" for name in tasks.splits}, {}
+    for new in dict.fromkeys(["train", *into.values()]):
+        some = [(tasks.splits[name], starts[tasks.splits[name].pool]) for name in into if into[name] == new]
+        lists = [torch.cat([split.of(node) + start for split, start in some]).unique() for node in nodes.tolist()]
+        splits[new] = Split.from_lists("all", lists)
     return replace(tasks, pools={"all": Pool.joined([*tasks.pools.values()])}, splits=splits, split_given=False)
 
 

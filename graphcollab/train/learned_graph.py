@@ -55,15 +55,6 @@ class LearnedGraph(Data):
         ends, weights = self.edge_index.T.tolist(), self.edge_weight.tolist()
         return [(self.name[j], self.name[i], weight) for (j, i), weight in zip(ends, weights, strict=True)]
 
-    def _warn_of_no_edges(self) -> None:
-        if not self.edge_index.shape[1]:
-            issue(
-                "empty",
-                "graph",
-                "the graph that is written has no edges: nothing travels along edges under methods with a server, such "
-                "as fedavg and ditto, nor under local; l2c, meta_l2c and others learn who listens to whom",
-            )
-
     def matrix(self) -> Tensor:
         """Return what every node gave every other in the last round, float64 [K, K], receivers in rows.
 
@@ -86,5 +77,11 @@ class LearnedGraph(Data):
 
         A file that is there is replaced. A warning says so where there are no edges.
         """
-        self._warn_of_no_edges()
+        if not self.edge_index.shape[1]:
+            issue(
+                "empty",
+                "graph",
+                "the graph that is written has no edges: nothing travels along edges under methods with a server, such "
+                "as fedavg and ditto, nor under local; l2c, meta_l2c and others learn who listens to whom",
+            )
         return write_csv(path, ["sender", "receiver", "weight"], self.named_edges())

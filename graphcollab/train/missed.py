@@ -64,7 +64,7 @@ def take_over(
     for name, value in data.to_dict().items():
         declared = _declared(name, fields) if any(one.covers(name) for one in fields) else None
         if declared is not None and declared.kind == "per_edge" and declared.known_to != "public":
-            back[name] = _moved(value, data.edge_index, edge_index, data.num_nodes)
+            back[name] = _moved(value, data.edge_index, edge_index)
         elif declared is None or ((declared.known_to != "public" or declared.kind in ROWS) and not _is_old(declared)):
             back[name] = copy.copy(value)
     for name, value in told.items():
@@ -106,15 +106,13 @@ def _with_own(history: History, own: History) -> History:
     return history
 
 
-def _moved(values: Tensor, before: Tensor, now: Tensor, count: int) -> Tensor:
+def _moved(values: Tensor, before: Tensor, now: Tensor) -> Tensor:
     """Return the values of edges [E] for other edges, [E']: NaN where there was none."""
-    keys, wanted = (sender * count + receiver for sender, receiver in (before, now))
-    order = keys.argsort()
-    place = torch.searchsorted(keys[order], wanted).clamp(max=max(len(keys) - 1, 0))
-    out = values.new_full((len(wanted), *values.shape[1:]), torch.nan if values.is_floating_point() else 0)
-    if len(keys):
-        there = keys[order][place] == wanted
-        out[there] = values[order[place[there]]]
+    place = {pair: e for e, pair in enumerate(zip(*before.tolist(), strict=True))}
+    kept = [(e, place[pair]) for e, pair in enumerate(zip(*now.tolist(), strict=True)) if pair in place]
+    there, held = torch.tensor(kept, dtype=torch.int64, device=values.device).view(-1, 2).T
+    out = values.new_full((now.shape[1], *values.shape[1:]), torch.nan if values.is_floating_point() else 0)
+    out[there] = values[held]
     return out
 
 

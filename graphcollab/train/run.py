@@ -155,7 +155,9 @@ def run(
     transport = meet(tasks.names, partial(_work, method, tasks), owner, tasks.elsewhere)
     plane = Plane(tasks.num_nodes, transport)
     if plane.private:
-        _refuse_between_parties(attend=attend, patience=patience)
+        for name, value in {"attend": attend, "patience": patience}.items():
+            if value is not None:
+                raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
         attend = transport.attendance
     with ExitStack() as held, plane.agreed():
         held.callback(let_go)
@@ -228,12 +230,6 @@ def run(
         return Session(
             method, modules, env, data, history, rounds, threads, metric, evaluate_every, patience, callbacks, saver
         ).play()
-
-
-def _refuse_between_parties(**settings: object) -> None:
-    for name, value in settings.items():
-        if value is not None:
-            raise UnsupportedError(name, f"{name} cannot be given between sites: {BETWEEN_PARTIES[name]}")
 
 
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:

@@ -12,9 +12,9 @@ from torch import Tensor
 from graphcollab.findings import Finding
 from graphcollab.metrics import METRICS
 from graphcollab.train.collapse import learned
-from graphcollab.train.identity import identify_models, identify_tasks
+from graphcollab.train.identity import identify_models
 from graphcollab.train.result import Result
-from graphcollab.train.shared_samples import Samples, identify_samples
+from graphcollab.train.shared_samples import Samples
 
 SHARES = tuple(name for name, metric in METRICS.items() if metric.is_share)
 MOST_KEPT = 100  # nodes of which it is kept what they gave each other
@@ -94,16 +94,8 @@ class Trial:
         return {finding.code for finding in self.findings}
 
     @classmethod
-    def from_result(
-        cls,
-        method: str,
-        seed: int,
-        setting: Mapping[str, Any],
-        result: Result,
-        tasks: str = "",
-        samples: Samples | None = None,
-    ) -> Trial:
-        """Return what is kept of a run; its tasks' fingerprint and samples are looked at, unless they are known."""
+    def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result, **known: Any) -> Trial:
+        """Return what is kept of a run, and what is ``known`` of its tasks."""
         history, summary = result.history, result.summary()
 
         def final(name: str) -> float:
@@ -132,12 +124,11 @@ class Trial:
             round_steps=max(steps(played, max(played - 1, 0)), steps(played + 1, played)),
             models=result.method.models_trained,
             findings=tuple(history.findings),
-            tasks=tasks or identify_tasks(result.tasks, result.env.plane),
             architectures=identify_models(result.modules, result.data.x),
-            samples=samples or (identify_samples(result.tasks) if result.env.plane.alone else None),
             weights=_learned_weights(result),
             tested={name: size for name, size, value in sizes if not math.isnan(value)},
             kept=history.rounds[history.returned],
+            **known,
         )
 
 

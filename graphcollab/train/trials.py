@@ -101,11 +101,11 @@ class Trials:
     def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Played]:
         """Run all contestants on a seed, one after the other, on tasks that may be drawn already."""
         given: Tasks | Exception
-        tasks, samples = "", None
+        known: dict[str, Any] = {}
         try:
             with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
                 given = self.draw(seed) if drawn is None else drawn
-            tasks, samples = identify_tasks(given, plane_of(given)), identify_samples(given)
+            known = {"tasks": identify_tasks(given, plane_of(given)), "samples": identify_samples(given)}
         except Exception as error:
             given = error
         for one in self.contestants:
@@ -119,13 +119,13 @@ class Trials:
                 if _of_machine(error):  # nor does a full disk
                     error.add_note(f"in the trial of method {one.name!r} with {dict(one.point)} on seed {seed}")
                     raise
-                failure = f"{type(error).__name__}: {error}"
                 lost = dict.fromkeys(COLUMNS, math.nan)
-                yield Trial(one.name, seed, one.point, math.nan, lost, failure=failure, tasks=tasks), None, error
+                about = {"failure": f"{type(error).__name__}: {error}", "tasks": known.get("tasks", "")}
+                yield Trial(one.name, seed, one.point, math.nan, lost, **about), None, error
             else:
                 if result.interrupted:
                     raise KeyboardInterrupt(f"stopped in method {one.name!r} with {dict(one.point)} on seed {seed}")
-                yield Trial.from_result(one.name, seed, one.point, result, tasks, samples), result, None
+                yield Trial.from_result(one.name, seed, one.point, result, **known), result, None
 
     def _run(self, one: Contestant, seed: int, drawn: Tasks) -> Result:
         place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
