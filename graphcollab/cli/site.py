@@ -8,8 +8,9 @@ from graphcollab.cli.data import changed, model_for, require_data
 from graphcollab.cli.folder import CHECKPOINTS, folder_of, note_files, settings_kept, tell
 from graphcollab.cli.options import Columns, Computing, Training
 from graphcollab.cli.settings_file import RUN
-from graphcollab.cli.values import makers_of, only_values, settings_grids
+from graphcollab.cli.values import only_values
 from graphcollab.errors import StateError
+from graphcollab.methods import get_method
 from graphcollab.report import site_table
 from graphcollab.sites import site
 from graphcollab.sites.transport import CONNECTION
@@ -20,8 +21,7 @@ def play_site(asked: dict[str, Any]) -> None:
     """Take part in a run, or rehearse it."""
     name, data = asked["name"], str(asked["data"])
     require_data(data)
-    makers = makers_of([asked["method"]])
-    method = makers[asked["method"]](**only_values(settings_grids([*makers], asked["set"]), [*makers])[asked["method"]])
+    method = get_method(asked["method"])(**only_values(asked["method"], asked["set"]))
     if not asked["dry_run"] and CONNECTION.get() is None:
         raise StateError(
             "dry_run",

@@ -92,20 +92,14 @@ def settings_grids(names: Sequence[str], words: Sequence[str], lrs: Sequence[flo
         if name not in (ALL, *names):
             raise UnknownError("set", f"{name!r} is none of the methods of this command: {', '.join(names)}")
         found.setdefault(name, {})[setting.replace("-", "_")] = [literal(text) for text in texts]
-    for name in names if words else ():
-        own = {**found.get(ALL, {}), **found.get(name, {})}
-        first = {setting: values[0] for setting, values in own.items()}
-        for setting, values in own.items():
-            for value in values:
-                get_method(name)(**{**first, setting: value})  # refuses wrong names and values
     return found
 
 
-def only_values(grids: Grids, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the settings of every method, each of which must have one value."""
-    for name, settings in grids.items():
-        for setting, values in settings.items():
-            if len(values) != 1:
-                raise ConflictError("set", f"{name}.{setting} must have one value here, got {values}")
-    both: Mapping[str, dict[str, list[Any]]] = {name: {**grids.get(ALL, {}), **grids.get(name, {})} for name in names}
-    return {name: {key: values[0] for key, values in own.items()} for name, own in both.items()}
+def only_values(name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of a method, each of which must have one value."""
+    grids = settings_grids([name], words)
+    own = {**grids.get(ALL, {}), **grids.get(name, {})}
+    for setting, values in own.items():
+        if len(values) != 1:
+            raise ConflictError("set", f"{name}.{setting} must have one value here, got {values}")
+    return {setting: values[0] for setting, values in own.items()}
