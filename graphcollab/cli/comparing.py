@@ -15,12 +15,12 @@ from tqdm import tqdm
 from graphcollab import report
 from graphcollab.checks import issue
 from graphcollab.cli.data import methods_for, models_for, require_data, step_sizes, tasks_for
-from graphcollab.cli.explaining import explained, require_columns
 from graphcollab.cli.finals import Told, require_savable, save_of_benefit, save_of_comparison, validation_of
 from graphcollab.cli.folder import (
     CHECKPOINTS,
     RESULTS,
     folder_of,
+    note,
     note_files,
     settings_kept,
     tell,
@@ -30,10 +30,16 @@ from graphcollab.cli.folder import (
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
-from graphcollab.errors import MissingFileError
+from graphcollab.datasets import DATASETS, TABLES
+from graphcollab.errors import ConflictError, GraphcollabError, MissingFileError
 from graphcollab.files import write_whole
+from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, benefit
 from graphcollab.metrics import METRICS
+from graphcollab.naming import setting
+from graphcollab.report.inside import chosen_result
+from graphcollab.report.values import Table
+from graphcollab.tasks.table import Table as Source, open_table
 from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
 from graphcollab.train.history import History
 from graphcollab.train.start import candidates
@@ -71,14 +77,14 @@ def play_compare(asked: dict[str, Any]) -> None:
     grids = settings_grids([*makers], asked["set"], asked["lrs"])
     graphs = _graphs(asked["graphs"])
     asked["graphs"] = [f"{name}={path}" for name, path in graphs.items()]
-    require_columns(asked)
+    _require_columns(asked)
     require_savable(asked, read := asked["calibrate"] or asked["threshold"] != 0.5)
     kept: list[Any] | None = [] if read else None
     with folder_of(asked["out"], "compare", settings_kept(asked)) as out:
         found = _compare(makers, grids, graphs, asked, out, kept)
         if next(iter(found.results.values())).tasks.num_nodes == 1:
             issue("too-few", "node", "there is one site, which has no others to learn from: name the column of sites")
-        inside = explained(found, asked)
+        inside = _explained(found, asked)
         text = "\n\n".join([_answer(found), *(f"{one.caption}\n\n{one}" for one in inside)])
         tell(text)
         if out is not None:
@@ -86,6 +92,34 @@ def play_compare(asked: dict[str, Any]) -> None:
             write_whole(out / "results.json", report.results_json(found, _reference(found)).encode())
             report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
             _write(found, out, asked, text, saved, lambda: _figures(found), inside=inside)
+
+
+def _require_columns(asked: Mapping[str, Any]) -> None:
+    """Check before anything is run that there is a table, with the columns whose groups are asked for."""
+    for option in ("explain", "by"):
+        if asked[option] and str(asked["data"]) in DATASETS:
+            raise ConflictError(option, f"only tables have columns, and {asked['data']} is not a table")
+    for name in asked["by"]:
+        _source(asked).column(name, setting(by=[name]))
+
+
+def _explained(found: Comparison, asked: Mapping[str, Any]) -> list[Table]:
+    """Return what is in the models of the best method by validation and of training alone, and how good all are."""
+    both = {chosen_result(found)[0], *({"local"} & found.results.keys())} if asked["explain"] else set()
+    tables: list[Table] = []
+    for name in sorted(both):
+        note(f"looking into the models of {name}, which takes fifty runs more where they are linear", asked["quiet"])
+        tables.append(report.importance_table(found, name))
+        try:
+            tables.append(report.coefficient_table(found, name))
+        except GraphcollabError as error:  # not linear, or a refit failed
+            tables[-1] = tables[-1].noting(Finding("no-coefficients", name, f"no coefficients: {error}"))
+    return [*tables, *(report.group_table(found, _source(asked), column) for column in asked["by"])]
+
+
+def _source(asked: Mapping[str, Any]) -> Source:
+    data = str(asked["data"])
+    return open_table(TABLES[data]().columns if data in TABLES else data)
 
 
 def _seeds(given: Sequence[int]) -> list[int]:

@@ -31,9 +31,8 @@ from graphcollab.plane import Plane
 from graphcollab.settings import Natural, checked
 from graphcollab.stack import Stacks
 from graphcollab.tasks import Preparation, Tasks
-from graphcollab.train.check_outputs import check_outputs
+from graphcollab.train.check_outputs import check_ids, check_outputs
 from graphcollab.train.graph_input import Pairs, read_pairs
-from graphcollab.train.ids import check_ids
 from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result

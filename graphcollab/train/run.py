@@ -29,11 +29,10 @@ from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
 from graphcollab.train.beginning import same_beginning
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.check_outputs import check_outputs
+from graphcollab.train.check_outputs import check_ids, check_outputs
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run
-from graphcollab.train.ids import check_ids
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result
 from graphcollab.train.saver import Saver

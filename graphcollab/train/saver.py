@@ -18,6 +18,7 @@ from graphcollab.files import flush_folder, own_name
 from graphcollab.piece import Field
 from graphcollab.plane import Plane
 from graphcollab.train.checkpoint import (
+    Known,
     Loaded,
     is_stale,
     list_checkpoints,
@@ -28,7 +29,6 @@ from graphcollab.train.checkpoint import (
 )
 from graphcollab.train.folder import encode
 from graphcollab.train.history import History
-from graphcollab.train.history_file import Known
 
 KEEP = 2
 SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save

@@ -12,7 +12,7 @@ import tomllib
 import pytest
 
 from graphcollab import build_model, compare, load_dataset, methods, report, shard_tasks
-from graphcollab.cli import explaining
+from graphcollab.cli import comparing
 from graphcollab.cli.comparing import _seeds
 from graphcollab.errors import MissingPackageError
 from graphcollab.tasks import Tasks
@@ -238,9 +238,7 @@ def test_who_may_hear_whom_is_read_from_a_file(call, patients, about, tmp_path):
 
 
 def test_what_is_in_the_models_is_printed_and_on_the_page(call, patients, about, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        explaining.report, "coefficient_table", functools.partial(report.coefficient_table, resamples=2)
-    )
+    monkeypatch.setattr(comparing.report, "coefficient_table", functools.partial(report.coefficient_table, resamples=2))
     line = ["compare", patients, *about, "--methods", "local", "--seeds", "0", "--rounds", "2", "--lrs", "0.1"]
     linear = [*line, "--hidden", "none", "--leave-out", "sex", "--out", "report"]
     done = call(*linear, "--explain", "--by", "sex", "age")

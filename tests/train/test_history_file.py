@@ -7,7 +7,7 @@ import torch
 
 from graphcollab.testing import differences
 from graphcollab.train import Finding, History
-from graphcollab.train.history_file import from_lines, small_fields, to_lines
+from graphcollab.train.checkpoint import from_lines, small_fields, to_lines
 
 
 class Log:

@@ -13,7 +13,7 @@ import torch
 from graphcollab import local, run
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, History, history_file, load_checkpoint, saver
+from graphcollab.train import Callback, History, checkpoint, load_checkpoint, saver
 from graphcollab.train.lock import hold_folder
 from graphcollab.train.saver import Saver
 from tests.raising import raises
@@ -85,8 +85,8 @@ def test_saving_takes_a_tenth_of_the_time(tmp_path, clock, monkeypatch):
 
 def test_saving_encodes_only_what_is_new(tmp_path, monkeypatch):
     data, _ = Scene.small().begin(METHOD)
-    line, made = history_file._line, []
-    monkeypatch.setattr(history_file, "_line", lambda *given: made.append(1) or line(*given))
+    line, made = checkpoint._line, []
+    monkeypatch.setattr(checkpoint, "_line", lambda *given: made.append(1) or line(*given))
     one, history = Saver(tmp_path), History(tuple("abcdef"))
     with hold_folder(tmp_path):
         for round_ in range(1, 51):
