@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from graphcollab.cli.settings_file import RUN
 from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
 from graphcollab.files import csv_text, write_csv
 from graphcollab.naming import close, few
-from graphcollab.tasks import Table
 from graphcollab.tasks.table import open_table
 from graphcollab.train import Models, load
 from graphcollab.train.folder import MANIFEST
@@ -76,40 +76,33 @@ def play_predict(asked: dict[str, Any]) -> None:
     made = [f"these models were {models.about['made']}"] if "made" in models.about else []
     for line in (*made, *(f"warning: {one}" for one in warnings_of(models))):
         note(line, asked["quiet"])
-    rows = _predicted(models, open_table(data), asked["site"], proba, asked["quiet"])
+    rows = _predicted(models, prepared.node, asked)
     if out is None:
         tell(csv_text(header, rows).rstrip("\n"), table=True)
     else:
         note(f"wrote {write_csv(out, header, rows)}", asked["quiet"])
 
 
-def _predicted(models: Models, table: Table, site: str | None, proba: bool, quiet: bool) -> list[list[Any]]:
-    node = models.preparation.node if models.preparation else ""
-    names, codes = _sites(table, site, node)
+def _predicted(models: Models, node: str, asked: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the rows of an answer, given the column of site names."""
+    table, site = open_table(str(asked["data"])), asked["site"]
+    if site is None and node not in table.names:
+        raise MissingError("site", f"the table has no column {node!r} of site names: give --site NAME")
+    names, codes = table.sites(node) if site is None else ((site,), np.zeros(table.rows, np.int64))
     columns = {name: table.column(name) for name in table.names if name != node}
     found: dict[int, list[Any]] = {}
     for k, name in enumerate(names):
         rows = np.flatnonzero(codes == k)
         own = {column: values[rows] for column, values in columns.items()}
-        asked = None if models.has_shared and name not in models.names else name
-        if asked is None:
-            near = close(name, models.names, 1)
-            note(
-                f"site {name} has no model of its own: the model of all sites together answers. {near}".rstrip(), quiet
-            )
-        answers = [[answer] for answer in models.predict(asked, own).tolist()]
-        shares = models.predict_proba(asked, own).tolist() if proba else [[]] * len(answers)
+        whose = None if models.has_shared and name not in models.names else name
+        if whose is None:
+            text = f"site {name} has no model of its own: the model of all sites together answers. "
+            note(f"{text}{close(name, models.names, 1)}".rstrip(), asked["quiet"])
+        answers = [[answer] for answer in models.predict(whose, own).tolist()]
+        shares = models.predict_proba(whose, own).tolist() if asked["proba"] else [[]] * len(answers)
         for row, answer, share in zip(rows.tolist(), answers, shares, strict=True):
             found[row] = [row, name, *answer, *share]
     return [found[row] for row in sorted(found)]
-
-
-def _sites(table: Table, site: str | None, node: str) -> tuple[tuple[str, ...], np.ndarray]:
-    if site is not None:
-        return (site,), np.zeros(table.rows, np.int64)
-    if node not in table.names:
-        raise MissingError("site", f"the table has no column {node!r} of site names: give --site NAME")
-    return table.sites(node)
 
 
 def require_free(out: Path, saved: Path) -> None:

@@ -69,8 +69,8 @@ def may_have_dropped(method: Method | Phases, data: Data) -> bool:
 
 
 def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Keep a finding if neighbors were dropped after a round whose weights did not tell them apart."""
-    if not may_have_dropped(method, data) or (spread := _spread(method, data, env)) is None:
+    """Keep a finding if neighbors were dropped after a round (`may_have_dropped`) whose weights tell nothing."""
+    if (spread := _spread(method, data, env)) is None:
         return
     fewer = _senders(data, data.edge_index) < _senders(data, last_graph(data)[0])
     if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, history, EQUAL)) is not None:

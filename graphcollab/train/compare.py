@@ -199,7 +199,6 @@ def _check(
     methods: Mapping[str, Any], grids: Grids, graphs: Mapping[str, Any], seeds: list[int]
 ) -> dict[str, list[Point]]:
     """Check the arguments of `compare`; return every method's settings."""
-    require_methods("grids", set(grids) - {"*"}, methods)
     require_methods("graphs", graphs, methods)
     if not methods:
         raise EmptyError("methods", "methods must name one method or more, such as {'l2c': methods.l2c}, got none")
