@@ -51,11 +51,7 @@ APP.register_install_completion_command()
 
 
 def call(words: Sequence[str]) -> None:
-    """Run a command; errors are raised as they are.
-
-    Args:
-        words: The command line, without the name of the program.
-    """
+    """Run a command, by the words behind the name of the program; errors are raised as they are."""
     file = _config(words)
     APP.config = [] if file is None else [Dict({words[0]: read_settings(file, words[0])}, source=str(file))]
     command, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
@@ -66,8 +62,7 @@ def call(words: Sequence[str]) -> None:
 def main(words: Sequence[str] | None = None) -> NoReturn:
     """Run a command, and exit: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted; errors take one line.
 
-    Args:
-        words: The command line, without the name of the program. Default: that of this process.
+    It is given as to `call`. Default: that of this process.
     """
     write_in_any_encoding()
     words = list(sys.argv[1:] if words is None else words)

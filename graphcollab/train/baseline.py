@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +20,6 @@ from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.shared_samples import identify_samples
-from graphcollab.train.start import plane_of
 from graphcollab.train.trial import COLUMNS, Trial
 
 Baseline: TypeAlias = Literal["sklearn"] | None
@@ -109,14 +107,14 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
 
 def baseline_trials(tasks: Tasks, seed: int) -> list[Trial]:
     """Return the models' test metrics on tasks of a seed as trials of methods called as `BASELINES`."""
-    metric, sizes = as_metric(tasks.metric), tasks.sizes("test").tolist()
-    fingerprint, samples, trials = identify_tasks(tasks, plane_of(tasks)), identify_samples(tasks), []
+    metric, sizes, trials = as_metric(tasks.metric), tasks.sizes("test").tolist(), []
+    identity: dict[str, Any] = {"tasks": identify_tasks(tasks), "samples": identify_samples(tasks)}
     for name, scores in baseline_scores(tasks, (metric,)).items():
         values = scores[0, 0].tolist()
         tested = {k: size for k, size, v in zip(tasks.names, sizes, values, strict=True) if not math.isnan(v)}
         summary = dict.fromkeys(COLUMNS, math.nan) | summarize(values, metric.higher_is_better)
-        about = replace(Trial(name, seed, {}, math.nan, summary), per_node=tuple(values), tested=tested)
-        trials.append(replace(about, tasks=fingerprint, samples=samples))
+        known = {"per_node": tuple(values), "tested": tested, **identity}
+        trials.append(Trial(name, seed, {}, math.nan, summary, **known))
     return trials
 
 

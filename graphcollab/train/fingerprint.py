@@ -96,12 +96,9 @@ def digests(split: Split, values: Tensor) -> Tensor:
     return torch.zeros(split.num_nodes, dtype=torch.int64).index_add(0, owner, mixed)
 
 
-def hashed(*parts: str | bytes | memoryview) -> str:
-    """Return a short checksum of texts and bytes."""
-    made = hashlib.sha256()
-    for part in parts:
-        made.update(part.encode() + b"\n" if isinstance(part, str) else part)
-    return made.hexdigest()[:12]
+def hashed(content: str | bytes | memoryview) -> str:
+    """Return a short checksum of a text or bytes."""
+    return hashlib.sha256(content.encode() + b"\n" if isinstance(content, str) else content).hexdigest()[:12]
 
 
 PLAIN = (bool, int, float, str, type(None))

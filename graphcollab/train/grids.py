@@ -27,13 +27,7 @@ def require_methods(what: str, names: Collection[str], methods: Collection[str])
 
 
 def points_of(methods: Mapping[str, Callable[..., Any]], grids: Grids, **given: Any) -> dict[str, list[Point]]:
-    """Return every method's settings, after trying them: the product of its grid's values.
-
-    Args:
-        methods: Functions that make methods, by name.
-        grids: Values by method; those of ``"*"`` are for all.
-        given: Settings of all methods that are no matter of choice.
-    """
+    """Return every method's settings, after trying them with those ``given``: the product of its grid's values."""
     require_methods("grids", set(grids) - {"*"}, methods)
     points = {}
     for name, make in methods.items():

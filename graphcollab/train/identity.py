@@ -27,6 +27,7 @@ from graphcollab.stack import Stacks
 from graphcollab.tasks import Tasks
 from graphcollab.train.fingerprint import MODELS, checksum, describe, digests, fingerprint, weights_checksum
 from graphcollab.train.folder import encode
+from graphcollab.train.start import plane_of
 
 OWN = ("inputs in", "targets in", "weights in", "edge_")  # what sites do not compare, not even by checksums
 VERSION = "version of "
@@ -86,9 +87,9 @@ def describe_run(
     return about | _describe_samples(tasks, plane)
 
 
-def identify_tasks(tasks: Tasks, plane: Plane | None = None) -> str:
+def identify_tasks(tasks: Tasks) -> str:
     """Return a fingerprint of nodes and samples, the same for the same ones only."""
-    return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks, plane or Plane()).items()])
+    return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks, plane_of(tasks)).items()])
 
 
 def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:

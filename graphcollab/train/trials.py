@@ -24,7 +24,7 @@ from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
 from graphcollab.train.shared_samples import identify_samples
-from graphcollab.train.start import Model, plane_of, tasks_of
+from graphcollab.train.start import Model, tasks_of
 from graphcollab.train.trial import COLUMNS, Trial
 
 OF_TRIALS = ("patience", "callbacks", "progress", "checkpoint_every", "resume")
@@ -105,7 +105,7 @@ class Trials:
         try:
             with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
                 given = self.draw(seed) if drawn is None else drawn
-            known = {"tasks": identify_tasks(given, plane_of(given)), "samples": identify_samples(given)}
+            known = {"tasks": identify_tasks(given), "samples": identify_samples(given)}
         except Exception as error:
             given = error
         for one in self.contestants:
