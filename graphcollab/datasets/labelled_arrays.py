@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphcollab.errors import (
-    EmptyError,
-    InvalidTypeError,
-    MismatchError,
-    NotFiniteError,
-    RangeError,
-    ShapeError,
-)
+from graphcollab.errors import EmptyError, InvalidTypeError, MismatchError, NotFiniteError, RangeError, ShapeError
 from graphcollab.settings import checked
 from graphcollab.tasks._deal import label_starts
 from graphcollab.tasks.samples import not_finite

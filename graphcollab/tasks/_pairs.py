@@ -11,14 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, Subset, default_collate
 
 from graphcollab.checks import issue
-from graphcollab.errors import (
-    ConflictError,
-    EmptyError,
-    InvalidValueError,
-    MismatchError,
-    ShapeError,
-    UnsupportedError,
-)
+from graphcollab.errors import ConflictError, EmptyError, InvalidValueError, MismatchError, ShapeError, UnsupportedError
 from graphcollab.settings import SettingError
 from graphcollab.tasks._sites import in_order, name_ids
 from graphcollab.tasks.quality_of_samples import of_repeats, of_scales

@@ -17,14 +17,7 @@ from graphcollab.tasks._events import OF_EVENTS, coded, read_events, refuse_impo
 from graphcollab.tasks._left_out import kept_rows, of_kept
 from graphcollab.tasks._pairs import to_weights
 from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
-from graphcollab.tasks._values import (
-    NOTHING,
-    as_text,
-    kind_of,
-    lacks,
-    numbers_of,
-    refuse_no_categories,
-)
+from graphcollab.tasks._values import NOTHING, as_text, kind_of, lacks, numbers_of, refuse_no_categories
 from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.samples import refuse_bad_weights

@@ -13,14 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import cumsum
 
-from graphcollab.errors import (
-    ConflictError,
-    EmptyError,
-    InvalidValueError,
-    MissingError,
-    ShapeError,
-    TooFewError,
-)
+from graphcollab.errors import ConflictError, EmptyError, InvalidValueError, MissingError, ShapeError, TooFewError
 from graphcollab.naming import few as few_names, setting
 from graphcollab.tasks._values import factorised, is_missing
 from graphcollab.tasks.samples import Split, hold_out

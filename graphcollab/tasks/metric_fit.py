@@ -89,8 +89,7 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
         if known.numel() and int(known.max()) > 1:
             has = has or f"targets go to {int(known.max())}"
             raise ConflictError(
-                "metric",
-                f"{setting(metric='auc')} is of two classes, and {has}: use {_or(of_classes=True, but='auc')}",
+                "metric", f"{setting(metric='auc')} is of two classes, and {has}: use {_or(of_classes=True, but='auc')}"
             )
 
 

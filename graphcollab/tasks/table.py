@@ -26,16 +26,7 @@ from graphcollab.errors import (
 )
 from graphcollab.naming import close, few
 from graphcollab.tasks._files import existing, is_csv, read_csv, read_frame
-from graphcollab.tasks._values import (
-    TRUTHS,
-    as_text,
-    factorised,
-    from_array,
-    is_missing,
-    kind_of,
-    objects,
-    without,
-)
+from graphcollab.tasks._values import TRUTHS, as_text, factorised, from_array, is_missing, kind_of, objects, without
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or Parquet "

@@ -223,11 +223,7 @@ class Tasks(Builders):
 
     @checked
     def hold_out(
-        self,
-        fraction: Part = 0.2,
-        seed: Seed = 0,
-        stratify: bool = True,
-        into: Literal["val", "test"] = "val",
+        self, fraction: Part = 0.2, seed: Seed = 0, stratify: bool = True, into: Literal["val", "test"] = "val"
     ) -> Tasks:
         """Set a random share of every node's training samples aside for validation or testing.
 
