@@ -141,7 +141,7 @@ def of_tasks() -> list[Owner]:
         "class_clusters": {"data": many, "nodes": 4, "overlap": 1, "test": 1},
         "concept_shift": {"sources": [data], "nodes": (2,), **few},
         "covariate_shift": {"data": data, "transforms": [torch.neg], "nodes": (2,), **few},
-        "disjoint_classes": {"data": data, "nodes": (1, 1), "classes_per_cluster": 3, **few},
+        "disjoint_classes": {"data": data, "nodes": (1, 1), **few},
         "grouped_tasks": {"data": data, "groups": 2, "nodes_per_group": 2},
         "label_shift": {"data": data, "groups": [[0, 1, 2], [3, 4, 5]], "nodes": (1, 1), **few},
         "majority_tasks": {"data": data, "majorities": [[0, 1], [2, 3]], **few},

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     )
     from graphcollab.tasks.label_shift import (
         ANIMALS_VEHICLES as ANIMALS_VEHICLES,
-        CIFAR100_GROUPS as CIFAR100_GROUPS,
         FIVE_PAIRS as FIVE_PAIRS,
         disjoint_classes as disjoint_classes,
         label_shift as label_shift,

@@ -1,4 +1,4 @@
-"""Clusters of nodes with classes of their own, and the groups of classes with which this has been published.
+"""Clusters of nodes with classes of their own, and groups of classes with which this has been published.
 
 The thesis is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
 (Hagander and Ihre-Thomason, Lund University, 2024).
@@ -30,46 +30,6 @@ FIVE_PAIRS: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9
 The thesis does not say which classes go together; neighbouring labels are a choice of this package.
 """
 
-_CIFAR100_CLUSTERS: tuple[dict[str, str], ...] = (
-    {
-        "aquatic mammals": "beaver dolphin otter seal whale",
-        "fish": "aquarium_fish flatfish ray shark trout",
-        "reptiles": "crocodile dinosaur lizard snake turtle",
-        "insects": "bee beetle butterfly caterpillar cockroach",
-        "large carnivores": "bear leopard lion tiger wolf",
-        "large omnivores and herbivores": "camel cattle chimpanzee elephant kangaroo",
-        "medium-sized mammals": "fox porcupine possum raccoon skunk",
-        "non-insect invertebrates": "crab lobster snail spider worm",
-        "small mammals": "hamster mouse rabbit shrew squirrel",
-        "people": "baby boy girl man woman",
-    },
-    {
-        "flowers": "orchid poppy rose sunflower tulip",
-        "food containers": "bottle bowl can cup plate",
-        "fruit and vegetables": "apple mushroom orange pear sweet_pepper",
-        "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
-        "large natural outdoor scenes": "cloud forest mountain plain sea",
-    },
-    {
-        "household electrical devices": "clock keyboard lamp telephone television",
-        "household furniture": "bed chair couch table wardrobe",
-        "large man-made outdoor things": "bridge castle house road skyscraper",
-        "vehicles 1": "bicycle bus motorcycle pickup_truck train",
-        "vehicles 2": "lawn_mower rocket streetcar tank tractor",
-    },
-)
-
-_FINE_LABELS = sorted(" ".join(names for cluster in _CIFAR100_CLUSTERS for names in cluster.values()).split())
-
-CIFAR100_GROUPS: tuple[tuple[int, ...], ...] = tuple(
-    tuple(sorted(map(_FINE_LABELS.index, " ".join(cluster.values()).split()))) for cluster in _CIFAR100_CLUSTERS
-)
-"""CIFAR-100's superclasses in three clusters of 50, 25 and 25 fine labels (26, 13 and 13 nodes).
-
-Table A.2, with the superclasses of *Learning Multiple Layers of Features from Tiny Images*
-(Krizhevsky, 2009). Fine labels count the classes in alphabetical order, as the dataset's files do.
-"""
-
 
 @builder
 def label_shift(
@@ -84,8 +44,8 @@ def label_shift(
 ) -> Tasks:
     """Give every cluster of nodes samples of its own classes only.
 
-    Sections 3.1.1, 3.1.2 and 3.1.6 of the thesis of Hagander and Ihre-Thomason (2024); `ANIMALS_VEHICLES`,
-    `CIFAR100_GROUPS` and `FIVE_PAIRS` are its groups.
+    Sections 3.1.1, 3.1.2 and 3.1.6 of the thesis of Hagander and Ihre-Thomason (2024); `ANIMALS_VEHICLES` and
+    `FIVE_PAIRS` are its groups of ten classes.
 
     A node's samples are drawn at random from those of its cluster's classes, without regard to the class, and belong to
     no other node. Labels stay what they are. What the m-th node of a cluster gets depends on the seed, the cluster's
@@ -138,7 +98,6 @@ def label_shift(
 def disjoint_classes(
     data: Labelled,
     nodes: Sequence[Count] = (6, 6, 7, 7, 8, 8, 9, 9, 10, 10),
-    classes_per_cluster: Count | None = None,
     train: Count | None = None,
     val: Natural = 100,
     test: Natural | None = None,
@@ -153,18 +112,15 @@ def disjoint_classes(
     cluster's samples are dealt out at random, so nodes of larger clusters have fewer. For clusters of two classes,
     :func:`graphcollab.datasets.join_datasets` makes 20 classes of MNIST and Fashion-MNIST.
 
-    Args:
-        classes_per_cluster: Classes of every cluster. Default: as many as there are for all clusters alike; classes
-            that remain are left out.
+    Every cluster gets as many classes as there are for all clusters alike; classes that remain are left out.
     """
     classes = data.train_targets.unique()
-    each = len(classes) // max(len(nodes), 1) if classes_per_cluster is None else classes_per_cluster
-    if each < 1 or each * len(nodes) > len(classes):
-        asked = "at least one" if classes_per_cluster is None else f"{classes_per_cluster}"
+    each = len(classes) // max(len(nodes), 1)
+    if each < 1:
         raise TooFewError(
             "classes",
-            f"{len(nodes)} clusters with {asked} of {len(classes)} classes each are not possible: use fewer clusters "
-            "or classes, or join datasets by graphcollab.datasets.join_datasets",
+            f"{len(nodes)} clusters with at least one of {len(classes)} classes each are not possible: use fewer "
+            "clusters or classes, or join datasets by graphcollab.datasets.join_datasets",
         )
     drawn = classes[keyed_order(seed, _CLASS_STREAM, classes)][: each * len(nodes)].view(len(nodes), each)
     groups = drawn.sort(1).values.tolist()

@@ -8,24 +8,21 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from graphcollab.errors import ConflictError
 from graphcollab.keyed import keyed_normal, keyed_uniform
-from graphcollab.settings import Count, Finite, Natural, NonNegative, Seed, checked
+from graphcollab.settings import Count, Natural, NonNegative, Seed, checked
 from graphcollab.tasks._builders import TaskFields
 from graphcollab.tasks._deal import assemble, builder, check_clusters, clusters_of
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.tasks import Tasks
 
 _TRUTH_STREAM, _SAMPLE_STREAM = 112, 113
-_INPUT_RANGE = 10.0
+_RANGE = 10.0  # of inputs and coefficients, from minus this to this
 
 
 @checked
-def linear_regression_truth(
-    clusters: Count = 3, dim: Count = 10, low: Finite = -10, high: Finite = 10, seed: Seed = 0
-) -> Tensor:
+def linear_regression_truth(clusters: Count = 3, dim: Count = 10, seed: Seed = 0) -> Tensor:
     """Return the coefficients that `linear_regression_tasks` with these arguments has, [clusters, dim], float64."""
-    return low + (high - low) * keyed_uniform(seed, _TRUTH_STREAM, torch.arange(clusters)[:, None], torch.arange(dim))
+    return 2 * _RANGE * keyed_uniform(seed, _TRUTH_STREAM, torch.arange(clusters)[:, None], torch.arange(dim)) - _RANGE
 
 
 @builder
@@ -36,8 +33,6 @@ def linear_regression_tasks(
     val: Natural = 100,
     test: Natural = 500,
     noise: NonNegative = 3.0,
-    low: Finite = -10,
-    high: Finite = 10,
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
@@ -48,9 +43,9 @@ def linear_regression_tasks(
 
     .. math:: y = \langle x, \theta^*_c \rangle + \sigma \varepsilon
 
-    with :math:`x` uniform in :math:`[-10, 10]^d`, :math:`\varepsilon` standard normal and :math:`\theta^*_c` uniform
-    in ``[low, high]`` for every cluster c. No model does better than :math:`\sigma^2` on average. The text does not
-    give :math:`\sigma` or the range of :math:`\theta^*_c`; the defaults are those of the published implementation.
+    with :math:`x` uniform in :math:`[-10, 10]^d`, :math:`\varepsilon` standard normal and :math:`\theta^*_c` likewise
+    uniform for every cluster c. No model does better than :math:`\sigma^2` on average. The text does not give
+    :math:`\sigma` or the range of :math:`\theta^*_c`; these are those of the published implementation.
 
     Every number is a function of the seed, the cluster, the node's place in it, the split and the sample alone.
 
@@ -60,23 +55,19 @@ def linear_regression_tasks(
         val: Validation samples of a node.
         test: Test samples of a node.
         noise: :math:`\sigma`, standard deviation of the noise.
-        low: Smallest coefficient.
-        high: Largest coefficient, at least ``low``.
         kwargs: ``names``, ``node_id``, and ``loss`` and ``metric``, which are the mean squared error unless given.
 
     Shapes:
         Inputs: [N, d]; targets: [N], for models with one output [B, 1] or [B].
     """
     check_clusters(nodes, len(nodes), "nodes")
-    if low > high:
-        raise ConflictError("low", f"low must be at most high, got low={low} and high={high}")
-    truth = linear_regression_truth(len(nodes), dim, low, high, seed)
+    truth = linear_regression_truth(len(nodes), dim, seed)
     cluster = clusters_of(nodes)
     place = torch.cat([torch.arange(many) for many in nodes])
     pools, samples = {}, {}
     for s, (name, count) in enumerate((("train", train), ("val", val), ("test", test))):
         keys = seed, _SAMPLE_STREAM, s, cluster[:, None, None], place[:, None, None], torch.arange(count)[:, None]
-        x = _INPUT_RANGE * (2 * keyed_uniform(*keys, torch.arange(dim)) - 1)  # [K, n, d]
+        x = _RANGE * (2 * keyed_uniform(*keys, torch.arange(dim)) - 1)  # [K, n, d]
         y = (x * truth[cluster][:, None]).sum(-1) + noise * keyed_normal(*keys, dim)[..., 0]  # [K, n]
         pools[name] = Pool(x.flatten(0, 1).float(), y.flatten().float())
         samples[name] = (name, list(torch.arange(y.numel()).view(len(cluster), count)))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphcollab.errors import ContractError, InvalidValueError, ShapeError, TooManyError
+from graphcollab.errors import ContractError, ShapeError, TooManyError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
 from graphcollab.tasks._builders import TaskFields
@@ -106,26 +106,24 @@ def rotation_shift(
     val: Natural = 100,
     test: Natural | None = None,
     seed: Seed = 0,
-    fill: Finite | None = None,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Rotate the images of every cluster of nodes by its own angle, counter-clockwise; see `covariate_shift`.
 
     Section 3.1.4 of the thesis of Hagander and Ihre-Thomason (2024), whose setting is the default: Fashion-MNIST at 0,
     180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text gives neither direction nor interpolation; see `rotate`
-    for those chosen.
+    for those chosen. Corners that a rotation uncovers get the smallest value of every channel in training, which is
+    black also where images have been standardised (0 would be gray).
 
     Args:
         data: Images [N, C, H, W] with labels.
         angles: Degrees of every cluster. Multiples of 90 lose nothing, others interpolate.
-        fill: Value of corners that a rotation uncovers. Default: the smallest of every channel in training, which is
-            black also where images have been standardised (0 would be gray).
     """
     if data.train_inputs.dim() != 4:
         raise ShapeError(
             "inputs", f"rotation needs images [N, C, H, W], got inputs of shape {tuple(data.train_inputs.shape)}"
         )
-    black = data.train_inputs.amin((0, 2, 3))[:, None, None] if fill is None else fill
+    black = data.train_inputs.amin((0, 2, 3))[:, None, None]
     turns = [partial(rotate, angle=angle, fill=black) for angle in angles]
     return covariate_shift(data, turns, nodes, train, val, test, seed, **kwargs)
 
@@ -163,33 +161,27 @@ def concept_shift(
 
 
 @checked
-def label_permutations(classes: Count, clusters: Count, distinct: bool = True, seed: Seed = 0) -> Tensor:
-    r"""Draw a permutation of the labels for every cluster.
+def label_permutations(classes: Count, clusters: Count, seed: Seed = 0) -> Tensor:
+    r"""Draw a permutation of the labels for every cluster, so that no class has the same label in two of them.
 
-    With ``distinct``, no class has the same label in two clusters: cluster m gives class c the label
-    :math:`\tau((\sigma(c) + s_m) \bmod C)`, where :math:`\sigma` and :math:`\tau` are random permutations and
-    :math:`s_m` different random shifts. Each cluster's permutation by itself is then uniformly random, and it does not
-    depend on how many other clusters there are.
+    Cluster m gives class c the label :math:`\tau((\sigma(c) + s_m) \bmod C)`, where :math:`\sigma` and :math:`\tau` are
+    random permutations and :math:`s_m` different random shifts. Each cluster's permutation by itself is then uniformly
+    random, and it does not depend on how many other clusters there are.
 
     Args:
         classes: C.
-        clusters: M; with ``distinct`` at most C.
-        distinct: False: permutations are drawn independently, so that two clusters agree on one class on average.
+        clusters: M, at most C.
         seed: Seed of the draw.
 
     Shapes:
         Output: [M, C]; entry (m, c) is the label that class c has in cluster m.
     """
-    label = torch.arange(classes)
-    if not distinct:
-        return keyed_order(seed, _LABEL_STREAM, 3, torch.arange(clusters)[:, None], label)
     if clusters > classes:
         raise TooManyError(
             "clusters",
-            f"{clusters} clusters cannot give each of {classes} classes different labels: use at most {classes} "
-            "clusters, or label_permutations(…, distinct=False)",
+            f"{clusters} clusters cannot give each of {classes} classes different labels: use at most {classes}",
         )
-    sigma, tau, shift = (keyed_order(seed, _LABEL_STREAM, kind, label) for kind in range(3))
+    sigma, tau, shift = (keyed_order(seed, _LABEL_STREAM, kind, torch.arange(classes)) for kind in range(3))
     return tau[(sigma + shift[:clusters, None]) % classes]  # [M, C]
 
 
@@ -201,7 +193,6 @@ def permuted_labels(
     val: Natural = 100,
     test: Natural | None = None,
     fraction: Share = 1.0,
-    permutations: Tensor | None = None,
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
@@ -220,18 +211,9 @@ def permuted_labels(
     Args:
         fraction: Share of the training samples that is used, the same in every cluster, nested in those of larger
             shares.
-        permutations: Label of every class in every cluster, [clusters, classes]. Default: `label_permutations`, with
-            which every class has different labels in all clusters.
     """
-    classes = num_classes(data)
-    labels = label_permutations(classes, max(len(nodes), 1), seed=seed) if permutations is None else permutations
-    if labels.dim() != 2 or not torch.equal(labels.sort(1).values, torch.arange(classes).expand(len(labels), -1)):
-        raise InvalidValueError(
-            "permutations",
-            f"permutations must be [clusters, classes], with each of the labels 0 .. {classes - 1} once in every row, "
-            f"got {labels.tolist() if labels.numel() <= 100 else f'shape {tuple(labels.shape)}'}",
-        )
-    check_clusters(nodes, len(labels), "label permutations")
+    check_clusters(nodes, len(nodes), "label permutations")
+    labels = label_permutations(num_classes(data), len(nodes), seed)
     used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))
     used = used[: round(fraction * len(used))]
     shares = [deal(used, many, train, val, seed, f"cluster {c}", c) for c, many in enumerate(nodes)]
