@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphcollab.errors import EmptyError, InvalidTypeError, MismatchError, NotFiniteError, RangeError, ShapeError
+from graphcollab.errors import EmptyError, InvalidTypeError, MismatchError, RangeError, ShapeError
 from graphcollab.settings import checked
 from graphcollab.tasks._deal import label_starts
-from graphcollab.tasks.samples import not_finite
+from graphcollab.tasks.samples import refuse_not_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +131,7 @@ class LabelledArrays:
                 f"{split}_targets",
                 f"{self.name}: {split}_inputs has {len(inputs)} samples, {split}_targets {len(targets)} labels",
             )
-        bad = not_finite(inputs)
-        if len(bad):
-            raise NotFiniteError(
-                f"{split}_inputs",
-                f"{self.name}: {split}_inputs must be finite, but sample {int(bad[0])} holds NaN or infinity "
-                f"({len(bad)} such samples); remove or repair them",
-            )
+        refuse_not_finite(f"{split}_inputs", inputs, f"{self.name}: sample {{}}".format)
         outside = ((targets < 0) | (targets >= self.num_classes)).nonzero()
         if len(outside):
             first = int(outside[0])

@@ -9,7 +9,6 @@ are not there, or a checksum is wrong, and ``download`` is False, and ValueError
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +16,12 @@ import numpy as np
 import torch
 
 from graphcollab._torchvision import torchvision_datasets
-from graphcollab.datasets.arrays import from_npz, scale_images, standardise
+from graphcollab.datasets.arrays import from_arrays, from_npz, standardise
 from graphcollab.datasets.labelled_arrays import LabelledArrays
 from graphcollab.errors import DamagedError, MissingFileError, ShapeError
 from graphcollab.settings import Real, Seed, checked
 
+_BY_TRAIN = ({"train": True}, {"train": False})  # how torchvision calls the two splits of most datasets
 _CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -61,13 +61,13 @@ def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed:
 @checked
 def mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 grey, from ``MNIST/raw``."""
-    return _load_mnist("mnist", torchvision_datasets().MNIST, Path(root), download)
+    return _load("mnist", torchvision_datasets().MNIST, Path(root), "MNIST/raw", download)
 
 
 @checked
 def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load Fashion-MNIST: clothes in 10 classes, otherwise as MNIST, from ``FashionMNIST/raw``."""
-    return _load_mnist("fashion_mnist", torchvision_datasets().FashionMNIST, Path(root), download)
+    return _load("fashion_mnist", torchvision_datasets().FashionMNIST, Path(root), "FashionMNIST/raw", download)
 
 
 @checked
@@ -89,13 +89,14 @@ def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArr
             )
         standardise(stored.train_inputs, stored.test_inputs)
         return stored
-    return _load_cifar("cifar10", dataset, root, download, also=f" or of the archive {archive}")
+    return _load("cifar10", dataset, root, dataset.base_folder, download, also=f" or of the archive {archive}")
 
 
 @checked
 def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
     """Load CIFAR-100 with its 100 fine labels, otherwise as CIFAR-10, from ``cifar-100-python``."""
-    return _load_cifar("cifar100", torchvision_datasets().CIFAR100, Path(root), download)
+    dataset = torchvision_datasets().CIFAR100
+    return _load("cifar100", dataset, Path(root), dataset.base_folder, download)
 
 
 @checked
@@ -107,31 +108,18 @@ def svhn(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays
     """
     # torchvision puts the .mat files straight into the folder it is given; beside other datasets they get one of theirs
     folder = Path(root) if (Path(root) / "train_32x32.mat").is_file() else Path(root) / "SVHN"
-    dataset, splits = torchvision_datasets().SVHN, ({"split": "train"}, {"split": "test"})
-    opened = [_open("svhn", dataset, folder, folder, download=download, **split) for split in splits]
-    return _standardised("svhn", opened, lambda images: images, "labels", tuple(map(str, range(10))))
+    return _load("svhn", torchvision_datasets().SVHN, folder, "", download, [{"split": "train"}, {"split": "test"}])
 
 
-def _load_mnist(name: str, dataset: Any, root: Path, download: bool) -> LabelledArrays:
-    folder = root / dataset.__name__ / "raw"
-    opened = [_open(name, dataset, root, folder, train=train, download=download) for train in (True, False)]
-    # [N, 28, 28] -> [N, 1, 28, 28]
-    return _standardised(name, opened, lambda images: images[:, None], "targets", dataset.classes)
-
-
-def _load_cifar(name: str, dataset: Any, root: Path, download: bool, also: str = "") -> LabelledArrays:
-    folder = root / dataset.base_folder
-    opened = [_open(name, dataset, root, folder, also, train=train, download=download) for train in (True, False)]
-    # [N, 32, 32, 3] -> [N, 3, 32, 32]
-    return _standardised(name, opened, lambda images: images.transpose(0, 3, 1, 2), "targets", opened[0].classes)
-
-
-def _open(name: str, dataset: Any, root: Path, folder: Path, also: str = "", **options: Any) -> Any:
-    """Open one split with torchvision, and say where it looked if that fails."""
+def _load(
+    name: str, dataset: Any, root: Path, within: str, download: bool, splits: Any = _BY_TRAIN, also: str = ""
+) -> LabelledArrays:
+    """Open both splits with torchvision, or say where it looked, and standardise their images."""
+    folder = root / within
     try:
-        return dataset(str(root), **options)
+        train, test = (dataset(str(root), download=download, **split) for split in splits)
     except Exception as error:  # torchvision and the parsers below it raise many kinds for damaged files
-        if options["download"]:
+        if download:
             raise  # about the network: torchvision's own words say most
         if isinstance(error, RuntimeError) and "not found" in str(error):
             raise MissingFileError(
@@ -144,13 +132,7 @@ def _open(name: str, dataset: Any, root: Path, folder: Path, also: str = "", **o
             f"{name}: the files in {folder} cannot be read ({type(error).__name__}: {error}); "
             "remove them and fetch them again with download=True",
         ) from error
-
-
-def _standardised(
-    name: str, opened: list[Any], arrange: Callable[[Any], Any], labels: str, class_names: tuple[str, ...]
-) -> LabelledArrays:
-    """Build the dataset from opened splits, whose images ``arrange`` brings to [N, C, H, W] uint8."""
-    train, test = (scale_images(torch.as_tensor(arrange(part.data)).contiguous()) for part in opened)
-    standardise(train, test)
-    targets = [torch.as_tensor(getattr(part, labels), dtype=torch.int64) for part in opened]
-    return LabelledArrays(name, train, targets[0], test, targets[1], class_names)
+    labels = [np.asarray(part.targets if hasattr(part, "targets") else part.labels) for part in (train, test)]
+    stored = from_arrays(train.data, labels[0], test.data, labels[1], name, getattr(train, "classes", None))
+    standardise(stored.train_inputs, stored.test_inputs)
+    return stored
