@@ -22,16 +22,11 @@ class LabelledArrays:
 
     Args:
         name: What the dataset is called in messages and tables.
-        train_inputs: Training samples, float32.
-        train_targets: Their labels, int64, each in ``0 .. num_classes - 1``.
-        test_inputs: Test samples, float32, of the same shape as a training sample. May be empty.
-        test_targets: Their labels, int64.
+        train_inputs: Training samples, float32, [N, C, H, W] for images, otherwise any [N, ...].
+        train_targets: Their labels, int64, each in ``0 .. num_classes - 1``, [N].
+        test_inputs: Test samples, likewise. May be empty.
+        test_targets: Their labels.
         class_names: One name per class. The position is the label.
-
-    Shapes:
-        train_inputs: [N, C, H, W] for images, [N, features] or any other [N, ...] otherwise.
-        train_targets: [N].
-        test_inputs, test_targets: as for training, with their own number of samples.
 
     Raises:
         TypeError: A field is not a tensor or has another dtype.

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 
 from graphcollab._torchvision import torchvision_datasets
 from graphcollab.datasets.arrays import from_arrays, from_npz, standardise
@@ -50,12 +49,9 @@ def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed:
     train, test = train_test_split(
         np.arange(len(loaded.target)), test_size=test_fraction, stratify=loaded.target, random_state=seed
     )
-    # [1797, 8, 8] -> [1797, 1, 8, 8]
-    inputs = torch.from_numpy(loaded.images).float().unsqueeze(1) / 16.0
-    targets = torch.from_numpy(loaded.target).long()
-    train, test = torch.from_numpy(np.sort(train)), torch.from_numpy(np.sort(test))
-    names = tuple(map(str, loaded.target_names))
-    return LabelledArrays("digits", inputs[train], targets[train], inputs[test], targets[test], names)
+    images = loaded.images[:, None] / 16.0  # [1797, 8, 8] -> [1797, 1, 8, 8]
+    first, second = ((images[index], loaded.target[index]) for index in (np.sort(train), np.sort(test)))
+    return from_arrays(*first, *second, "digits")
 
 
 @checked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from graphcollab.checks import issue
-from graphcollab.errors import ConflictError, TooFewError
+from graphcollab.errors import ConflictError, InvalidValueError, TooFewError, UnsupportedError
 from graphcollab.naming import few, setting
-from graphcollab.tasks._class_weight import class_weights
 from graphcollab.tasks._events import of_few_events
 from graphcollab.tasks._fit import Seen
 from graphcollab.tasks._rows import Rows, TableSettings, as_agreed, facts_of, read_rows, refuse_many
@@ -77,7 +78,7 @@ def tasks_of_table(
     more = {"preparation": prepared, "split_given": rows.draw.words is not None, "scale": prepared.scale}
     index = splits["train"].index
     own = None if rows.weights is None else rows.weights[index]
-    more["class_weight"] = class_weights(how.class_weight, prepared, targets[index], own, statistics.alone)
+    more["class_weight"] = _class_weights(how.class_weight, prepared, targets[index], own, statistics.alone)
     own = make({SAMPLES: pool}, splits, sites.names, loss, metric, sites.node_id, **more)
     tasks = statistics.union(own, may_train)
     for one in prepared.columns:
@@ -135,6 +136,39 @@ def judged_by(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
     loss = ("mse" if real else "cross_entropy") if loss is None else loss
     named = USUAL.get(loss) if isinstance(loss, str) else None
     return loss, (named or ("mae" if real else "accuracy")) if metric is None else metric
+
+
+def _class_weights(
+    given: Any, prepared: Preparation, labels: Tensor, weight: Tensor | None, alone: bool
+) -> tuple[float, ...]:
+    """Return a weight for every class, [C], given those asked for, and labels and weights of all training rows [n]."""
+    classes = prepared.classes
+    if given is None:
+        return ()
+    if not classes:
+        raise ConflictError(
+            "class_weight",
+            f"class_weight= is for classes, and column {prepared.target.name!r} has amounts: leave it out",
+        )
+    if given == "balanced":
+        if not alone:
+            raise UnsupportedError(
+                "class_weight",
+                f"{setting(class_weight='balanced')} counts the rows of every class, which sites do not tell each "
+                "other: give all of them the same weights, class_weight={class: weight}",
+            )
+        counts = torch.bincount(labels.long(), weight, minlength=len(classes)).double()
+        return tuple((counts.sum() / (counts > 0).sum() / counts).where(counts > 0, 1.0).tolist())
+    if unknown := [one for one in given if one not in classes]:
+        raise InvalidValueError(
+            "class_weight",
+            f"class_weight= names {unknown[0]!r}, and the classes of {prepared.target.name!r} are "
+            f"{few([*map(repr, classes)])}",
+        )
+    found = tuple(float(given.get(one, 1.0)) for one in classes)
+    if not all(0 < one < math.inf for one in found):
+        raise InvalidValueError("class_weight", f"class_weight= must be finite numbers above 0, got {given}")
+    return found
 
 
 def _refuse_one_class(target: str, one: Any, complete: bool) -> None:

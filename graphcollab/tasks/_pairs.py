@@ -60,21 +60,25 @@ def gathered(
         if about.get("node_id") is None:
             about["node_id"] = name_ids(about["names"])
     names = about.get("names") or [f"node {k}" for k in range(len(train))]
-    pools, splits = {}, {}
+    read: dict[str, list[_Triple]] = {}
     for split, samples in given.items():
         if len(samples) != len(train):
             raise MismatchError(split, f"{split!r} has samples for {len(samples)} nodes, 'train' for {len(train)}")
-        pools[split], splits[split] = _stacked(split, samples, names)
+        read[split] = [_to_triple(one, f"{name} ({split})") for one, name in zip(samples, names, strict=True)]
+    weights = {f"{names[k]} ({split})": w for split, some in read.items() for k, (*_, w) in enumerate(some)}
+    lacking = [who for who, weight in weights.items() if weight is None]
+    if lacking and len(lacking) < len(weights):
+        raise MismatchError(
+            lacking[0], f"{lacking[0]} has no weights, and others have some: give it weights, such as ones"
+        )
+    pools, splits = {}, {}
+    for split, triples in read.items():
+        pools[split], splits[split] = _stacked(split, triples, names)
     kind = pools["train"].inputs.dtype
     other = next((s for s, pool in pools.items() if pool.inputs.is_floating_point() != kind.is_floating_point), None)
     if other is not None:
         raise MismatchError(
             other, f"'train' has inputs of type {kind}, and {other!r} of {pools[other].inputs.dtype}: give one type"
-        )
-    lacking = [split for split, pool in pools.items() if pool.weight is None]
-    if lacking and len(lacking) < len(pools):
-        raise MismatchError(
-            lacking[0], f"{lacking[0]!r} has samples without weights, and other splits have weights: give all some"
         )
     about["findings"] = (*of_repeats(pools, splits, names), *of_scales(pools, splits, names))
     warn_of(about["findings"])
@@ -94,8 +98,7 @@ def _by_name(split: str, samples: Every, names: Sequence[Any]) -> list[Samples]:
     return [samples[name] for name in names]
 
 
-def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tuple[Pool, Split]:
-    triples = [_to_triple(one, f"{name} ({split})") for one, name in zip(samples, names, strict=True)]
+def _stacked(split: str, triples: Sequence[_Triple], names: Sequence[str]) -> tuple[Pool, Split]:
     for what, kinds in (("inputs", [x.dtype for x, *_ in triples]), ("targets", [y.dtype for _, y, _ in triples])):
         other = next((k for k, kind in enumerate(kinds) if kind.is_floating_point != kinds[0].is_floating_point), None)
         if other is not None:
@@ -118,20 +121,11 @@ def _stacked(split: str, samples: Sequence[Samples], names: Sequence[str]) -> tu
 
     refuse_not_finite("inputs", inputs, at)
     refuse_not_finite("targets", targets, at)
-    weight = _weights(split, [w for *_, w in triples], names)
+    weights = [weight for *_, weight in triples if weight is not None]
+    weight = torch.cat(weights) if weights else None
     if weight is not None:
         refuse_bad_weights(weight, at)
     return Pool(inputs, targets, weight), Split(split, torch.arange(int(bounds[-1])), bounds)
-
-
-def _weights(split: str, weights: Sequence[Tensor | None], names: Sequence[str]) -> Tensor | None:
-    known = [weight for weight in weights if weight is not None]
-    lacking = [f"{name} ({split})" for name, weight in zip(names, weights, strict=True) if weight is None]
-    if known and lacking:
-        raise MismatchError(
-            lacking[0], f"{lacking[0]} has no weights, and other nodes have some: give it weights, such as ones"
-        )
-    return torch.cat(known) if known else None
 
 
 def _to_triple(samples: Samples, who: str) -> _Triple:

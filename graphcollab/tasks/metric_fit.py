@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from importlib import import_module
 from typing import Any
 
@@ -12,21 +12,15 @@ from graphcollab.errors import ConflictError
 from graphcollab.naming import setting
 
 
-class _Metrics(Mapping[str, Any]):
+class _Metrics(UserDict[str, Any]):
     """The metrics that have a name, which `graphcollab.metrics` lists when one is first looked for."""
 
-    def _found(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = import_module("graphcollab.metrics.as_metric").METRICS
-        return found
+    def __init__(self) -> None:
+        pass
 
-    def __getitem__(self, name: str) -> Any:
-        return self._found()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._found())
-
-    def __len__(self) -> int:
-        return len(self._found())
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return import_module("graphcollab.metrics.as_metric").METRICS
 
 
 METRICS = _Metrics()

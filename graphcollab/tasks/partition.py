@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphcollab.errors import ConflictError, DuplicateError, EmptyError, TooFewError
 from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, Natural, Real, Seed, checked
+from graphcollab.settings import Count, Natural, Real, Seed
 from graphcollab.tasks._builders import TaskFields
 from graphcollab.tasks._deal import Labelled, builder, pools_of
 from graphcollab.tasks.samples import Split
@@ -19,19 +19,10 @@ from graphcollab.tasks.tasks import Tasks
 _SHARD_STREAM, _GROUP_STREAM = 102, 103
 
 
-@checked
 def class_shards(
-    targets: Tensor, classes: Sequence[Natural], shards: Count, seed: Seed = 0, size: Count | None = None
+    targets: Tensor, classes: Sequence[int], shards: int, seed: int = 0, size: int | None = None
 ) -> list[list[Tensor]]:
-    """Cut the samples of every class at random into shards of (almost) equal size: P index tensors for every class.
-
-    Args:
-        targets: Class labels, [N].
-        classes: The classes to cut, each once.
-        shards: P, shards of every class.
-        seed: Seed of the shuffle inside a class.
-        size: Samples of a shard. Default: all samples of the class are used.
-    """
+    """Cut the samples of every class, labels [N], at random into shards of (almost) equal size, or of ``size``."""
     if len(set(classes)) < len(classes):
         raise DuplicateError("classes", f"each class can be named once, got {list(classes)}")
     out = []
@@ -64,7 +55,6 @@ def shard_tasks(
     shard_size: Count | None = None,
     val_fraction: Annotated[float, Real(least=0, below=1)] = 0.2,
     stratify: bool = True,
-    cluster: Tensor | None = None,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
     """Draw K = M P / N non-IID tasks, each with samples of N of M classes.
@@ -81,7 +71,6 @@ def shard_tasks(
         classes_per_node: N. It must divide M, or a node could get a class twice.
         classes: The M classes used. Default: all that occur.
         shard_size: Samples of a shard. Default: all samples are dealt out.
-        cluster: True cluster of every node where it is known, [K].
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
     many = len(classes)
@@ -102,7 +91,7 @@ def shard_tasks(
             dealt.append((members, torch.cat([cut[m][int(shard_of_group[m, p])] for m in members])))
     labels = [[classes[m] for m in members] for members, _ in dealt]
     held = val_fraction, seed, stratify
-    return _with_tests(data, labels, [index for _, index in dealt], held, cluster=cluster, **kwargs)
+    return _with_tests(data, labels, [index for _, index in dealt], held, **kwargs)
 
 
 @builder

@@ -188,11 +188,6 @@ class Preparation:
         return tuple(name for column in self.columns for name in column.features)
 
     @property
-    def messages_per_site(self) -> int:
-        """How often a site has told something."""
-        return int(self.floats_per_site > 0)
-
-    @property
     def classes(self) -> tuple[str | int | float | bool, ...]:
         """The classes as the table has them, in the order of their labels; none where targets are real."""
         names = self.target.categories or ()

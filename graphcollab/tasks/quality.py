@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphcollab.findings import Finding
 from graphcollab.naming import few, setting
-from graphcollab.tasks._values import is_number, without
+from graphcollab.tasks._values import is_number, lacks, without
 from graphcollab.tasks.quality_of_samples import hashed
 
 Columns = Mapping[str, np.ndarray]
@@ -150,7 +150,7 @@ def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
     for name, column in read.items():
         if not _PERSON.fullmatch(name) or column.dtype.kind == "b":
             continue
-        known = column != None if column.dtype.kind == "O" else ~np.isnan(column)  # noqa: E711  of every entry
+        known = ~lacks(column)
         persons = _numbered(column[known]) * (1 + owner.max()) + owner[known]
         _, first, counts = np.unique(persons, return_index=True, return_counts=True)
         again = len(persons) - len(counts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,40 +56,30 @@ def make_schedule(
         steps: Number of local steps, instead of ``epochs``.
     """
     batches = len(counts) * (steps or epochs * -(-int(counts.max()) // batch_size))
-    cut = (_cut if batches <= KEPT_BATCHES else _cut.__wrapped__)(
-        counts.long().numpy().tobytes(), batch_size, epochs, steps
-    )
-    most, longest = len(cut.size[0]), int(counts.max())
+    cut = _cut if batches <= KEPT_BATCHES else _cut.__wrapped__
+    own, size, start, turn, passes = cut(counts.long().numpy().tobytes(), batch_size, epochs, steps)
+    most, longest = size.shape[1], int(counts.max())
     place = torch.arange(longest)
     # [R, passes, n]: random keys; places beyond a node's samples sort last
-    keys = keyed_bits(seed, _BATCH_STREAM, node_id[:, None, None], round_, torch.arange(cut.passes)[:, None], place)
+    keys = keyed_bits(seed, _BATCH_STREAM, node_id[:, None, None], round_, torch.arange(passes)[:, None], place)
     if int(counts.min()) < longest:
         keys = keys.where(place < counts[:, None, None], torch.iinfo(torch.int64).max - longest + place)
     first = min(most * batch_size, longest)  # of few steps only the first samples are met, which need no whole sort
-    few = cut.passes == 1 and 4 * first <= longest
+    few = passes == 1 and 4 * first <= longest
     # Keys do not repeat, so any sort gives one order: NumPy's takes a third of the time of PyTorch's
     order = keys.topk(first, dim=-1, largest=False).indices if few else torch.from_numpy(keys.numpy().argsort(-1))
-    inside = (cut.start[..., None] + place[:batch_size]).clamp(max=longest - 1)
-    flat = inside.add_(cut.turn[..., None] * longest)  # [R, S, B]
-    return Schedule(order.flatten(1).gather(1, flat.flatten(1)).view_as(flat), cut.size, cut.steps)
-
-
-class _Cut(NamedTuple):
-    """Where batches lie in the order of the samples, the same in every round: ``steps`` [R], the others [R, S].
-
-    ``start`` is the place of a batch's first sample, ``turn`` the pass it is of, out of ``passes``.
-    """
-
-    steps: Tensor
-    size: Tensor
-    start: Tensor
-    turn: Tensor
-    passes: int
+    inside = (start[..., None] + place[:batch_size]).clamp(max=longest - 1)
+    flat = inside.add_(turn[..., None] * longest)  # [R, S, B]
+    return Schedule(order.flatten(1).gather(1, flat.flatten(1)).view_as(flat), size, own)
 
 
 @lru_cache(maxsize=8)  # of the chunks of a round
-def _cut(counts: bytes, batch_size: int, epochs: int, steps: int | None) -> _Cut:
-    """Cut passes over numbers of samples, [R] in int64, into batches."""
+def _cut(counts: bytes, batch_size: int, epochs: int, steps: int | None) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
+    """Cut passes over numbers of samples, [R] in int64, into batches, the same in every round.
+
+    Returns steps of every row [R], the size of batches, the place of their first sample in the order of samples and the
+    pass they are of, [R, S] each, and how many passes there are.
+    """
     own = torch.frombuffer(bytearray(counts), dtype=torch.int64)
     total = local_steps(own, batch_size, epochs, steps)
     per_epoch = (own + batch_size - 1) // batch_size
@@ -99,4 +88,4 @@ def _cut(counts: bytes, batch_size: int, epochs: int, steps: int | None) -> _Cut
     step = torch.arange(most)
     start = (step % per_epoch[:, None]) * batch_size
     size = (own[:, None] - start).clamp(max=min(batch_size, longest)).masked_fill(step >= total[:, None], 0)
-    return _Cut(total, size, start, (step // per_epoch[:, None]).clamp(max=passes - 1), passes)
+    return total, size, start, (step // per_epoch[:, None]).clamp(max=passes - 1), passes

@@ -38,8 +38,7 @@ def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor
         angle: Degrees; negative ones rotate clockwise.
         fill: Value outside of the images, a number or one per channel as [C, 1, 1].
     """
-    if images.dim() != 4:
-        raise ShapeError("inputs", f"rotation needs images [N, C, H, W], got inputs of shape {tuple(images.shape)}")
+    _refuse_other_than_images(images)
     if not images.is_floating_point():
         raise ShapeError(
             "inputs", f"rotation needs images as floating-point numbers, got {images.dtype}: convert them by .float()"
@@ -57,6 +56,11 @@ def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor
     theta = images.new_tensor([[[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]]])
     grid = F.affine_grid(theta, [1, 1, height, width], align_corners=False).expand(len(images), -1, -1, -1)
     return F.grid_sample(images - fill, grid, padding_mode="zeros", align_corners=False) + fill
+
+
+def _refuse_other_than_images(inputs: Tensor) -> None:
+    if inputs.dim() != 4:
+        raise ShapeError("inputs", f"rotation needs images [N, C, H, W], got inputs of shape {tuple(inputs.shape)}")
 
 
 @builder
@@ -119,10 +123,7 @@ def rotation_shift(
         data: Images [N, C, H, W] with labels.
         angles: Degrees of every cluster. Multiples of 90 lose nothing, others interpolate.
     """
-    if data.train_inputs.dim() != 4:
-        raise ShapeError(
-            "inputs", f"rotation needs images [N, C, H, W], got inputs of shape {tuple(data.train_inputs.shape)}"
-        )
+    _refuse_other_than_images(data.train_inputs)
     black = data.train_inputs.amin((0, 2, 3))[:, None, None]
     turns = [partial(rotate, angle=angle, fill=black) for angle in angles]
     return covariate_shift(data, turns, nodes, train, val, test, seed, **kwargs)

@@ -56,13 +56,7 @@ class Table:
     kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def column(self, name: str, given: str = "", spare: bool = False) -> np.ndarray:
-        """Return the values of a column.
-
-        Args:
-            name: The column.
-            given: The argument that names it, for messages.
-            spare: Whether an error may advise to leave the column out, if it is not ambiguous.
-        """
+        """Return the values of a column, ``given`` by an argument; an error says how to leave a ``spare`` one out."""
         if name not in self.names:
             raise UnknownError(f"column {name!r}", no_column(name, self.names, given))
         try:
@@ -77,12 +71,7 @@ class Table:
         return replace(self, rows=len(rows), read=lambda name: self.read(name)[rows])
 
     def sites(self, node: str) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the names of the sites in the column ``node``, in order, and the position of every row's among them.
-
-        Raises:
-            UnknownError: If there is no such column.
-            MissingError: If a row names no site.
-        """
+        """Return the names of the sites in a column, in order, and the position of every row's among them."""
         names, codes = factorised(self.column(node))
         if (codes < 0).any():
             row = int((codes < 0).argmax())

@@ -198,7 +198,7 @@ def build_graph(
     data.bad_step = torch.full((count,), -1)
     told = tasks.preparation  # of tables; sites have shared what it was fitted to
     data.bytes_sent = torch.full((count,), float(told.floats_per_site * BYTES_PER_FLOAT if told else 0)).double()
-    data.messages_sent = torch.full((count,), told.messages_per_site if told else 0)
+    data.messages_sent = torch.full((count,), int(told is not None and told.floats_per_site > 0))
     return data
 
 

@@ -119,7 +119,7 @@ class Trial:
             seconds=tuple(history.seconds),
             sent=tuple(history.mean("bytes_sent")),
             messages=tuple(history.table("messages_sent").sum(1).tolist()),
-            prepared=result.tasks.num_nodes * told.messages_per_site if (told := result.tasks.preparation) else 0,
+            prepared=result.tasks.num_nodes * (told.floats_per_site > 0) if (told := result.tasks.preparation) else 0,
             local_steps=steps(played),
             round_steps=max(steps(played, max(played - 1, 0)), steps(played + 1, played)),
             models=result.method.models_trained,

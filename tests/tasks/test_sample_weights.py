@@ -139,7 +139,7 @@ def from_samples(*weights, **more):
         (lambda: from_samples(W[:10], -W[:10]), ("range", "weight", "node 1 (train)")),
         (lambda: from_samples(W[:10], W[:9]), ("mismatch", "node 1 (train)", "10", "9")),
         (lambda: Tasks.from_samples([{"x": X, "y": Y, "weight": W}, (X, Y)]), ("mismatch", "node 1 (train)")),
-        (lambda: from_samples(W[:10], test=[(X, Y)]), ("mismatch", "test")),
+        (lambda: from_samples(W[:10], test=[(X, Y)]), ("mismatch", "node 0 (test)")),
         (lambda: Tasks.from_samples([{"x": X, "y": Y, "weight": W, "weights": W}]), ("shape", "node 0 (train)")),
         (lambda: Tasks.from_samples([torch.utils.data.TensorDataset(X, Y, Y)]), ("shape", "node 0 (train)")),
         (lambda: Pool(X, Y, torch.ones(3)), ("shape", "weight", "20")),

@@ -196,8 +196,8 @@ def test_unknown_arguments_are_refused_in_the_name_of_the_builder():
         class_clusters(data, losss="x")
     with raises("type", "zz", kind=TypeError):
         Tasks.from_samples([(X, Y)], zz=1)
-    with raises("value", "cluster", "'x'", kind=SettingError):
-        shard_tasks(data, 1, 1, cluster="x")
+    with raises("value", "seed", "'x'", kind=SettingError):
+        shard_tasks(data, 1, 1, seed="x")
 
 
 def test_losses_that_have_a_name_may_be_given():
