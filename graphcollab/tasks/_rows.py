@@ -114,19 +114,11 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
             common_kind(name, [(site, kinds[site]) for site in sites.names if site in kinds], name == target)
         for name in typed:
             refuse_no_categories(name, as_text(read[name]), sites.at, if_categories(name), declared=True)
-    return Rows(
-        how,
-        sites,
-        read,
-        frozenset(named | typed),
-        values,
-        target in table.declared or target in declared,
-        weights,
-        None if group is None else to_groups(sites, group),
-        draw,
-        left_out,
-        None if how.event is None else read_events(table, how.event, sites),
-    )
+    classes = target in table.declared or target in declared
+    groups = None if group is None else to_groups(sites, group)
+    events = None if how.event is None else read_events(table, how.event, sites)
+    every = frozenset(named | typed)
+    return Rows(how, sites, read, every, values, classes, weights, groups, draw, left_out, events)
 
 
 def if_categories(name: str) -> str:
@@ -194,9 +186,8 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
     missing = lacks(values)
     if missing.any():
         others = int(missing.sum()) - 1
-        more = (
-            f", and {others} more of the {len(values)} rows {'has' if others == 1 else 'have'} none" if others else ""
-        )
+        have = "has" if others == 1 else "have"
+        more = f", and {others} more of the {len(values)} rows {have} none" * bool(others)
         raise MissingError(
             f"column {target!r}",
             f"{sites.at(int(missing.argmax()))} has no target in column {target!r}{more}: drop rows without a target, "

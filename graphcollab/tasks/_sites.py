@@ -81,8 +81,7 @@ def to_groups(sites: Sites, group: Any) -> Tensor:
 
     Rows of several sites with one name are one group, unless names are numbers that begin anew at every site.
     """
-    column = names_of_groups(group)
-    rows = len(sites.owner)
+    column, rows = names_of_groups(group), len(sites.owner)
     if column.shape != (rows,):
         named = column.shape == (1,) and isinstance(column[0], str)
         raise ShapeError(
@@ -101,8 +100,7 @@ def to_groups(sites: Sites, group: Any) -> Tensor:
 
 def names_of_groups(group: Any) -> np.ndarray:
     """Return a column of groups as numbers, or as text and None."""
-    given = group.cpu().numpy() if isinstance(group, Tensor) else group
-    column = given if isinstance(given, np.ndarray) else np.array(list(given), object)
+    column = _column(group.cpu().numpy() if isinstance(group, Tensor) else group)
     if column.dtype.kind in "iuf":
         return column
     texts = [None if one is None or one != one else str(one) for one in column.flat]
@@ -135,7 +133,7 @@ class Draw:
     @property
     def said(self) -> list[str]:
         """Which words there are among those of rows."""
-        return [] if self.words is None else [word for word in WORDS if np.any(_words(self.words) == word)]
+        return [] if self.words is None else [word for word in WORDS if np.any(_column(self.words) == word)]
 
     def may_train(self, sites: Sites) -> Split:
         """Return the rows that are for training in some draw, whatever its seed: all that no word keeps from it."""
@@ -193,13 +191,13 @@ def _is_whole(kind: type) -> bool:
     return issubclass(kind, numbers.Integral) and not issubclass(kind, bool)
 
 
-def _words(words: Any) -> np.ndarray:
-    return words if isinstance(words, np.ndarray) else np.array(list(words), object)
+def _column(values: Any) -> np.ndarray:
+    return values if isinstance(values, np.ndarray) else np.array(list(values), object)
 
 
 def _by_word(sites: Sites, words: Any, elsewhere: Collection[str] = ()) -> dict[str, Split]:
     """Divide rows by the words train, val and test; those that no row has, here or ``elsewhere``, are left out."""
-    column = _words(words)
+    column = _column(words)
     if column.shape != (len(sites.owner),):
         raise ShapeError(
             "split", f"split must have a word for each of the {len(sites.owner)} rows, got {list(column.shape)}"

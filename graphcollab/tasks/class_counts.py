@@ -29,13 +29,8 @@ def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, cla
     """Return how many of N samples are of each class: N p / n of n majority classes, N (1 - p) / (C - n) of others.
 
     The majority has N p samples, rounded to the nearest whole number (half up), the minority the rest, and inside each
-    the classes with the smallest labels get one more where it does not divide evenly: N in all.
-
-    Args:
-        size: N.
-        majority: The n majority classes, all different.
-        p: Their share of the samples.
-        classes: C. Where all of them are in the majority p must be 1.
+    the classes with the smallest labels get one more where it does not divide evenly: N in all, ``size``. Where all C
+    ``classes`` are in the majority, p must be 1.
 
     Example:
         >>> majority_counts(10, [0, 3], p=0.7, classes=4)

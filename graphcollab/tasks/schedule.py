@@ -49,11 +49,7 @@ def make_schedule(
     Args:
         counts: Samples of every row's node, [R].
         node_id: Stable identity of every row's node, [R].
-        seed: Seed of the run.
-        round_: Round.
-        batch_size: B.
-        epochs: Passes over a node's samples.
-        steps: Number of local steps, instead of ``epochs``.
+        steps: Number of local steps, instead of ``epochs`` passes over a node's samples.
     """
     batches = len(counts) * (steps or epochs * -(-int(counts.max()) // batch_size))
     cut = _cut if batches <= KEPT_BATCHES else _cut.__wrapped__

@@ -169,13 +169,8 @@ def label_permutations(classes: Count, clusters: Count, seed: Seed = 0) -> Tenso
     random permutations and :math:`s_m` different random shifts. Each cluster's permutation by itself is then uniformly
     random, and it does not depend on how many other clusters there are.
 
-    Args:
-        classes: C.
-        clusters: M, at most C.
-        seed: Seed of the draw.
-
     Shapes:
-        Output: [M, C]; entry (m, c) is the label that class c has in cluster m.
+        Output: [M, C], of C ``classes`` and at most as many ``clusters``; (m, c) is class c's label in cluster m.
     """
     if clusters > classes:
         raise TooManyError(
