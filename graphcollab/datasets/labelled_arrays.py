@@ -103,17 +103,12 @@ class LabelledArrays:
 
     def _check(self, split: str, inputs: Tensor, targets: Tensor) -> None:
         for kind, value, dtype in (("inputs", inputs, torch.float32), ("targets", targets, torch.int64)):
-            if not isinstance(value, Tensor):
+            if not isinstance(value, Tensor) or value.dtype != dtype:
+                got = value.dtype if isinstance(value, Tensor) else type(value).__name__
                 raise InvalidTypeError(
                     f"{split}_{kind}",
-                    f"{self.name}: {split}_{kind} must be a tensor, got {type(value).__name__}; "
-                    "graphcollab.datasets.from_arrays converts NumPy arrays",
-                )
-            if value.dtype != dtype:
-                raise InvalidTypeError(
-                    f"{split}_{kind}",
-                    f"{self.name}: {split}_{kind} must be {dtype}, got {value.dtype}; "
-                    "convert it with .to(), or let graphcollab.datasets.from_arrays do it",
+                    f"{self.name}: {split}_{kind} must be a tensor of {dtype}, got {got}; "
+                    "graphcollab.datasets.from_arrays converts arrays and tensors",
                 )
         if inputs.dim() < 2 or targets.dim() != 1:
             raise ShapeError(

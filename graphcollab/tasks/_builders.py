@@ -19,7 +19,7 @@ from graphcollab.tasks.metric_fit import METRICS
 from graphcollab.tasks.preparation import Preparation
 from graphcollab.tasks.quality_of_samples import of_repeats, of_scales
 from graphcollab.tasks.quality_of_values import warn_of
-from graphcollab.tasks.samples import Pool, refuse_bad_weights, refuse_not_finite
+from graphcollab.tasks.samples import Pool, refuse_not_finite
 from graphcollab.tasks.statistics import HERE, Statistics
 
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
@@ -153,9 +153,7 @@ class Builders:
         hint = "fill it in or drop such rows; Tasks.from_frame can fill in missing values"
         refuse_not_finite("inputs", x, sites.at, hint)
         refuse_not_finite("targets", y, sites.at, "drop rows without a target")
-        given = None if weight is None else to_weights(weight, rows)
-        if given is not None:
-            refuse_bad_weights(given, sites.at)
+        given = None if weight is None else to_weights(weight, rows, sites.at)
         pool = Pool(x, y, given, None if group is None else to_groups(sites, group))
         facts = statistics.agree({**facts_of_pool(pool), "splits": draw.said}, lambda facts: facts)
         draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))

@@ -103,18 +103,12 @@ def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any
     refuse_many(target, different)
     if how.preparation is not None and not how.refit:
         _require_fit(how.preparation.target, *judged_by(real, loss, metric))
-    elif how.preparation is None and how.standardise_target and loss in USUAL:
-        raise ConflictError(
-            "standardise_target",
-            f"{setting(standardise_target=True)} is for amounts, and {setting(loss=loss)} reads targets as they are: "
-            "leave it out",
-        )
-    elif how.preparation is None and how.standardise_target and not real:
-        raise ConflictError(
-            "standardise_target",
-            f"{setting(standardise_target=True)} is for amounts, and the targets in column {target!r} are classes: "
-            f"leave it out, or give {setting(loss='mse')} if they are amounts",
-        )
+    elif how.preparation is None and how.standardise_target and (loss in USUAL or not real):
+        why = f"{setting(loss=loss)} reads targets as they are: leave it out"
+        if loss not in USUAL:
+            mse = setting(loss="mse")
+            why = f"the targets in column {target!r} are classes: leave it out, or give {mse} if they are amounts"
+        raise ConflictError("standardise_target", f"{setting(standardise_target=True)} is for amounts, and {why}")
     return as_agreed(rows, facts), real, different
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Annotated, Any, TypeAlias, cast
 
 import numpy as np
@@ -219,11 +219,12 @@ def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     return x.float() if x.is_floating_point() else x, y.float() if y.is_floating_point() else y.long()
 
 
-def to_weights(weight: Any, count: int) -> Tensor:
-    """Return the weights of samples as float64 [count]; they may be whole numbers."""
+def to_weights(weight: Any, count: int, at: Callable[[int], str], where: str = "") -> Tensor:
+    """Return the weights of samples as float64 [count]; they may be whole numbers, and bad ones are refused."""
     found = _tensor("weight", weight)
     if found.shape != (count,):
         raise SettingError("weight", f"one number for each of the {count} samples, [{count}]", weight)
+    refuse_bad_weights(found, at, where)
     return found.double()
 
 

@@ -20,7 +20,6 @@ from graphcollab.tasks._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.tasks._values import NOTHING, as_text, kind_of, lacks, numbers_of, refuse_no_categories
 from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.tasks.preparation import Column, Preparation
-from graphcollab.tasks.samples import refuse_bad_weights
 from graphcollab.tasks.statistics import common_kind
 from graphcollab.tasks.table import Table, no_column, open_table
 
@@ -319,6 +318,4 @@ def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
             raise MissingError(
                 "weight", f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one"
             )
-    weights = to_weights(weight, table.rows)
-    refuse_bad_weights(weights, sites.at, where)
-    return weights
+    return to_weights(weight, table.rows, sites.at, where)

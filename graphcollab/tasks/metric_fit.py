@@ -33,57 +33,46 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
 
     A user's own loss goes with any metric that targets allow, unless its function ``refuse_metric`` raises.
     """
-    known = METRICS.get(metric)
+    known, named, by = METRICS.get(metric), setting(metric=metric), setting(loss=loss)
+    mse, amounts = setting(loss="mse"), _or(of_classes=False)
     of_classes, only = getattr(known, "of_classes", None), getattr(known, "only_with", "")
     if (refuse := getattr(loss, "refuse_metric", None)) is not None:
         refuse(metric)
     if only and isinstance(loss, str) and loss != only:
         raise ConflictError(
-            "metric",
-            f"{setting(metric=metric)} goes with {setting(loss=only)} alone, and {setting(loss=loss)} is given: "
-            "change one of them",
+            "metric", f"{named} goes with {setting(loss=only)} alone, and {by} is given: change one of them"
         )
     if known is not None and loss == "cox" and only != loss:
-        raise ConflictError(
-            "metric",
-            f"{setting(loss=loss)} orders samples by their risk, which {setting(metric=metric)} does not judge: use "
-            f"{setting(metric='concordance')}",
-        )
+        use = setting(metric="concordance")
+        raise ConflictError("metric", f"{by} orders samples by their risk, which {named} does not judge: use {use}")
     if of_classes is False and loss in ("cross_entropy", "bce"):
         raise ConflictError(
             "metric",
-            f"{setting(metric=metric)} is of predicted amounts, and with {setting(loss=loss)} classes are predicted: "
-            f"use {_or(of_classes=True)}, or {setting(loss='mse')} if targets are amounts",
+            f"{named} is of predicted amounts, and with {by} classes are predicted: use {_or(of_classes=True)}, or "
+            f"{mse} if targets are amounts",
         )
     if of_classes and (targets.is_floating_point() or loss in AMOUNTS):
         odd = targets[(targets != 0) & (targets != 1)]
-        if len(odd) and loss in ("cross_entropy", "bce"):
+        such = f"targets are amounts, such as {odd[0].item():g}" if len(odd) else ""
+        if such and loss in ("cross_entropy", "bce"):
             raise ConflictError(
-                "loss",
-                f"targets are amounts, such as {odd[0].item():g}, and {setting(loss=loss)} and "
-                f"{setting(metric=metric)} are of classes: give {setting(loss='mse')}, and as metric "
-                f"{_or(of_classes=False)}",
+                "loss", f"{such}, and {by} and {named} are of classes: give {mse}, and as metric {amounts}"
             )
-        if len(odd):
-            raise ConflictError(
-                "metric",
-                f"{setting(metric=metric)} is of classes, and targets are amounts, such as {odd[0].item():g}: use "
-                f"{_or(of_classes=False)}",
-            )
+        if such:
+            raise ConflictError("metric", f"{named} is of classes, and {such}: use {amounts}")
         if loss in AMOUNTS and metric != "auc":  # which asks only for an order
             raise ConflictError(
                 "metric",
-                f"{setting(metric=metric)} reads outputs as scores of classes, and {setting(loss=loss)} makes them "
-                f"amounts: use {setting(loss='cross_entropy')} with an output per class, {setting(loss='bce')} with "
-                f"one output for targets of 0 and 1, or {setting(metric='auc')} or one of amounts, "
-                f"{_or(of_classes=False)}",
+                f"{named} reads outputs as scores of classes, and {by} makes them amounts: use "
+                f"{setting(loss='cross_entropy')} with an output per class, {setting(loss='bce')} with one output for "
+                f"targets of 0 and 1, or {setting(metric='auc')} or one of amounts, {amounts}",
             )
     if metric == "auc":
         known = targets[targets != getattr(loss, "ignore_index", -100)]
         if known.numel() and int(known.max()) > 1:
             has = has or f"targets go to {int(known.max())}"
             raise ConflictError(
-                "metric", f"{setting(metric='auc')} is of two classes, and {has}: use {_or(of_classes=True, but='auc')}"
+                "metric", f"{named} is of two classes, and {has}: use {_or(of_classes=True, but='auc')}"
             )
 
 
