@@ -87,25 +87,22 @@ def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = N
             into memory, or holds pickled objects.
     """
     path = Path(path)
+    subject = f"file {path}"
     if not path.is_file():
         raise MissingFileError(
-            f"file {path}", f"there is no file {path}; expected an .npz file with the arrays {', '.join(_KEYS)}"
+            subject, f"there is no file {path}; expected an .npz file with the arrays {', '.join(_KEYS)}"
         )
     with path.open("rb") as file:  # np.load would leave a damaged file open
         try:
             stored = np.load(file, allow_pickle=False)
         except (ValueError, EOFError, zipfile.BadZipFile, MemoryError, OSError, NotImplementedError) as error:
-            raise DamagedError(
-                f"file {path}", f"{path} is not an intact .npz file; write it with numpy.savez"
-            ) from error
+            raise DamagedError(subject, f"{path} is not an intact .npz file; write it with numpy.savez") from error
         if not isinstance(stored, np.lib.npyio.NpzFile):
-            raise FormatError(
-                f"file {path}", f"{path} holds a single array; expected an .npz file, written with numpy.savez"
-            )
+            raise FormatError(subject, f"{path} holds a single array; expected an .npz file, written with numpy.savez")
         missing = [key for key in _KEYS if key not in stored]
         if missing:
             raise MissingError(
-                f"file {path}",
+                subject,
                 f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
                 f"found {', '.join(stored.files) or 'none'}",
             )

@@ -94,11 +94,9 @@ def objects(values: Iterable[Any]) -> np.ndarray:
 def from_array(name: str, values: Any) -> np.ndarray:
     """Return a column given as an array, a tensor or a sequence."""
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-    array = np.asarray(array if hasattr(array, "dtype") else objects(array))
+    array, subject = np.asarray(array if hasattr(array, "dtype") else objects(array)), f"column {name!r}"
     if array.ndim != 1:
-        raise ShapeError(
-            f"column {name!r}", f"column {name!r} must be one value per row, [N], got an array {list(array.shape)}"
-        )
+        raise ShapeError(subject, f"{subject} must be one value per row, [N], got an array {list(array.shape)}")
     match array.dtype.kind:
         case "b":
             return array
@@ -110,11 +108,12 @@ def from_array(name: str, values: Any) -> np.ndarray:
             return _from_objects(name, array.tolist())
         case "m" | "M":
             told = dates(str(array.dtype), array.dtype.kind == "m")
-            raise UnsupportedError(f"column {name!r}", f"column {name!r} {told}")
-    raise UnsupportedError(f"column {name!r}", f"column {name!r} holds {array.dtype}: make it numbers or text")
+            raise UnsupportedError(subject, f"{subject} {told}")
+    raise UnsupportedError(subject, f"{subject} holds {array.dtype}: make it numbers or text")
 
 
 def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
+    subject = f"column {name!r}"
     lacks = [is_missing(one) for one in values]
     known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
     kinds = set(map(type, known)) or {str for one in values if isinstance(one, str)}
@@ -125,14 +124,12 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
     day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
     if day is not None:
         told = dates(f"such as {day}", isinstance(day, datetime.timedelta))
-        raise UnsupportedError(f"column {name!r}", f"column {name!r} {told}")
+        raise UnsupportedError(subject, f"{subject} {told}")
     _refuse_partly_text(name, values)
     fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
     odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
     others = f", and other rows hold such as {known[0]!r}" if fits else ""
-    raise MismatchError(
-        f"column {name!r}", f"row {odd} of column {name!r} holds {values[odd]!r}{others}: make it numbers or text"
-    )
+    raise MismatchError(subject, f"row {odd} of {subject} holds {values[odd]!r}{others}: make it numbers or text")
 
 
 def from_words(words: Sequence[str | None]) -> np.ndarray:
@@ -152,10 +149,8 @@ def _from_numbers(name: str, values: Sequence[Any]) -> np.ndarray:
     try:
         return np.array(values, np.int64 if whole and values else np.float64)
     except OverflowError as error:
-        row = next(k for k, one in enumerate(values) if abs(one) > sys.float_info.max)
-        raise RangeError(
-            f"column {name!r}", f"row {row} of column {name!r} holds a number that is too large to compute with"
-        ) from error
+        row, subject = next(k for k, one in enumerate(values) if abs(one) > sys.float_info.max), f"column {name!r}"
+        raise RangeError(subject, f"row {row} of {subject} holds a number that is too large to compute with") from error
 
 
 def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
@@ -218,14 +213,14 @@ def numbers_of(
     name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format, lacking: str = LACKING
 ) -> np.ndarray:
     """Return a column as float64; an error says, by ``at``, which is the first text, infinite or too large value."""
+    subject = f"column {name!r}"
     if values.dtype.kind == "O":
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
         if known:
             row = next((k for k in known if not is_number(values[k])), known[0])
             cure = "make the column numbers, without quotes" if is_number(values[row]) else f"correct it, or {lacking}"
             raise AmbiguousError(
-                f"column {name!r}",
-                f"{at(row)} has the text {values[row]!r} in column {name!r}, where numbers are needed: {cure}",
+                subject, f"{at(row)} has the text {values[row]!r} in {subject}, where numbers are needed: {cure}"
             )
         return np.full(len(values), np.nan)
     out = values.astype(np.float64)
@@ -233,9 +228,7 @@ def numbers_of(
     if len(bad):
         value = float(out[bad[0]])
         said = "infinity" if np.isinf(value) else f"{value:g}, which is too large to compute with,"
-        raise RangeError(
-            f"column {name!r}", f"{at(int(bad[0]))} has {said} in column {name!r}: correct it, or {lacking}"
-        )
+        raise RangeError(subject, f"{at(int(bad[0]))} has {said} in {subject}: correct it, or {lacking}")
     return out
 
 

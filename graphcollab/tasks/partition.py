@@ -27,16 +27,14 @@ def class_shards(
         raise DuplicateError("classes", f"each class can be named once, got {list(classes)}")
     out = []
     for c in classes:
-        index = (targets == c).nonzero().flatten()
+        index, subject = (targets == c).nonzero().flatten(), f"class {c}"
         need = shards * (size or 1)
         if len(index) == 0:
-            raise EmptyError(
-                f"class {c}", f"class {c} has no samples: leave it out of `classes` or use data that has it"
-            )
+            raise EmptyError(subject, f"{subject} has no samples: leave it out of `classes` or use data that has it")
         if len(index) < need:
             raise TooFewError(
-                f"class {c}",
-                f"class {c} has {len(index)} samples, which cannot fill {shards} shards of "
+                subject,
+                f"{subject} has {len(index)} samples, which cannot fill {shards} shards of "
                 f"{size or 'at least one'}: use fewer shards{' or smaller ones' if size else ''}",
             )
         index = index[keyed_order(seed, _SHARD_STREAM, c, torch.arange(len(index)))]

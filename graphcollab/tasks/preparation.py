@@ -172,11 +172,9 @@ class Preparation:
         check_settings(self)
         count = max(len(self.sites), 1)
         for column in (*self.columns, self.target):
+            subject = f"column {column.name!r}"
             if len(column.mean) != count or len(column.deviation) != count:
-                raise ShapeError(
-                    f"column {column.name!r}",
-                    f"column {column.name!r} needs {count} means and deviations, got {len(column.mean)}",
-                )
+                raise ShapeError(subject, f"{subject} needs {count} means and deviations, got {len(column.mean)}")
 
     @cached_property
     def _place(self) -> Mapping[str, int]:

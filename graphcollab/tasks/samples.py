@@ -186,11 +186,9 @@ class Split:
     def totals(self, values: Tensor) -> Tensor:
         """Return sums over every node's samples, [K], of values [N] of the pool's; NaN where these are elsewhere."""
         owner = torch.repeat_interleave(torch.arange(self.num_nodes), self.sizes)
-        if bool(self.elsewhere.any()):
-            here = self.index != ELSEWHERE
-            sums = values.new_zeros(self.num_nodes).index_add(0, owner[here], values[self.index[here]])
-            return sums.masked_fill(self.elsewhere, torch.nan)
-        return values.new_zeros(self.num_nodes).index_add(0, owner, values[self.index])
+        here = self.index != ELSEWHERE
+        sums = values.new_zeros(self.num_nodes).index_add(0, owner[here], values[self.index[here]])
+        return sums.masked_fill(self.elsewhere, torch.nan)
 
     def select(self, nodes: Tensor) -> Split:
         """Return the split of some nodes, in the order given."""
@@ -204,21 +202,18 @@ def check_splits(splits: Mapping[str, Split], pools: Mapping[str, Pool]) -> None
     """Check that splits are for as many nodes as the training split, and that their samples are there."""
     count = splits["train"].num_nodes
     for name, split in splits.items():
+        subject = f"split {name!r}"
         if split.num_nodes != count:
-            raise MismatchError(
-                f"split {name!r}", f"split {name!r} is for {split.num_nodes} nodes, split 'train' for {count}"
-            )
+            raise MismatchError(subject, f"{subject} is for {split.num_nodes} nodes, split 'train' for {count}")
         if split.pool not in pools:
-            raise UnknownError(
-                f"split {name!r}", f"split {name!r} uses pool {split.pool!r}, the pools are {sorted(pools)}"
-            )
+            raise UnknownError(subject, f"{subject} uses pool {split.pool!r}, the pools are {sorted(pools)}")
         size = len(pools[split.pool])
         if bool(split.elsewhere.any()):
             split = split.select((~split.elsewhere).nonzero().flatten())
         if len(split.index) and not 0 <= int(split.index.min()) <= int(split.index.max()) < size:
             raise RangeError(
-                f"split {name!r}",
-                f"split {name!r} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
+                subject,
+                f"{subject} has sample indices from {int(split.index.min())} to {int(split.index.max())}, "
                 f"its pool {split.pool!r} holds 0 to {size - 1}",
             )
 
