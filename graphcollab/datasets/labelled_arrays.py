@@ -102,32 +102,30 @@ class LabelledArrays:
         )
 
     def _check(self, split: str, inputs: Tensor, targets: Tensor) -> None:
-        for kind, value, dtype in (("inputs", inputs, torch.float32), ("targets", targets, torch.int64)):
+        x, y = f"{split}_inputs", f"{split}_targets"
+        for subject, value, dtype in ((x, inputs, torch.float32), (y, targets, torch.int64)):
             if not isinstance(value, Tensor) or value.dtype != dtype:
                 got = value.dtype if isinstance(value, Tensor) else type(value).__name__
                 raise InvalidTypeError(
-                    f"{split}_{kind}",
-                    f"{self.name}: {split}_{kind} must be a tensor of {dtype}, got {got}; "
-                    "graphcollab.datasets.from_arrays converts arrays and tensors",
+                    subject,
+                    f"{self.name}: {subject} must be a tensor of {dtype}, got {got}; graphcollab.datasets.from_arrays "
+                    "converts arrays and tensors",
                 )
         if inputs.dim() < 2 or targets.dim() != 1:
             raise ShapeError(
-                f"{split}_inputs",
-                f"{self.name}: {split}_inputs must be [N, ...] with at least two axes and {split}_targets [N], "
-                f"got {list(inputs.shape)} and {list(targets.shape)}",
+                x,
+                f"{self.name}: {x} must be [N, ...] with at least two axes and {y} [N], got {list(inputs.shape)} and "
+                f"{list(targets.shape)}",
             )
         if len(inputs) != len(targets):
-            raise MismatchError(
-                f"{split}_targets",
-                f"{self.name}: {split}_inputs has {len(inputs)} samples, {split}_targets {len(targets)} labels",
-            )
-        refuse_not_finite(f"{split}_inputs", inputs, f"{self.name}: sample {{}}".format)
+            raise MismatchError(y, f"{self.name}: {x} has {len(inputs)} samples, {y} {len(targets)} labels")
+        refuse_not_finite(x, inputs, f"{self.name}: sample {{}}".format)
         outside = ((targets < 0) | (targets >= self.num_classes)).nonzero()
         if len(outside):
             first = int(outside[0])
             raise RangeError(
-                f"{split}_targets",
-                f"{self.name}: {split}_targets must be 0 .. {self.num_classes - 1} for {self.num_classes} classes, "
+                y,
+                f"{self.name}: {y} must be 0 .. {self.num_classes - 1} for {self.num_classes} classes, "
                 f"but sample {first} has label {int(targets[first])}",
             )
 

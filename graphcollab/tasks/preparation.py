@@ -191,7 +191,9 @@ class Preparation:
         names = self.target.categories or ()
         if self.target.truths:
             return tuple(name == "1" for name in names)
-        return tuple(_number(name) for name in names) if self.target.numbers else names
+        if self.target.numbers:
+            return tuple(int(name) if name.lstrip("-").isdigit() else float(name) for name in names)
+        return names
 
     def apply(self, frame: Any, site: str | None = None) -> Tensor:
         """Return the inputs of a table's rows, float32 [n, D].
@@ -302,10 +304,6 @@ class Preparation:
                 "preparation=preparation, refit=True, pooled='per_site')",
             )
         return self._place[str(site)]
-
-
-def _number(text: str) -> int | float:
-    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _column(stored: Mapping[str, Any]) -> Column:

@@ -157,8 +157,9 @@ def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
         if len(counts) < 10 or again < max(5, 0.05 * len(persons)) or len(persons) > 30 * len(counts):
             continue
         person, rows = column[known][first[counts.argmax()]], int(counts.max())
+        shown = repr(person) if isinstance(person, str) else f"{person:.0f}"
         message = (
-            f"column {name!r} is used as an input, and has {_shown(person)} in {rows} rows of a site, as where rows "
+            f"column {name!r} is used as an input, and has {shown} in {rows} rows of a site, as where rows "
             f"are of one person: {setting(group=name)} keeps such rows together, so that nobody is both trained on and "
             "tested on, and makes no input of the column"
         )
@@ -305,10 +306,6 @@ def _are_two(column: np.ndarray) -> bool:
 
 def _finding(code: str, columns: Sequence[str], message: str, **numbers: float) -> Finding:
     return Finding(code, f"column {columns[0]!r}", message, {"columns": [*columns], **numbers})
-
-
-def _shown(value: object) -> str:
-    return repr(value) if isinstance(value, str) else f"{value:.0f}"
 
 
 def _each(names: Sequence[str]) -> str:
