@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.metrics import paired_difference
-from graphcollab.report._text import text_table
+from graphcollab.report.values import text_table
 from graphcollab.train import Comparison
 
 

@@ -66,13 +66,13 @@ EQUALS: dict[tuple[str, str], str] = {
 
 # The one file or folder that may import a library, for those that need care.
 SOLE_IMPORTER = {
-    "altair": "graphcollab/report/page/_libraries.py",
-    "itables": "graphcollab/report/page/_libraries.py",
+    "altair": "graphcollab/report/page/charts.py",
+    "itables": "graphcollab/report/page/charts.py",
     "nvflare": "graphcollab/sites/flare/",
     "torch.distributed": "graphcollab/distributed/",
     "torchvision": "graphcollab/_torchvision.py",
     "triton": "graphcollab/ops/_triton.py",
-    "vl_convert": "graphcollab/report/page/_libraries.py",
+    "vl_convert": "graphcollab/report/page/charts.py",
 }
 
 # What may know how rows of other processes get here; all else goes through the operators of a `Plane`.

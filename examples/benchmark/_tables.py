@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphcollab.metrics import adjusted_rand_index, cluster_traffic, contact_counts, never_sampled, recovery_auc
 from graphcollab.metrics.edges import Graph, Graphs, pair_weights
-from graphcollab.report._text import failures, number, shown_in, table_text
-from graphcollab.report.values import Cell, Column, Table, mean_cell
+from graphcollab.report._terms import failures
+from graphcollab.report.values import Cell, Column, Table, mean_cell, number, shown_in
 from graphcollab.train import Comparison, Trial
 
 
@@ -38,7 +38,7 @@ def time_to_table(comparison: Comparison, target: float) -> str:
         Column("sent per node", "bytes"),
         Column("reached on", "count"),
     ]
-    return table_text(Table(columns, rows))
+    return str(Table(columns, rows))
 
 
 def _reached(trial: Trial, target: float, higher: bool) -> tuple[float, float, float] | None:
@@ -85,7 +85,7 @@ def budget_table(comparison: Comparison, budget: float | None = None) -> str:
             found = _column([_within(trial, budget) for trial in trials])  # [S, 2]
             cells += [mean_cell(scale * found[:, 1]), Cell(float(found[:, 0].mean()))]
         rows.append(cells)
-    return table_text(Table(columns, rows))
+    return str(Table(columns, rows))
 
 
 def _within(trial: Trial, budget: float) -> tuple[float, float]:
@@ -128,7 +128,7 @@ def weight_table(runs: Mapping[str, Sequence[Graph]], cluster: Tensor, threshold
         rows.append([Cell(name), *_cells(values), Cell(exact, unit=f"of {len(seeds)}")])
     digits = {"weight inside": 3, "weight between": 3, "recovery AUC": 3, "adjusted Rand": 2}
     columns = [Column("method"), *(Column(title, "number", n) for title, n in digits.items())]
-    return table_text(Table([*columns, Column("exact on", "count")], rows))
+    return str(Table([*columns, Column("exact on", "count")], rows))
 
 
 def peer_table(runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: int | None = None) -> str:
@@ -159,7 +159,7 @@ def peer_table(runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: int 
             values.append((share, area, rand, len(never_sampled(graphs, len(cluster)))))
         rows.append([Cell(name), *_cells(values)])
     digits = {"from own cluster (%)": 1, "recovery AUC": 3, "adjusted Rand": 2, "never heard": 1}
-    return table_text(Table([Column("method"), *(Column(title, "number", n) for title, n in digits.items())], rows))
+    return str(Table([Column("method"), *(Column(title, "number", n) for title, n in digits.items())], rows))
 
 
 def _cells(values: Sequence[tuple[float, ...]]) -> list[Cell]:

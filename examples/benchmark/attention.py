@@ -24,7 +24,7 @@ from _measure import add_device  # type: ignore
 from _settings import SETTINGS  # type: ignore
 
 from graphcollab import l2c, meta_l2c, report, run
-from graphcollab.report._text import text_table
+from graphcollab.report.values import text_table
 
 PAPER: dict[str, Any] = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
 METHODS: dict[str, Any] = {

@@ -38,8 +38,8 @@ from graphcollab.files import write_whole
 from graphcollab.method import last_graph
 from graphcollab.methods import get_method
 from graphcollab.metrics import paired_difference, weight_spread
-from graphcollab.report._text import cell_text, failures, number, text_table
-from graphcollab.report.values import Column, mean_cell
+from graphcollab.report._terms import failures
+from graphcollab.report.values import Column, cell_text, mean_cell, number, text_table
 from graphcollab.train import Comparison, Result, Trial
 
 REFERENCES = ("local", "l2c")

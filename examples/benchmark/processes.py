@@ -24,7 +24,7 @@ from _measure import add_device  # type: ignore
 
 from graphcollab import build_model, dpsgd, load_dataset, run, shard_tasks
 from graphcollab.distributed import meet
-from graphcollab.report._text import text_table
+from graphcollab.report.values import text_table
 from graphcollab.transforms import Ring
 
 REPEATS = 5

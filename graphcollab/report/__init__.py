@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from graphcollab.report.group_table import group_table as group_table
     from graphcollab.report.inside import coefficient_table as coefficient_table, importance_table as importance_table
     from graphcollab.report.page import page as page
-    from graphcollab.report.results_json import results_json as results_json
     from graphcollab.report.site_table import SiteScores as SiteScores, site_table as site_table
-    from graphcollab.report.tables import paired_table as paired_table, results_table as results_table
+    from graphcollab.report.tables import (
+        paired_table as paired_table,
+        results_json as results_json,
+        results_table as results_table,
+    )
 
 __all__ = make_lazy(__name__)

@@ -1,23 +1,30 @@
-"""Lines below tables that say where methods were not compared on the same terms: work, models, settings, the end."""
+"""Lines below tables: what numbers are, and where methods had other work, models or settings, or too many rounds."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
 
 from graphcollab.findings import Finding
 from graphcollab.metrics import paired_difference
 from graphcollab.metrics.statistics import PairedDifference
+from graphcollab.metrics.weight_spread import AGREE
 from graphcollab.naming import few, setting
-from graphcollab.report._text import noted, number, shown_in
+from graphcollab.report.values import number, shown_in
+from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Trial
 from graphcollab.train.shared_samples import Over
 
 EXACT = 1 + 1e-9  # means over nodes are rounded
+FLATTERS = "The best {} is the one with the largest gain of those tried, which flatters it."
+FEW = 5  # test samples, below which it is said that what a node has rests on few
 
 
 def unequal_terms(comparison: Comparison) -> list[Finding]:
@@ -35,19 +42,14 @@ def _work(comparison: Comparison) -> list[Finding]:
     pairs = [pair for pair in combinations(first, 2) if _did_other_work(first[pair[0]], first[pair[1]])]
     if not pairs:
         return []
-    steps = {name: _steps_taken(trials) for name, trials in comparison.chosen.items()}
+    taken = {name: [trial.local_steps for trial in trials] for name, trials in comparison.chosen.items()}
+    steps = {name: float(torch.tensor(many, dtype=torch.float64).nanmean()) for name, many in taken.items()}
     one, other = max(pairs, key=lambda pair: abs(steps[pair[0]] - steps[pair[1]]))
     done = [number(steps[name], 0 if steps[name].is_integer() else 1) for name in (one, other)]
     early = any(len({trial.rounds for trial in comparison.chosen[name] if not trial.failure}) > 1 for name in first)
     why = ", since runs stopped early" * early
     said = f"not the same work: {one} took {done[0]} local steps a site, {other} {done[1]}{why}"
     return noted("unequal-work", "budget", said, early=early, steps={one: steps[one], other: steps[other]})
-
-
-def _steps_taken(trials: Sequence[Trial]) -> float:
-    """Return how many local steps a node took, in the mean over the seeds of which that is known; else NaN."""
-    known = [trial.local_steps for trial in trials if not math.isnan(trial.local_steps)]
-    return mean(known) if known else math.nan
 
 
 def _did_other_work(one: Trial, other: Trial) -> bool:
@@ -130,9 +132,7 @@ def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over =
     was. So the one that does worse must do worse at its best evaluation, too: the larger of the two p-values counts,
     which needs no correction, and it is 1 where it does better then.
     """
-    found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
-    if safe is None:
-        return found.p_value
+    found, safe = _in_time(comparison, name, reference, over)
     return max(found.p_value, safe.p_value) if found.mean * safe.mean > 0 else 1.0
 
 
@@ -145,8 +145,8 @@ def better_at_the_end_only(
         return []
     scale, digits, unit = shown_in(comparison.share, 2)
     for name in others:
-        found, safe = comparison.paired(name, reference, over=over), _in_time(comparison, name, reference, over)
-        if safe and sign * found.mean > 0 and found.p_value <= level < sure_p_value(comparison, name, reference, over):
+        found, safe = _in_time(comparison, name, reference, over)
+        if sign * found.mean > 0 and found.p_value <= level < sure_p_value(comparison, name, reference, over):
             gain, low, high = (number(scale * end, digits, signed=True) for end in (safe.mean, safe.low, safe.high))
             said[name] = f"{name} ({gain}: {low} … {high})"
     then = number(scale * mean(stopped.values), digits)
@@ -157,14 +157,14 @@ def better_at_the_end_only(
     return noted("better-at-end-only", reference, line * bool(said), rounds=stopped.rounds, methods=[*said])
 
 
-def _in_time(comparison: Comparison, name: str, reference: str, over: Over = None) -> PairedDifference | None:
-    """Return the difference to a reference where the worse one had stopped in time; None if it was best at the end."""
-    gains = (comparison.paired(name, reference).mean > 0) == comparison.higher_is_better
+def _in_time(comparison: Comparison, name: str, reference: str, over: Over) -> tuple[PairedDifference, ...]:
+    """Return the difference to a reference at the end, and where the worse one had stopped at its best evaluation."""
+    found = comparison.paired(name, reference, over=over)
+    gains = (found.mean > 0) == comparison.higher_is_better
     if (stopped := stopped_in_time(comparison, reference if gains else name)) is None:
-        return None
-    values, base = comparison.values(name), comparison.values(reference)
-    both = (values, stopped.values) if gains else (stopped.values, base)
-    return paired_difference(*both, ratio=comparison.correction(over)[0])
+        return found, found
+    both = (comparison.values(name), stopped.values) if gains else (stopped.values, comparison.values(reference))
+    return found, paired_difference(*both, ratio=comparison.correction(over)[0])
 
 
 def _ended(trial: Trial) -> bool:
@@ -183,3 +183,59 @@ def _best(curves: Sequence[Sequence[float]]) -> int:
     """Return the evaluation at which the mean over seeds is largest, the last of several."""
     means = [mean(values) for values in zip(*curves, strict=True)]
     return max(range(len(means)), key=lambda t: (means[t], t))
+
+
+def agreement(name: str, r: float, of: str) -> Finding:
+    """Say whether weights that were learned several times agree, by their mean correlation."""
+    which = "agree" if r >= AGREE else "differ: do not read them as who helps whom"
+    said = f"On different {of} the weights that {name} learned {which} (mean correlation {number(r, 2)})."
+    return Finding("weights-alike", name, said, {"r": r})
+
+
+def noted(code: str, subject: str, message: str, **numbers: Any) -> list[Finding]:
+    """Return a finding, none without a message."""
+    return [Finding(code, subject, message, numbers)] if message else []
+
+
+def weighted(tasks: Tasks) -> list[Finding]:
+    """Say that metrics are weighted means where samples have weights."""
+    some = any(pool.weight is not None for pool in tasks.pools.values())
+    return noted("weighted", "samples", "samples have weights: metrics are weighted means at each site" * some)
+
+
+def with_few(held: Iterable[tuple[str, float]], what: str = "class") -> str:
+    """Say which sites have fewer than `FEW` of something beside most, those with none first; "" where none has."""
+    held = list(held)
+    none = [name for name, many in held if many == 0]
+    some = [f"{name}: {round(many, 1):g}" for name, many in held if 0 < many < FEW]
+    return "; ".join([f"one {what} only: {few(none)}"] * bool(none) + [few(some)] * bool(some))
+
+
+def failures(comparison: Comparison, name: str) -> str:
+    """Write on how many seeds a method failed; nothing where it did not."""
+    failed, many = len(comparison.failed(name)), len(comparison.chosen[name])
+    if not failed:
+        return ""
+    return "failed" if failed == many else f"failed on {failed} of {many} seeds"
+
+
+ByMethod: TypeAlias = Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]]
+"""For every method one pair (rounds, values) per seed."""
+
+
+def curves_of(comparison: Comparison) -> tuple[ByMethod, str]:
+    """Return the curves of seeds that did not fail, and what they count: rounds, or local steps where rounds differ."""
+    chosen = comparison.chosen.items()
+    kept = {name: some for name, trials in chosen if (some := [t for t in trials if not t.failure and t.curve[0]])}
+    every = [trial for trials in kept.values() for trial in trials]
+    steps = len({t.curve[0][-1] for t in every}) > 1 and not any(math.isnan(t.local_steps) for t in every)
+    each = {name: some[0].local_steps / some[0].curve[0][-1] if steps else 1 for name, some in kept.items()}
+    curves = {name: [([round(each[name] * r) for r in t.curve[0]], t.curve[1]) for t in kept[name]] for name in kept}
+    return curves, "local steps per site" if steps else "round"
+
+
+def in_common(seeds: Sequence[tuple[Sequence[int], Sequence[Any]]]) -> tuple[list[int], Tensor]:
+    """Return the rounds that curves have in common, and their values there, [S, T]."""
+    found = [dict(zip(*seed, strict=True)) for seed in seeds]
+    rounds = sorted(set.intersection(*map(set, found)))
+    return rounds, torch.tensor([[seed[r] for r in rounds] for seed in found], dtype=torch.float64)

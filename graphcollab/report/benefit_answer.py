@@ -12,18 +12,14 @@ from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.held import FREQUENCIES, LEAST
 from graphcollab.naming import few, setting
-from graphcollab.report._text import FEW, agreement, cell_text, number, p_text, shown, shown_in, with_few
-from graphcollab.report.benefit_table import CLAIMED, by_whom, gain_cell, mark, of_metric, scale_of, site_of, unit_of
-from graphcollab.report.values import Column
+from graphcollab.report._terms import FEW, agreement, with_few
+from graphcollab.report.benefit_table import CLAIMED, GAINS, by_whom, gain_cell, mark, of_metric, scale_of, site_of
+from graphcollab.report.values import Column, cell_text, number, p_text, shown, shown_in
 from graphcollab.report.words import asked_of, explained, metric_in_words, metric_name, rows_used
 from graphcollab.train.trial import SHARES
 
 IN_UNITS = ("mae", "rmse")
 SHOWN = 8  # gains that are told one by one
-GAINS = {
-    False: "Gains are differences to training alone, positive where that is better",
-    True: "Gains say by how many percent the error of training alone falls (negative: rises)",
-}
 MOVES = {True: "rises", False: "falls"}
 MODELS = {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}
 TEXTS = {
@@ -69,11 +65,7 @@ ADVICE = {
 
 @shown
 def benefit_answer(benefit: Benefit) -> str:
-    """Answer in words: does collaborating help, whom, by whom and by how much, what could have been found, what to do.
-
-    Args:
-        benefit: What `graphcollab.benefit` found.
-    """
+    """Answer in words: does collaborating help, whom, by whom, by how much, what could have been found, what to do."""
     return printable("\n".join(map(str, benefit_findings(benefit))))
 
 
@@ -103,6 +95,11 @@ def _say(code: str, subject: str, numbers: Mapping[str, Any], **words: object) -
     return Finding(code, subject, TEXTS[code].format(**{**numbers, **words}), numbers)
 
 
+def _unit(benefit: Benefit) -> str:
+    """Return the unit of gains in a sentence."""
+    return " %" if benefit.relative else " points" * (benefit.metric in SHARES)
+
+
 def _question(benefit: Benefit, source: str) -> Iterator[Finding]:
     asked = asked_of(benefit.about, source) or f"{len(benefit.names)} sites."
     metric = metric_in_words(benefit.metric, benefit.higher_is_better)
@@ -124,7 +121,7 @@ def _best(benefit: Benefit) -> Iterator[Finding]:
     words["way"] = f"Of {many} ways tried, {way} does best:" if many > 1 else f"By {way}"
     if many > 1 and sign < 0:
         words["way"] = f"None of {many} ways tried gains; by the least bad, {way},"
-    words["told"] = f"{number(sign * scale * best.gain, digits)}{unit_of(benefit)}"
+    words["told"] = f"{number(sign * scale * best.gain, digits)}{_unit(benefit)}"
     between = f" (95 % interval {number(low, digits)} … {number(high, digits)})" * (low == low)
     yield _say("best", best.by, {"gain": best.gain}, between=between, sure=_sure(benefit, best), **words)
 
@@ -185,7 +182,7 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
     most = 1 - gain.alone if benefit.metric in SHARES and benefit.higher_is_better else 1
     if scale > 1 and gain.detectable >= most:  # of shares
         return "That is no evidence, and with so few samples no gain would have been found four times out of five."
-    least = f"{number(scale * gain.detectable, digits)}{unit_of(benefit)}"
+    least = f"{number(scale * gain.detectable, digits)}{_unit(benefit)}"
     return f"That is no evidence; a gain of {least} would have been found four times out of five."
 
 

@@ -10,8 +10,8 @@ from functools import partial
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.naming import numbered
-from graphcollab.report._text import MISSING, gain_text, noted, shown, shown_in, table_text
-from graphcollab.report.values import Cell, Column, Table
+from graphcollab.report._terms import FLATTERS, noted
+from graphcollab.report.values import MISSING, Cell, Column, Table, decimals, shown, shown_in
 from graphcollab.train.trial import SHARES
 
 CLAIMED = ("gains", "loses")
@@ -20,6 +20,10 @@ INTERVALS = (
     "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, so an "
     "interval without 0 may have none."
 )
+GAINS = {
+    False: "Gains are differences to training alone, positive where that is better",
+    True: "Gains say by how many percent the error of training alone falls (negative: rises)",
+}
 COLUMNS = (
     "best single other: what a site gains most by when the two collaborate alone; missed most: whose absence from the "
     "group of all costs it most, and how much; left out: what the model of all others gains a site that gave them "
@@ -42,19 +46,19 @@ def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
     return shown_in(benefit.relative or benefit.metric in SHARES, 1)
 
 
-def unit_of(benefit: Benefit) -> str:
-    """Return the unit of gains in a sentence."""
-    return " %" if benefit.relative else " points" * (benefit.metric in SHARES)
-
-
 def of_metric(benefit: Benefit) -> str:
     """Say what gains are of."""
     return benefit.metric + shown_in(benefit.metric in SHARES, 1)[2]
 
 
+def way_of(name: str) -> str:
+    """Return what a way to train is called."""
+    return "all together" if name == "together" else name
+
+
 def by_whom(name: str) -> str:
     """Format the source of a gain."""
-    return "by all together" if name == "together" else f"by {name}"
+    return f"by {way_of(name)}"
 
 
 def site_of(benefit: Benefit, name: str) -> str:
@@ -70,11 +74,6 @@ def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
     return Cell(scale * gain.gain, interval=ends, star=gain.verdict in CLAIMED, subject=subject)
 
 
-def bounded(gain: float, scale: float, digits: int | None) -> str:
-    """Write a gain."""
-    return gain_text(scale * gain, digits)
-
-
 @shown
 def benefit_table(benefit: Benefit) -> str:
     """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
@@ -86,12 +85,9 @@ def benefit_table(benefit: Benefit) -> str:
     at any site, they have a column (`graphcollab.gains.Benefit`). The last two rows are means over sites, all alike and
     weighted by test samples. A star marks a gain or loss there is evidence of, all comparisons considered; the last row
     has none. Further metrics have tables of their own.
-
-    Args:
-        benefit: What `graphcollab.benefit` found.
     """
     first, *further = benefit_values(benefit).items()
-    return "\n\n".join([table_text(first[1]), *(f"{name}:\n\n{table_text(table)}" for name, table in further)])
+    return "\n\n".join([str(first[1]), *(f"{name}:\n\n{table!s}" for name, table in further)])
 
 
 def benefit_values(benefit: Benefit) -> dict[str, Table]:
@@ -102,6 +98,26 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
     tables[last] = tables[last].noting(*_notes([*every.values()], [*tables.values()]))
     simple = {f"reference, {name}": _reference(one) for name, one in every.items() if one.baseline}
     return tables | simple
+
+
+def sites_of_benefit(benefit: Benefit) -> Table:
+    """Return a row for every site: what it has alone, and the way by which it gains most."""
+    (scale, digits, unit), (shown, of_alone, _) = scale_of(benefit), shown_in(benefit.metric in SHARES, 1)
+    names, alone = [*benefit.names, "all sites"], benefit.scores["alone"].nanmean(0).tolist()
+    rows, many = [], benefit.about.get("rows") or {"train": benefit.train.tolist(), "test": benefit.test.tolist()}
+    held = [*map(sum, zip(*many.values(), strict=True))]
+    for name, size in zip(names, [*held, sum(held)], strict=True):
+        gains = [gain for gain in [*benefit.gains, *benefit.overall] if gain.site == name]
+        told = [gain for gain in gains if not benefit.untold(gain.by) and not math.isnan(gain.gain)]
+        best = max(told, key=lambda gain: gain.gain, default=None)
+        gained = [Cell("alone"), Cell()]
+        if best is not None and best.gain > 0:
+            gained = [Cell(way_of(best.by)), replace(gain_cell(best, scale), mark=mark(benefit, best.by))]
+        rows.append([Cell(name), Cell(size), Cell(shown * gains[0].alone), *gained])
+    places = [decimals(alone) if some is None else some for some in (of_alone, digits)]
+    columns = [Column("site"), Column("rows", "count"), Column(f"alone, {of_metric(benefit)}", "number", places[0])]
+    columns += [Column("best way"), Column(f"gain over alone{unit if benefit.relative else ''}", "gain", places[1])]
+    return Table(columns, rows, [Finding("best-way", "sites", FLATTERS.format("way"))], foot=1, caption="Every site")
 
 
 def _reference(benefit: Benefit) -> Table:
@@ -138,7 +154,9 @@ def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
 def _table(benefit: Benefit) -> Table:
     _, digits, unit = scale_of(benefit)
     gain = partial(Column, form="gain", digits=digits)
-    columns = [Column("site"), Column("train", "count"), Column("test", "count"), *_alone(benefit)]
+    titles = [f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
+    measured = [Column(title, "number", shown_in(benefit.metric in SHARES, 1)[1]) for title in titles]
+    columns = [Column("site"), Column("train", "count"), Column("test", "count"), *measured]
     columns += [gain(f"gain {by_whom(arm)}{unit if benefit.relative else ''}") for arm in benefit.arms]
     columns += [gain("best single other"), gain("missed most"), gain("left out")]
     rows = [_row(benefit, k, site) for k, site in enumerate(benefit.names)]
@@ -165,12 +183,6 @@ def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
         Cell(scale * float(worth[most]), subject=site_of(benefit, benefit.names[most])) if grouped else Cell(),
         Cell(scale * float(benefit.left_out[k])),
     ]
-
-
-def _alone(benefit: Benefit) -> list[Column]:
-    digits = shown_in(benefit.metric in SHARES, 1)[1]
-    titles = [f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
-    return [Column(title, "number", digits) for title in titles]
 
 
 def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[Cell]:

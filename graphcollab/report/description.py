@@ -16,8 +16,8 @@ from graphcollab.errors import GraphcollabError
 from graphcollab.findings import Finding
 from graphcollab.gains.held import LEAST
 from graphcollab.naming import SHOWN, few
-from graphcollab.report._text import FEW, number, table_text
-from graphcollab.report.values import Cell, Column, Table
+from graphcollab.report._terms import FEW
+from graphcollab.report.values import Cell, Column, Table, decimals, number
 from graphcollab.settings import settings_of
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._fit import declared_columns
@@ -93,7 +93,7 @@ class Description:
 
     def __str__(self) -> str:
         told = "\n".join(printable(str(one)) for one in summary(self))
-        tables = [table_text(sites_described(self, MOST_SITES)), table_text(columns_described(self))]
+        tables = [str(sites_described(self, MOST_SITES)), str(columns_described(self))]
         doubts = "\n".join(["findings:", *(f"  {one}" for one in self.findings)]) if self.findings else "findings: none"
         return "\n\n".join([told, *tables, printable(doubts)])
 
@@ -256,7 +256,7 @@ def summary(description: Description) -> list[Finding]:
 def _of_target(description: Description) -> str:
     total, classes = description.total, description.total.classes
     if not classes:
-        mean, deviation, *ends = map(_plain, (total.mean, total.deviation, *description.ends))
+        mean, deviation, *ends = (number(one, None) for one in (total.mean, total.deviation, *description.ends))
         return f"an amount: mean {mean}, standard deviation {deviation}, from {ends[0]} to {ends[1]}"
     if len(classes) > SHOWN:
         rare = min(classes, key=classes.__getitem__)
@@ -269,14 +269,6 @@ def _percent(share: float) -> str:
     return f"{number(100 * share, 1)} %"
 
 
-def _plain(value: float) -> str:
-    """Write a number with at most four significant digits, a whole one with all, and never with a power of ten."""
-    if float(value).is_integer():
-        return f"{value:,.0f}".replace("-", "−")
-    digits = max(0, 3 - math.floor(math.log10(abs(value)))) if math.isfinite(value) else 0
-    return number(value, digits).rstrip("0").rstrip(".") if digits else number(value, digits)
-
-
 def sites_described(description: Description, most: int | None = None) -> Table:
     """Return the table of sites; of more than ``most`` those with something odd, and the smallest."""
     sites, total, classes = description.sites, description.total, description.total.classes
@@ -284,8 +276,7 @@ def sites_described(description: Description, most: int | None = None) -> Table:
     order = sorted(range(len(sites)), key=lambda k: (-odd[k], sites[k].rows))
     chosen = [sites[k] for k in sorted(order[:most])]
     if not classes:
-        spread = total.deviation if total.deviation > 0 else 1.0
-        digits = max(0, 2 - math.floor(math.log10(spread)))
+        digits = decimals([total.deviation if total.deviation > 0 else 1.0])
         heads = [Column(f"mean {description.target}", "number", digits), Column("standard deviation", "number", digits)]
     elif len(classes) <= SHOWN:
         heads = [Column(f"{description.target} = {name}", "count") for name in classes]
@@ -316,7 +307,7 @@ def columns_described(description: Description) -> Table:
     heads = [Column("column"), Column("kind"), *shares, Column("values")]
 
     def row(one: ColumnValues) -> list[Cell]:
-        ends, named = [_plain(end) for end in one.ends if not math.isnan(end)], few([*one.categories])
+        ends, named = [number(end, None) for end in one.ends if not math.isnan(end)], few([*one.categories])
         values = f"{len(one.categories)}: {named}" if one.categories else " to ".join(ends)
         worst = Cell(100 * one.most_missing, subject=one.site) if one.site else Cell()
         kind = "categories" if one.categories else "numbers"

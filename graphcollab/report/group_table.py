@@ -17,9 +17,9 @@ from graphcollab.findings import Finding
 from graphcollab.metrics import Metric
 from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, judging
-from graphcollab.report._text import ShownTable, noted, shown, shown_in, weighted
+from graphcollab.report._terms import noted, weighted
 from graphcollab.report.site_table import SMALL, results_by_name
-from graphcollab.report.values import Cell, Column
+from graphcollab.report.values import Cell, Column, Table, shown, shown_in
 from graphcollab.settings import Count, Finite
 from graphcollab.tasks import Tasks
 from graphcollab.tasks._values import factorised
@@ -39,7 +39,7 @@ def group_table(
     bands: Sequence[Finite] | None = None,
     metrics: AnyMetrics = None,
     resamples: Count = 1000,
-) -> ShownTable:
+) -> Table:
     """Return how good every method's models are for groups of test rows, those of all sites together.
 
     A star marks a group for which models are worse than for all other rows: the bootstrap interval of the difference
@@ -84,7 +84,7 @@ def group_table(
     )
     belong = "rows that belong together count as if they did not: intervals are too narrow, and there is no *"
     notes = [Finding("groups", column, said), *weighted(tasks), *noted("grouped", "rows", belong * grouped)]
-    return ShownTable(columns, cells, notes, caption=f"Groups of rows by {column}")
+    return Table(columns, cells, notes, caption=f"Groups of rows by {column}")
 
 
 def _drawn(judge: Metric, samples: Sequence[Tensor], mask: Tensor, resamples: int, key: int) -> tuple[float, Tensor]:

@@ -21,8 +21,8 @@ from graphcollab.findings import Finding
 from graphcollab.keyed import keyed_uniform
 from graphcollab.metrics.as_metric import AnyMetric
 from graphcollab.metrics.scores import as_metrics, score_rows
-from graphcollab.report._text import ShownTable, noted, shown, shown_in, weighted
-from graphcollab.report.values import Cell, Column, mean_cell
+from graphcollab.report._terms import noted, weighted
+from graphcollab.report.values import Cell, Column, Table, mean_cell, shown, shown_in
 from graphcollab.settings import Count
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.samples import Split
@@ -37,7 +37,7 @@ LEVEL = 0.95  # of intervals
 @shown
 def importance_table(
     comparison: Comparison, method: str | None = None, metric: AnyMetric | None = None, repeats: Count = 10
-) -> ShownTable:
+) -> Table:
     """Return by how much the test metric of a method's models gets worse where a column of the table is shuffled.
 
     Values are shuffled among the test rows of each site (permutation importance); models are those of the last seed.
@@ -71,7 +71,7 @@ def importance_table(
     found = dict(sorted(found.items(), key=lambda item: -float(item[1].nanmean())))
     digits = _decimals(torch.cat([*found.values()]), 3) if digits is None else digits
     columns, notes = _site_columns(tasks, "test", 6, digits)
-    cells = {one: [mean_cell(of.nanmean(1)), *map(mean_cell, of[:, [*columns]].T)] for one, of in found.items()}
+    body = [[Cell(one), mean_cell(of.nanmean(1)), *map(mean_cell, of[:, [*columns]].T)] for one, of in found.items()]
     said = (
         f"by how much the test {judged.name} of {name} gets worse{', in points,' * (scale > 1)} where a column is "
         f"shuffled among the rows of each site, on seed {result.env.seed}; ± is the standard deviation over {repeats} "
@@ -79,14 +79,13 @@ def importance_table(
     )
     heads = [Column("column"), Column("mean over sites", "number", digits), *columns.values()]
     notes = [Finding("importance", name, said), *weighted(tasks), *notes]
-    body = [[Cell(column), *row] for column, row in cells.items()]
-    return ShownTable(heads, body, notes, caption=f"What the models of {name} rely on")
+    return Table(heads, body, notes, caption=f"What the models of {name} rely on")
 
 
 @shown
 def coefficient_table(
     comparison: Comparison, method: str | None = None, resamples: Annotated[int, range(2, 10_000)] = 50
-) -> ShownTable:
+) -> Table:
     """Return the coefficients of a method's linear models, of each site and in the mean, with 95 % intervals.
 
     They are by how much the log odds of the second class, or the amount, changes with a unit of a column of numbers, or
@@ -134,7 +133,7 @@ def coefficient_table(
     said += "; – where all sites have the same" * (bool(columns) and any(len(row) == 2 for row in rows))
     heads = [Column("column"), Column("all sites alike" if alike else "mean over sites", "number")]
     notes = [Finding("coefficients", name, said), *notes]
-    return ShownTable([*heads, *columns.values()], rows, notes, caption=f"Coefficients of {name}")
+    return Table([*heads, *columns.values()], rows, notes, caption=f"Coefficients of {name}")
 
 
 def chosen_result(comparison: Comparison, method: str | None = None) -> tuple[str, Result]:
@@ -211,11 +210,8 @@ def resampled(tasks: Tasks, seed: int, number: int) -> Tasks:
 
 def _run_again(result: Result, number: int) -> Result:
     """Run a method on other rows, from other initial models: weights that hardly move are not certain."""
-    tasks, history, allowed = (
-        resampled(result.tasks, result.env.seed, number),
-        result.history,
-        result.data.get("allowed"),
-    )
+    tasks, history = resampled(result.tasks, result.env.seed, number), result.history
+    allowed = result.data.get("allowed")
     graph = None if allowed is None else Data(edge_index=allowed.edge_index, num_nodes=tasks.num_nodes)
     rounds = history.rounds[history.returned]
     how: dict[str, Any] = {"seed": result.env.seed + 1 + number, "device": tasks.device}

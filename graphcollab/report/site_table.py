@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -20,13 +21,13 @@ from graphcollab.metrics import Metric, Scores
 from graphcollab.metrics.bootstrap import bootstrap_nodes, percentile_interval
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, not_defined
 from graphcollab.naming import few
-from graphcollab.report._terms import unequal_terms
-from graphcollab.report._text import noted, shown, shown_in, table_text, weighted, with_few
-from graphcollab.report.values import Cell, Column, Table
+from graphcollab.report._terms import FLATTERS, noted, unequal_terms, weighted, with_few
+from graphcollab.report.values import Cell, Column, Table, decimals, shown, shown_in
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result
 from graphcollab.train.baseline import BASELINES
+from graphcollab.train.fingerprint import digests
 from graphcollab.train.history import in_deviations
 from graphcollab.train.trial import SHARES
 
@@ -40,7 +41,10 @@ Results: TypeAlias = Annotated[
 class SiteScores:
     """Metrics of every site and method, with bootstrap intervals; what `site_table` returns.
 
-    ``str`` and `text` write tables with a row per site; `rows` are its numbers, which `to_csv` writes to a file.
+    ``str`` writes a table with a row per site for every metric, and below it the means over sites that have a value.
+    The samples in the last row are those of all sites with a value in some column. Where a model has diverged there are
+    no means; sites that have left (`graphcollab.control.Attendance`) have a row, and are in no mean. `rows` are the
+    numbers, which `to_csv` writes to a file.
 
     Args:
         scores: For every method the metrics of all sites.
@@ -64,20 +68,15 @@ class SiteScores:
         ``site``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
         ``difference``, ``difference_low`` and ``difference_high``.
         """
-        out = []
-        first = self._first
-        for k, site in enumerate(first.names):
-            for m, metric in enumerate(first.metrics):
-                for method, scores in self.scores.items():
-                    low, high = self.intervals[method][m, k].tolist()
-                    row = {"site": site, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
-                    row |= {"value": float(scores[metric.name][k]), "low": low, "high": high}
-                    if self.reference is not None:
-                        told = [math.nan] * 3
-                        if method in self.differences:
-                            told = self.differences[method][m, k].tolist()
-                        row |= dict(zip(("difference", "difference_low", "difference_high"), told, strict=True))
-                    out.append(row)
+        out, first, none = [], self._first, torch.full((len(self._first.metrics), len(self._first.names), 3), torch.nan)
+        for (k, site), (m, metric), method in product(enumerate(first.names), enumerate(first.metrics), self.scores):
+            low, high = self.intervals[method][m, k].tolist()
+            row = {"site": site, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
+            row |= {"value": float(self.scores[method][metric.name][k]), "low": low, "high": high}
+            if self.reference is not None:
+                told = self.differences.get(method, none)[m, k].tolist()
+                row |= dict(zip(("difference", "difference_low", "difference_high"), told, strict=True))
+            out.append(row)
         return out
 
     def to_csv(self, path: str | Path) -> Path:
@@ -85,14 +84,6 @@ class SiteScores:
         rows = self.rows
         cells = (["" if value != value else value for value in row.values()] for row in rows)
         return write_csv(path, list(rows[0]), cells)
-
-    def text(self) -> str:
-        """Return a table with a row per site for every metric, and below it the means over the sites that have a value.
-
-        The samples in the last row are those of all sites with a value in some column. Where a model has diverged there
-        are no means; sites that have left (`graphcollab.control.Attendance`) have a row, and are in no mean.
-        """
-        return "\n\n".join(map(table_text, self.tables))
 
     @property
     def tables(self) -> list[Table]:
@@ -168,7 +159,7 @@ class SiteScores:
         yield from noted("no-interval", "nodes", said, nodes=[*dict.fromkeys(why.values())])
 
     def __str__(self) -> str:
-        return self.text()
+        return "\n\n".join(map(str, self.tables))
 
 
 def _missing(scores: Scores, metric: Metric, k: int) -> str:
@@ -193,6 +184,28 @@ def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
 def _cell(value: Sequence[float]) -> Cell:
     mean, low, high = value
     return Cell(mean, interval=None if math.isnan(low) else (low, high))
+
+
+def sites_of_comparison(sites: SiteScores, reference: str) -> Table:
+    """Return a row for every site: the first metric by the reference, and by the method that does best there."""
+    first, others = sites.scores[reference], [*sites.differences]
+    metric, values = first.metrics[0], first[first.metrics[0].name]
+    (scale, digits, unit), sign = shown_in(metric.name in SHARES, 1), 1 if metric.higher_is_better else -1
+    gains = torch.stack([sites.differences[name][0] for name in others])  # [M, K, 3]
+    best = (sign * gains[..., 0]).nan_to_num(-math.inf).argmax(0).tolist()
+    places = decimals(values.tolist()) if digits is None else digits
+    rows = []
+    for k, name in enumerate(first.names):
+        told = (scale * gains[best[k], k]).tolist()
+        better = sign * told[0] > 0
+        way = [Cell(others[best[k]]), _cell(told)] if better else [Cell(reference), Cell()]
+        rows.append([Cell(name), Cell(int(first.sizes[k])), Cell(scale * float(values[k])), *way])
+    title = f"difference to {reference}, {'points' if scale > 1 else metric.name}"
+    columns = [Column("site"), Column("test rows", "count")]
+    columns += [Column(f"{reference}, {metric.name}{unit}", "number", places), Column("best method")]
+    columns += [Column(title, "signed", places)]
+    said = f"{FLATTERS.format('method')} In brackets 95 % intervals of each by itself, on the last seed."
+    return Table(columns, rows, [Finding("best-way", "sites", said)], caption=f"Every site, {metric.name}")
 
 
 @shown
@@ -225,7 +238,7 @@ def site_table(
         seed: Seed of the draw.
 
     Returns:
-        A `SiteScores` to ``print``, with ``rows``, ``text()`` and ``to_csv(path)``.
+        A `SiteScores` to ``print``, with ``rows`` and ``to_csv(path)``.
     """
     many, about = results_by_name(results)
     if not many:
@@ -234,8 +247,7 @@ def site_table(
         there = f"there are {sorted(many)}; {about}"
         raise UnknownError("reference", f"there is no method {reference!r} to compare with; {there}")
     first = next(iter(many.values()))
-    for name, result in many.items():
-        _require_same_samples(next(iter(many)), first, name, result, split)
+    _require_same_samples(many, split)
     judged = as_metrics(metrics, first.tasks.metric)
     with own_filter("ignore", code="quality", subject="metric"):  # it is said below, once for all methods
         scores = {name: result.scores(judged, split) for name, result in many.items()}
@@ -288,31 +300,28 @@ def results_by_name(results: Results) -> tuple[dict[str, Result], str]:
     return kept, f"seed {seeds[-1]}{of_all}{f'; no result of {few(lost)}' * bool(lost)}"
 
 
-def _require_same_samples(name: str, one: Result, other_name: str, other: Result, split: str) -> None:
-    if one.tasks is other.tasks:
-        return
-    mine, theirs = one.tasks.splits.get(split), other.tasks.splits.get(split)
-    same = one.tasks.names == other.tasks.names and (mine is None) == (theirs is None)
-    if same and mine is not None and theirs is not None:
-        a, b = one.tasks.pools[mine.pool], other.tasks.pools[theirs.pool]
-        same = torch.equal(mine.ptr, theirs.ptr) and all(
-            torch.equal(x[mine.here].cpu(), y[theirs.here].cpu())
-            for x, y in ((a.targets, b.targets), (a.inputs, b.inputs))
-        )
-        same = same and _same_weights(a.weight, b.weight, mine.here, theirs.here)
-    same = all(one.env.plane.everyone(bool(same)))  # each process knows the samples of its own nodes
-    if not same:
-        raise MismatchError(
-            "results",
-            f"{name!r} and {other_name!r} have other sites or other {split} samples (seeds {one.env.seed} and "
-            f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed",
-        )
+def _require_same_samples(many: Mapping[str, Result], split: str) -> None:
+    (first, one), *others = many.items()
+    for name, other in others:
+        if other.tasks is one.tasks:
+            continue
+        same = one.tasks.names == other.tasks.names and torch.equal(_held(one.tasks, split), _held(other.tasks, split))
+        if not all(one.env.plane.everyone(same)):  # each process knows the samples of its own nodes
+            raise MismatchError(
+                "results",
+                f"{first!r} and {name!r} have other sites or other {split} samples (seeds {one.env.seed} and "
+                f"{other.env.seed}), so they cannot stand side by side: give results of the same tasks and seed",
+            )
 
 
-def _same_weights(one: Tensor | None, other: Tensor | None, mine: Tensor, theirs: Tensor) -> bool:
-    if one is None or other is None:
-        return one is other
-    return torch.equal(one.cpu()[mine], other.cpu()[theirs])
+def _held(tasks: Tasks, split: str) -> Tensor:
+    """Return how many samples of a split every node has, and checksums of those that are here, [4, K]."""
+    if split not in tasks.splits:
+        return torch.empty(0)
+    held = tasks.splits[split]
+    pool = tasks.pools[held.pool]
+    values = (pool.inputs, pool.targets, torch.ones(len(pool)) if pool.weight is None else pool.weight)
+    return torch.stack([held.sizes, *(digests(held, one) for one in values)])
 
 
 def _resampled(

@@ -1,37 +1,32 @@
-"""Comparisons as text: how good methods are, and how they differ; without numbers for methods that failed on a seed."""
+"""Comparisons as text and JSON: how good methods are, and how they differ; no numbers of what failed on a seed."""
 
 from __future__ import annotations
 
+import json
 import math
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from statistics import fmean
 from typing import Annotated, Any, TypeAlias
 
+import numpy as np
+import torch
+import torch_geometric
+
+from graphcollab._version import __version__
 from graphcollab.errors import TooFewError, UnknownError
 from graphcollab.findings import Finding
 from graphcollab.metrics.statistics import worst_shown
 from graphcollab.naming import few
-from graphcollab.report._terms import better_at_the_end_only, unequal_terms
-from graphcollab.report._text import (
-    MISSING,
-    agreement,
-    column,
-    failures,
-    few_tested,
-    noted,
-    shown,
-    shown_in,
-    spread_note,
-    table_text,
-    weighted,
-)
-from graphcollab.report.values import Cell, Column, Table, mean_cell
+from graphcollab.report._terms import FEW, agreement, better_at_the_end_only, failures, noted, unequal_terms, weighted
+from graphcollab.report.values import MISSING, Cell, Column, Table, mean_cell, shown, shown_in
 from graphcollab.settings import Real
 from graphcollab.train import Comparison
 from graphcollab.train.history import in_deviations
 from graphcollab.train.shared_samples import Over
 from graphcollab.train.trial import METRIC_COLUMNS
 
+IN_PERCENT = (*METRIC_COLUMNS, "validation", "mean_std_over_seeds")
 METHODS = "Every method, in the mean over sites"
 CellOf: TypeAlias = Callable[[str, Mapping[str, Any]], Cell]
 FEW_SEEDS = {
@@ -69,7 +64,7 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
         <BLANKLINE>
         ± is the standard deviation over 2 seeds
     """
-    return table_text(results_values(comparison, settings, reference))
+    return str(results_values(comparison, settings, reference))
 
 
 def results_values(comparison: Comparison, settings: bool = True, reference: str | None = None) -> Table:
@@ -89,7 +84,7 @@ def _columns(comparison: Comparison, settings: bool, reference: str | None) -> I
 
     def mean(name: str, _: Mapping[str, Any]) -> Cell:
         failed = failures(comparison, name)
-        return Cell(failed) if failed else mean_cell(scale * column(comparison.values(name)))
+        return Cell(failed) if failed else mean_cell([scale * value for value in comparison.values(name)])
 
     yield Column("method"), lambda name, _: Cell(name)
     yield Column(f"mean test {comparison.metric}{unit}", "number", digits), mean
@@ -139,20 +134,33 @@ def _on_seeds(found: Mapping[str, int], many: int) -> str:
 
 def _notes_of_results(comparison: Comparison, reference: str | None) -> list[Finding]:
     alike = {name: comparison.agreement(name) for name in comparison.chosen}
+    seeds = max(map(len, comparison.chosen.values()), default=0)
     improved = f"improved (%): the share of sites that do better than with {reference}"
     sums = "sent per site: also sums of columns by which sites prepared the table, before the first round"
     prepared = any(trial.prepared for trials in comparison.chosen.values() for trial in trials)
     less = f"of {comparison.metric} less is better" * (not comparison.higher_is_better)
     return [
-        *spread_note(comparison),
+        *noted("spread", "±", f"± is the standard deviation over {seeds} seeds" * (seeds > 1), seeds=seeds),
         *unequal_terms(comparison),
         *noted("less-is-better", comparison.metric, less),
         *noted("improved", "column 'improved (%)'", improved * (reference is not None)),
         *noted("prepared", "column 'sent per site'", sums * prepared),
         *_of_tasks(comparison),
-        *few_tested(comparison),
+        *_few_tested(comparison),
         *(agreement(name, r, "seeds") for name, r in alike.items() if r == r),
     ]
+
+
+def _few_tested(comparison: Comparison) -> list[Finding]:
+    """Say which sites count in means with next to no test samples."""
+    few_of = comparison.tested_on_fewer_than(FEW)
+    if not few_of:
+        return []
+    many = len({name for trials in comparison.chosen.values() for trial in trials for name in trial.tested})
+    which = f"{len(few_of)} of {many} sites ({few(few_of)})"
+    have = f"{'has' if len(few_of) == 1 else 'have'} fewer than {FEW} test samples on some seed"
+    said = f"{which} {have}, and as much weight in means as any other"
+    return noted("few-tested", "nodes", said, few=[*few_of], nodes=many)
 
 
 @shown
@@ -183,7 +191,7 @@ def paired_table(
         -------------------  -----  -------------  -------  ---------
         l2c                  +3.00  −1.97 … +7.97     0.12     3 of 3
     """
-    return table_text(paired_values(comparison, reference, column, confidence, over))
+    return str(paired_values(comparison, reference, column, confidence, over))
 
 
 def paired_values(
@@ -235,7 +243,7 @@ def paired_values(
         *noted("no-interval", "seeds", same * bool(alike), methods=alike),
         *noted("correction", "over", comparison.correction(over)[1]),
         *noted("few-seeds", "seeds", FEW_SEEDS.get(seeds, ""), seeds=seeds),
-        *few_tested(comparison),
+        *_few_tested(comparison),
     ]
     return Table(columns, rows, notes, caption=f"Differences to {reference}, paired over seeds")
 
@@ -252,3 +260,45 @@ def _of_tasks(comparison: Comparison) -> list[Finding]:
     if tasks is None:
         return []
     return [*noted("units", comparison.metric, in_deviations(tasks, [comparison.metric])), *weighted(tasks)]
+
+
+@shown
+def results_json(comparison: Comparison, reference: str | None = None, **more: Any) -> str:
+    """Return a comparison as JSON text; numbers that are not defined are null.
+
+    ``methods`` holds the columns of `Comparison.rows` for every method, means over seeds, and in ``per_seed`` of each,
+    with the ``failure`` of those that failed. Beside it are the chosen ``settings``, in ``paired`` the differences to
+    the reference with 95 % intervals (none where a mean is not defined), and the ``versions``. Shares are in percent.
+
+    Args:
+        more: Further entries, such as a script's arguments.
+    """
+    scale = 100.0 if comparison.share else 1.0
+
+    def entry(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: scale * v if key in IN_PERCENT else v for key, v in values.items()}
+
+    rows = comparison.rows()
+    settings = {name: row.pop("settings") for name, row in rows.items()}
+    methods = {n: {**entry(row), "per_seed": [entry(seed) for seed in row["per_seed"]]} for n, row in rows.items()}
+    paired: dict[str, Any] = {}
+    for name in comparison.chosen:
+        if reference is None or name == reference:
+            continue
+        paired[name] = {}
+        for of in ("mean", "worst10"):
+            if not comparison.undefined(name, reference, of):
+                found = comparison.paired(name, reference, of)
+                numbers = {key: scale * getattr(found, key) for key in ("mean", "low", "high", "std")}
+                numbers |= {"n": found.n, "p_value": found.p_value, "ratio": found.ratio}
+                paired[name][of] = {**numbers, "reference": reference}
+    content = {"methods": methods, "settings": settings, "paired": paired, "metric": comparison.metric}
+    text = json.dumps({**content, "versions": versions(), **more}, default=str)
+    plain = json.loads(text, parse_constant=lambda constant: None)  # JSON knows neither NaN nor infinity
+    return json.dumps(plain, indent=2) + "\n"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what numbers depend on."""
+    found = {"python": platform.python_version(), "graphcollab": __version__, "torch": torch.__version__}
+    return found | {"torch-geometric": torch_geometric.__version__, "numpy": np.__version__}

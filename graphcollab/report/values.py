@@ -1,17 +1,37 @@
-"""`Table` and its cells: what a table of a report holds, as values; each medium renders it, and none parses text."""
+"""`Table` and its cells, what a table of a report holds as values, and how text has them: no medium parses text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+import torch
 from torch import Tensor
 
+from graphcollab._ranges import printable
+from graphcollab.documentation import checked_with
 from graphcollab.findings import Finding
+from graphcollab.metrics.edges import SHARED
 
 Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "p-value"]
+MISSING = "–"
+THOUSAND = 1000.0  # from which on gains have no decimals
+MOST_DECIMALS, LEAST_P = 12, 0.001
+
+shown = checked_with(
+    SHARED
+    | {
+        "title": "Title of the whole figure.",
+        "names": "Names of the nodes, such as ``tasks.names``, for the axes. Default: their numbers.",
+        "comparison": "What `compare` returns.",
+        "benefit": "What `graphcollab.benefit` found.",
+        "method": "Name of the method. Default: the one with the best validation metric.",
+        "reference": "Name of the method that the others are compared with.",
+    }
+)
+"""Makes a function one of a table or figure: its arguments are checked, and those that many have are documented."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +97,111 @@ class Table:
         """Return the table with further notes."""
         return replace(self, notes=[*self.notes, *notes])
 
+    def __str__(self) -> str:
+        rows = [[*map(cell_text, row, self.columns)] for row in self.rows]
+        text = text_table([column.title for column in self.columns], rows)
+        return "\n".join([text, *[""] * bool(self.notes), *(printable(str(note)) for note in self.notes)])
 
-def mean_cell(values: Tensor) -> Cell:
+
+def mean_cell(values: Sequence[float] | Tensor) -> Cell:
     """Return the mean of values [S] and, of several, their standard deviation."""
+    values = torch.as_tensor(values, dtype=torch.float64)
     several = len(values) > 1 and not bool(values.isnan().any())
     return Cell(float(values.mean()), spread=float(values.std()) if several else None)
+
+
+def cell_text(cell: Cell, column: Column) -> str:
+    """Write a cell, such as ``"Genf +3.0 (+1.0 … +5.0)*"``."""
+    digits = column.digits if cell.digits is None else cell.digits
+
+    def written(value: float | str | None) -> str:
+        if isinstance(value, str):
+            return value
+        return MISSING if value is None or math.isnan(value) else FORMS[column.form](value, digits)
+
+    ends = " … ".join(map(written, cell.interval or ()))
+    if cell.value is None and ends:
+        return ends
+    text = written(cell.value)
+    if text != MISSING:
+        text += f" ± {written(cell.spread)}" * (cell.spread is not None) + f" ({ends})" * bool(ends)
+    note = f" ({cell.note})" if cell.note else ""
+    return " ".join(filter(None, [cell.subject, text, cell.unit])) + "*" * cell.star + cell.mark + note
+
+
+def number(value: float, digits: int | None, signed: bool = False) -> str:
+    """Write a number with a fixed count of decimals, or with four significant digits where ``digits`` is None.
+
+    There are commas between thousands, and never an exponent.
+
+    Example:
+        >>> number(12345.678, 1), number(12345.678, None), number(0.0001234567, None)
+        ('12,345.7', '12,346', '0.0001235')
+    """
+    if math.isnan(value):
+        return MISSING
+    places = digits
+    if places is None:
+        places = 3 - math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    text = f"{value:{'+' if signed else ''},.{min(max(places, 0), MOST_DECIMALS)}f}"
+    return (text.rstrip("0").rstrip(".") if digits is None and "." in text else text).replace("-", "−")
+
+
+def decimals(values: Sequence[float]) -> int:
+    """Return with how many decimals most of some values have three significant digits or more."""
+    known = sorted(abs(value) for value in values if math.isfinite(value) and value)
+    return min(max(2 - math.floor(math.log10(known[len(known) // 2])), 0), MOST_DECIMALS) if known else 0
+
+
+def p_text(p_value: float) -> str:
+    """Write a p-value as in a sentence."""
+    return "p < 0.001" if p_value < LEAST_P else f"p = {p_value:.2g}"
+
+
+def gain_text(value: float, digits: int | None) -> str:
+    """Write a gain; of thousands no decimals."""
+    return number(value, 0 if digits is not None and abs(value) >= THOUSAND else digits, signed=True)
+
+
+def byte_size(count: float) -> str:
+    """Write a number of bytes with a decimal unit."""
+    if math.isnan(count):
+        return MISSING
+    units = ("B", "kB", "MB", "GB", "TB", "PB")
+    power = 0
+    while round(count, 1 if power else 0) >= 1000 and power < len(units) - 1:
+        count, power = count / 1000, power + 1
+    return f"{count:.{1 if power else 0}f} {units[power]}"
+
+
+FORMS: Mapping[Form, Callable[[float, int | None], str]] = {
+    "text": lambda value, _: f"{value}",
+    "number": number,
+    "signed": lambda value, digits: number(value, digits, signed=True),
+    "gain": gain_text,
+    "bytes": lambda value, _: byte_size(value),
+    "count": lambda value, _: f"{value:,.{0 if float(value).is_integer() else 1}f}",
+    "p-value": lambda value, _: p_text(value).removeprefix("p ").removeprefix("= ").replace("< ", "<"),
+}
+
+
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Align a table: the first column left, all others right; what a row lacks at its end is shown as missing."""
+    rows = [[*map(in_cell, row), *[MISSING] * (len(header) - len(row))] for row in rows]
+    header = [*map(in_cell, header)]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [header, ["-" * width for width in widths], *rows]
+    padded = (
+        [c.rjust(w) if n else c.ljust(w) for n, (c, w) in enumerate(zip(line, widths, strict=True))] for line in lines
+    )
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+
+
+def in_cell(text: str) -> str:
+    """Return a text as a cell of a table shows it, in one line."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def shown_in(share: bool, decimals: int) -> tuple[float, int | None, str]:
+    """Return by what a metric is multiplied, how many decimals it has, and its unit: shares are shown in percent."""
+    return (100.0, decimals, " (%)") if share else (1.0, None, "")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcollab import methods
 from graphcollab.documentation import of_sites
+from graphcollab.gains import Benefit
 from graphcollab.naming import few
+from graphcollab.report.benefit_table import COLUMNS, CONSTANT, GAINS, way_of
+from graphcollab.train import Comparison
 from graphcollab.train.baseline import BASELINES
 
 METRICS = {
@@ -84,3 +87,41 @@ def rows_used(about: Mapping[str, Any]) -> str:
     uses = {"train": "to learn from", "val": "to choose settings by", "test": "to test on"}
     told = [f"{many[name]:,} {use}" for name, use in uses.items() if many.get(name)]
     return f" (of the rows {', '.join(told)})" * bool(told)
+
+
+def terms_of_benefit(benefit: Benefit) -> list[tuple[str, str]]:
+    """Return what the words of a benefit's page mean."""
+    every, flat = [benefit, *benefit.also.values()], benefit.flat or "what its training rows say by themselves"
+    return [
+        *((one.metric, metric_in_words(one.metric, one.higher_is_better)) for one in every),
+        *_ways(["alone", *benefit.arms, *benefit.baseline]),
+        ("sample", "a row of the table"),
+        ("split", "a random division of each site's rows into those to learn from, to choose settings by, to test on"),
+        ("round, epoch", "in an epoch a site's model sees each of its rows once; after a round sites exchange"),
+        ("gain", f"{GAINS[benefit.relative]}."),
+        ("95 % interval", "values that fit what was measured, of one comparison by itself, allowing for rows shared"),
+        ("* (a star)", "evidence, after correction for all comparisons of this page"),
+        ("constant", f"the same prediction for all rows of a site, {flat}: a model that is no better knows nothing"),
+        (CONSTANT, "on half of the splits or more the constant took the place of models"),
+        *((term, what) for term, _, what in (one.partition(": ") for one in COLUMNS.split("; "))),
+    ]
+
+
+def terms_of_comparison(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return what the words of a comparison's page mean."""
+    return [
+        (comparison.metric, metric_in_words(comparison.metric, comparison.higher_is_better)),
+        *_ways([*comparison.chosen]),
+        ("seed", "what decides everything random: with another one rows are split, and models begin, differently"),
+        ("±", "standard deviation over seeds"),
+        ("95 % interval", "values that fit what was measured; one in twenty misses the truth"),
+        ("p-value", "how often chance alone would make so large a difference"),
+        ("worst 10 %, worst 20 %", "mean over the sites that do worst"),
+        ("std over sites", "standard deviation over sites: how unequally they are served"),
+        ("round, local step", "training goes on in rounds; a local step changes a site's model by its own rows"),
+        ("sent per site", "what leaves a site in all, as bytes"),
+    ]
+
+
+def _ways(names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(way_of(name), what) for name in names if (what := way_in_words(name))]

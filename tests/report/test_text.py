@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from graphcollab.report._text import MISSING, byte_size, decimals, number, p_text, text_table
+from graphcollab.report.values import MISSING, byte_size, decimals, number, p_text, text_table
 
 
 def test_plain_table_has_no_trailing_spaces() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from graphcollab.report._text import text_table
+from graphcollab.report.values import text_table
 from graphcollab.sites import job
 from tests.sites.deployment import Deployment, deployment, wait_for
 from tests.sites.hospitals import SITES, scripts, write_files

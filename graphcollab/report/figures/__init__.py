@@ -6,10 +6,10 @@ from graphcollab._lazy import make_lazy
 from graphcollab.extras import import_extra
 
 if TYPE_CHECKING:
+    from graphcollab.report.figures._style import save_figure as save_figure
     from graphcollab.report.figures.benefit import benefit_figure as benefit_figure
     from graphcollab.report.figures.curves import accuracy_curves as accuracy_curves
     from graphcollab.report.figures.heatmaps import weight_heatmaps as weight_heatmaps
-    from graphcollab.report.figures.save import save_figure as save_figure
 
 import_extra("matplotlib", "figures", "figures")
 __all__ = make_lazy(__name__)

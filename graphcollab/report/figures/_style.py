@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -12,10 +14,16 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
+from graphcollab.errors import FormatError
+from graphcollab.files import write_whole
+from graphcollab.settings import checked
+
 DPI = 150
 PANELS = 4  # in a row
 LONG = 24  # letters, above which names are shortened at axes
 GRAY = "#E3E3E3"
+_DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
+"""What would make two files of the same picture differ."""
 
 # The palette of Okabe and Ito, also for readers who do not see all colors; without its yellow, which is faint on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -63,3 +71,20 @@ def legend_right(figure: Figure) -> None:
     """Name what panels show, once for all of them, to their right."""
     named = {name: line for one in figure.axes for line, name in zip(*one.get_legend_handles_labels(), strict=True)}
     figure.legend(list(named.values()), list(named), frameon=False, loc="outside right center")
+
+
+@checked
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write a figure in the format that the file name ends with, such as ``.png`` or ``.pdf``, and return its path.
+
+    The file is there whole or not at all. Missing folders are made. A ``ValueError`` names the formats of matplotlib.
+    """
+    path = Path(path)
+    kind = path.suffix.lstrip(".").lower()
+    known = sorted(figure.canvas.get_supported_filetypes())
+    if kind not in known:
+        raise FormatError("path", f"the file name must end in one of {', '.join(known)}, got {path.name!r}")
+    content = BytesIO()
+    metadata = {_DATES[kind]: None} if kind in _DATES else None
+    figure.savefig(content, format=kind, dpi=figure.dpi, metadata=metadata)
+    return write_whole(path, content.getvalue())

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from graphcollab.gains import Benefit
-from graphcollab.report._text import shown
-from graphcollab.report.benefit_table import CLAIMED, CONSTANT, bounded, by_whom, mark, scale_of, site_of
+from graphcollab.report.benefit_table import CLAIMED, CONSTANT, by_whom, mark, scale_of, site_of
 from graphcollab.report.figures._style import COLORS, GRAY, figure_names, new_figure
+from graphcollab.report.values import gain_text, shown
 
 NAMED = 60  # sites that are named at an axis
 WRITTEN = 10  # sites up to which every gain of the matrix is written into it
@@ -30,9 +30,6 @@ def benefit_figure(benefit: Benefit, title: str | None = None) -> Figure:
     tried, or have no value, are gray, and all are where constants did as well as their models on half of the splits or
     more. Intervals and colors far beyond those of nine in ten are cut, so that a site with few samples does not hide
     the others; a gain beyond the axis is written at its end. Further metrics: draw ``benefit.also``.
-
-    Args:
-        benefit: What `graphcollab.benefit` found.
     """
     count, arms = len(benefit.names), benefit.arms
     height = min(1.1 + count * max(0.28, 0.12 * len(arms)), 10.0)
@@ -75,7 +72,7 @@ def _sites(panel: Axes, benefit: Benefit) -> None:
             some = some & ~(mean < bounds[0])
             panel.plot(mean[some], y[some], "o", color=color, markersize=5, markerfacecolor=inside)
         for k in np.flatnonzero(mean < bounds[0]).tolist():
-            panel.annotate(bounded(gains[k].gain, scale, 0), (bounds[0], y[k]), color=color, fontsize="small")
+            panel.annotate(gain_text(float(mean[k]), 0), (bounds[0], y[k]), color=color, fontsize="small")
         inside = color if sure.all() else "white"
         panel.plot([], [], "o", color=color, markerfacecolor=inside, label=by_whom(arm) + mark(benefit, arm))
     panel.axvline(0, color="black", linewidth=0.8)
@@ -121,7 +118,7 @@ def _pairs(panel: Axes, benefit: Benefit) -> None:
         value = scale * gain.gain
         if len(benefit.names) <= WRITTEN and np.isfinite(value):
             ink = "white" if abs(value) > 0.7 * most else "black"
-            text = bounded(gain.gain, scale, 0 if abs(value) >= HUNDRED and digits is not None else digits)
+            text = gain_text(value, 0 if abs(value) >= HUNDRED and digits is not None else digits)
             frame: dict[str, Any] = {"bbox": {"fill": False, "edgecolor": ink}, "fontweight": "bold"} if sure else {}
             panel.text(*at, text, ha="center", va="center", fontsize="small", color=ink, **frame)
         elif sure:

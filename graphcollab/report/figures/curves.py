@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
-import torch
 from matplotlib.figure import Figure
 
 from graphcollab.errors import MissingError, TooFewError
-from graphcollab.report._text import failures, shown
+from graphcollab.report._terms import ByMethod, curves_of, failures, in_common
 from graphcollab.report.figures._style import LOOKS, legend_right, new_figure, over_rounds
+from graphcollab.report.values import shown
 from graphcollab.train import Comparison
-from graphcollab.train.baseline import BASELINES
 
-ByMethod: TypeAlias = Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]]
 Curves = Annotated[
     Comparison | ByMethod,
     "what compare returns, or pairs (rounds, values) of every seed, by method, {'l2c': [([1, 2], [0.5, 0.75])]}",
@@ -23,13 +19,7 @@ Curves = Annotated[
 
 
 @shown
-def accuracy_curves(
-    curves: Curves,
-    title: str | None = None,
-    metric: str = "accuracy",
-    percent: bool = True,
-    over: str = "round",
-) -> Figure:
+def accuracy_curves(curves: Curves, title: str | None = None, metric: str = "accuracy", percent: bool = True) -> Figure:
     """Draw the mean metric over rounds.
 
     It is Fig. 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
@@ -41,10 +31,12 @@ def accuracy_curves(
             seeds, as names say; or for every method one pair (rounds, values) per seed, with a round in common.
         metric: Name of the metric; a comparison knows it, as well as what follows.
         percent: Whether values are shares to be shown in percent.
-        over: What the curves count where it is no rounds.
     """
+    over, whole = "round", {}
     if isinstance(curves, Comparison):
-        metric, percent, (curves, over) = curves.metric, curves.share, _of_comparison(curves)
+        metric, percent = curves.metric, curves.share
+        whole = {name: f"{name} ({why})" for name in curves.chosen if (why := failures(curves, name))}
+        curves, over = curves_of(curves)
     if not curves or not all(map(len, curves.values())):
         counts = {name: len(seeds) for name, seeds in curves.items()}
         raise TooFewError("curves", f"expected at least one curve per method, got {counts}")
@@ -52,14 +44,12 @@ def accuracy_curves(
     panel = figure.subplots()
     panel.set_prop_cycle(LOOKS)
     for name, seeds in curves.items():
-        found = [dict(zip(rounds, values, strict=True)) for rounds, values in seeds]
-        rounds = sorted(set.intersection(*map(set, found)))
+        rounds, found = in_common(seeds)
         if not rounds:
             raise MissingError(f"method {name!r}", f"{name}: its {len(seeds)} seeds have no evaluated round in common")
-        table = torch.tensor([[seed[r] for r in rounds] for seed in found], dtype=torch.float64)  # [S, T]
-        table *= 100 if percent else 1
+        table = found * (100 if percent else 1)
         mean = table.mean(0).numpy()
-        (line,) = panel.plot(rounds, mean, marker=".", label=name)
+        (line,) = panel.plot(rounds, mean, marker=".", label=whole.get(name, name))
         if len(seeds) > 1:
             std = table.std(0).numpy()
             panel.fill_between(rounds, mean - std, mean + std, color=line.get_color(), alpha=0.15, linewidth=0)
@@ -68,20 +58,3 @@ def accuracy_curves(
     over_rounds(panel, f"mean test {metric}{' (%)' if percent else ''}", over + band)
     legend_right(figure)
     return figure
-
-
-def _of_comparison(comparison: Comparison) -> tuple[ByMethod, str]:
-    """Return the curves of every method's seeds, and what they count: rounds, or local steps where rounds differ."""
-    chosen = {name: trials for name, trials in comparison.chosen.items() if name not in BASELINES}
-    kept = {name: [trial for trial in trials if not trial.failure] for name, trials in chosen.items()}
-    every = [trial for trials in kept.values() for trial in trials]
-    known = not any(math.isnan(trial.local_steps) for trial in every)
-    in_steps = known and len({trial.curve[0][-1] for trial in every}) > 1
-    curves = {}
-    for name, trials in kept.items():
-        why = failures(comparison, name)
-        if trials:
-            each = trials[0].local_steps / trials[0].curve[0][-1] if in_steps else 1
-            found = [([round(each * one) for one in trial.curve[0]], trial.curve[1]) for trial in trials]
-            curves[f"{name} ({why})" if why else name] = found
-    return curves, "local steps per site" if in_steps else "round"

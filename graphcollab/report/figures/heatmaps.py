@@ -17,8 +17,8 @@ from torch import Tensor
 from graphcollab.errors import EmptyError, MissingError, ShapeError
 from graphcollab.metrics import class_overlap
 from graphcollab.metrics.edges import Graphs, pair_weights
-from graphcollab.report._text import shown
 from graphcollab.report.figures._style import GRAY, figure_names, new_panels
+from graphcollab.report.values import shown
 from graphcollab.settings import Count
 from graphcollab.train import History, Joined, LearnedGraph, Result
 

@@ -1,17 +1,19 @@
-"""The charts of a page, in Vega-Lite: its layout, its colors."""
+"""What a page holds, sections of findings, tables and charts, and how its charts are drawn in Vega-Lite."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import torch
 
-from graphcollab.report._text import cell_text
-from graphcollab.report.page._libraries import altair
-from graphcollab.report.page.content import Chart
-from graphcollab.report.values import Table
+from graphcollab.extras import import_extra
+from graphcollab.findings import Finding
+from graphcollab.report.values import Table, cell_text
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -20,6 +22,59 @@ USUAL = 0.95  # share of the gains that colors distinguish: a single large one w
 FIELDS = ("to:N", "by:N", "text:N")  # of a cell of a matrix
 FORMAT = ",.4~r"  # four significant digits, commas between thousands, never an exponent
 DOTTED = 60  # points of a line, up to which each has a dot
+BELOW = {"bottom": {"anchor": "start", "direction": "vertical"}}  # several legends below each other
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart: its place ``name``, a caption for who does not see it, its Vega-Lite ``spec``, and its numbers."""
+
+    name: str
+    caption: str
+    spec: Mapping[str, Any] = field(repr=False)
+    table: Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, and what stands below it, in this order; ``name`` is its anchor, ``more`` and ``folded`` unfold."""
+
+    name: str
+    title: str
+    said: Sequence[Finding | str] = ()
+    charts: Sequence[Chart] = ()
+    tables: Sequence[Table] = ()
+    more: Sequence[Table] = ()
+    terms: Sequence[tuple[str, str]] = ()
+    folded: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """A whole page: the question, the answer, the headline first, and the sections that it rests on."""
+
+    title: str
+    asked: str
+    answer: Sequence[Finding]
+    sections: Sequence[Section]
+
+
+def altair() -> Any:
+    """Return the package ``altair``."""
+    return import_extra("altair", "pages", "page")
+
+
+@cache
+def libraries() -> dict[str, str]:
+    """Return the scripts that draw charts and sort tables, in base64, in which no tag of HTML can stand, and styles."""
+    import_extra("itables", "pages", "page")
+    version = ".".join(altair().SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    charts = import_extra("vl_convert", "pages", "page").javascript_bundle(vl_version=version)
+    tables = files("itables").joinpath("html")
+    scripts = {"charts_script": charts, "tables_script": tables.joinpath("dt_bundle.js").read_text(encoding="utf-8")}
+    styles = {"tables_style": tables.joinpath("dt_bundle.css").read_text(encoding="utf-8")}
+    return {name: b64encode(script.encode()).decode() for name, script in scripts.items()} | styles
 
 
 def legend(**more: Any) -> Any:
@@ -34,9 +89,6 @@ def finished(chart: Any, name: str, caption: str, table: Table) -> Chart:
     spec.pop("$schema", None)
     config = {"aria": False, "numberFormat": FORMAT, "legend": {"layout": BELOW}}
     return Chart(name, caption, {**spec, "config": config}, table)
-
-
-BELOW = {"bottom": {"anchor": "start", "direction": "vertical"}}  # several legends below each other
 
 
 def curve_chart(name: str, caption: str, table: Table) -> Chart:

@@ -16,13 +16,11 @@ from graphcollab.files import write_whole
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
 from graphcollab.metrics.scores import AnyMetrics
-from graphcollab.report._text import cell_text, shown
 from graphcollab.report.description import Description
-from graphcollab.report.page._libraries import altair, libraries
-from graphcollab.report.page.content import Content, Section
+from graphcollab.report.page.charts import Content, Section, altair, libraries
 from graphcollab.report.page.sections import content_of_benefit, content_of_comparison, content_of_description
-from graphcollab.report.results_json import versions
-from graphcollab.report.values import Cell, Table
+from graphcollab.report.tables import versions
+from graphcollab.report.values import Cell, Table, cell_text, shown
 from graphcollab.train import Comparison
 
 LARGEST = 5_000_000  # bytes of a page

@@ -7,38 +7,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
-
 from graphcollab.checks import own_filter
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
 from graphcollab.gains.held import asked
 from graphcollab.naming import few
-from graphcollab.report._terms import better_at_the_end_only, sure_p_value, unequal_terms
-from graphcollab.report._text import cell_text, column, decimals, failures, number, p_text, shown_in
+from graphcollab.report._terms import better_at_the_end_only, failures, noted, sure_p_value, unequal_terms
 from graphcollab.report.benefit_answer import benefit_findings
-from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of
+from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of, sites_of_benefit
 from graphcollab.report.description import Description, columns_described, sites_described, summary
-from graphcollab.report.page.calibration import calibration_section
-from graphcollab.report.page.charts import curve_chart, matrix_chart
-from graphcollab.report.page.content import Chart, Content, Section
-from graphcollab.report.page.graph import graph_section
-from graphcollab.report.page.overview import (
-    sites_of_benefit,
-    sites_of_comparison,
+from graphcollab.report.page.charts import Chart, Content, Section, matrix_chart
+from graphcollab.report.page.drawn import calibration_section, curve_section, graph_section
+from graphcollab.report.site_table import SiteScores, results_by_name, site_table, sites_of_comparison
+from graphcollab.report.tables import FEW_SEEDS, paired_values, results_values
+from graphcollab.report.values import Cell, Column, Table, cell_text, decimals, mean_cell, number, p_text, shown_in
+from graphcollab.report.words import (
+    asked_of,
+    explained,
+    metric_in_words,
+    metric_name,
+    rows_used,
     terms_of_benefit,
     terms_of_comparison,
 )
-from graphcollab.report.site_table import SiteScores, site_table
-from graphcollab.report.tables import FEW_SEEDS, paired_values, results_values
-from graphcollab.report.values import Cell, Column, Table, mean_cell
-from graphcollab.report.words import asked_of, explained, metric_in_words, metric_name, rows_used
-from graphcollab.train import Comparison, Result, Trial
+from graphcollab.train import Comparison, Result
 from graphcollab.train.baseline import BASELINES
 
 LEVEL = 0.05
-MOST_POINTS = 200  # of a curve
-STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
 ANSWER = ("evidence", "best", "doubt", "advice")
 TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
 MOST_SITES = 60  # of a matrix in a page of at most 5 MB
@@ -53,24 +48,29 @@ def answer(comparison: Comparison, reference: str | None) -> list[Finding]:
     if reference is None or reference not in ranked or not others:
         lacking = f"Nothing is compared with {reference or 'a reference, such as local'}: a mean is lacking."
         return [_best_mean(comparison, ranked[0]), Finding("no-reference", "reference", lacking)]
-    better, worse = _sure(comparison, reference, others)
-    early: list[Finding] = []
-    if not better and len(comparison.chosen[reference]) not in FEW_SEEDS:
-        early = better_at_the_end_only(comparison, reference, others, LEVEL / len(_claimed(comparison, reference)))
-    return [
-        _verdict(comparison, reference, better, worse),
-        *early,
-        _difference(comparison, next(iter(better), others[0]), reference),
-        *_doubted(comparison),
-        _advice(comparison, reference, better),
-    ]
+    better: list[str] = []
+    if (seeds := len(comparison.chosen[reference])) in FEW_SEEDS:
+        said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
+        verdict = [Finding("open", reference, said, {"seeds": seeds})]
+        advice = Finding("advice", "seeds", "So compare on five seeds or more before anything is decided.")
+    else:
+        better, worse = _sure(comparison, reference, others)
+        verdict = [_verdict(reference, better, worse)]
+        if better:
+            said = f"So use {better[0]}; the table of sites says who has less by it."
+        else:
+            level = LEVEL / len(_claimed(comparison, reference))
+            verdict += better_at_the_end_only(comparison, reference, others, level)
+            said = f"So stay with {reference}, or ask again with more rows or seeds."
+        advice = Finding("advice", next(iter(better), reference), said)
+    difference = _difference(comparison, next(iter(better), others[0]), reference)
+    doubts = len(_doubts(_last(comparison)))
+    said = f"Read the doubts about the data first ({doubts}, below): what is found may come of them." * bool(doubts)
+    return [*verdict, difference, *noted("doubt", "tasks", said, doubts=doubts), advice]
 
 
-def _doubted(comparison: Comparison) -> Iterator[Finding]:
-    """Yield that there are doubts about the data, which a section lists."""
-    if many := len({str(finding) for result in _last(comparison).values() for finding in result.tasks.findings}):
-        said = f"Read the doubts about the data first ({many}, below): what is found may come of them."
-        yield Finding("doubt", "tasks", said, {"doubts": many})
+def _doubts(last: Mapping[str, Result]) -> list[Finding]:
+    return [*{str(finding): finding for result in last.values() for finding in result.tasks.findings}.values()]
 
 
 def _details(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> Iterator[Finding]:
@@ -101,7 +101,7 @@ def _claimed(comparison: Comparison, reference: str) -> list[str]:
 
 def _best_mean(comparison: Comparison, name: str) -> Finding:
     (scale, _, unit), digits = shown_in(comparison.share, 2), _digits(comparison)
-    mean = cell_text(mean_cell(scale * column(comparison.values(name))), Column("", "number", digits))
+    mean = cell_text(mean_cell([scale * v for v in comparison.values(name)]), Column("", "number", digits))
     return Finding("best-mean", name, f"{name} has the best mean over sites, test {comparison.metric}{unit} {mean}.")
 
 
@@ -112,19 +112,13 @@ def _digits(comparison: Comparison) -> int:
 
 def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
     """Return methods better and worse than the reference by `sure_p_value`, corrected (Bonferroni) for all methods."""
-    if len(comparison.chosen[reference]) in FEW_SEEDS:
-        return [], []
     sign, many = 1 if comparison.higher_is_better else -1, len(_claimed(comparison, reference))
     known = [name for name in others if many * sure_p_value(comparison, name, reference) <= LEVEL]
     sure = {name: sign * comparison.paired(name, reference).mean for name in known}
     return [name for name, gain in sure.items() if gain > 0], [name for name, gain in sure.items() if gain < 0]
 
 
-def _verdict(comparison: Comparison, reference: str, better: list[str], worse: list[str]) -> Finding:
-    seeds = len(comparison.chosen[reference])
-    if seeds in FEW_SEEDS:
-        said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
-        return Finding("open", reference, said, {"seeds": seeds})
+def _verdict(reference: str, better: list[str], worse: list[str]) -> Finding:
     code, said = "no-evidence", f"No evidence that any method is better than {reference} in the mean over sites."
     if better:
         code, said = "evidence", f"Evidence of a mean over sites better than that of {reference}: {few(better)}."
@@ -144,18 +138,11 @@ def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
         between = f": 95 % interval {number(low, digits)} … {number(high, digits)}, {p_text(p)}{corrected}"
     moved = f"{number(sign * scale * found.mean, digits)}{' points' * comparison.share}"
     moved += " higher" if sign > 0 else " lower"
-    ways = [explained(_method(comparison, one), one) for one in (name, reference)]
+    called = {one: result.method.name for one, result in comparison.results.items()}
+    ways = [explained(called.get(one, one), one) for one in (name, reference)]
     said = f"With {ways[0]} {metric_name(comparison.metric)} is {moved} than with {ways[1]}{between}."
     numbers = {"mean": scale * found.mean, "interval": interval, "p": p, "comparisons": many}
     return Finding("difference", name, said, numbers)
-
-
-def _advice(comparison: Comparison, reference: str, better: list[str]) -> Finding:
-    if len(comparison.chosen[reference]) in FEW_SEEDS:
-        return Finding("advice", "seeds", "So compare on five seeds or more before anything is decided.")
-    if better:
-        return Finding("advice", better[0], f"So use {better[0]}; the table of sites says who has less by it.")
-    return Finding("advice", reference, f"So stay with {reference}, or ask again with more rows or seeds.")
 
 
 def _of_sites(sites: SiteScores, name: str) -> Finding:
@@ -188,21 +175,17 @@ def content_of_comparison(
     for k, table in enumerate(tables):
         tables[k] = replace(table, notes=[note for note in table.notes if str(note) not in said])
         said |= {*map(str, table.notes)}
-    doubts = {str(finding): finding for result in last.values() for finding in result.tasks.findings}
+    settings = "\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items())
     first = [] if sites is None or not sites.differences else [sites_of_comparison(sites, str(sites.reference))]
     sections = [
         *([] if sites is None else [Section("sites", "Site by site", tables=first, more=sites.tables)]),
         Section("details", "Details", details, tables=tables),
-        *([Section("doubts", "Doubts about the data", [*doubts.values()])] if doubts else []),
+        *([Section("doubts", "Doubts about the data", doubts)] if (doubts := _doubts(last)) else []),
         *graph_section(last),
         *curve_section(comparison),
         *calibration_section(last),
         Section("words", "What words mean", terms=terms_of_comparison(comparison)),
-        Section(
-            "settings",
-            "Settings",
-            folded="\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items()),
-        ),
+        Section("settings", "Settings", folded=settings),
     ]
     asked = _asked(comparison, last, source)
     return Content(title or "Who learns best, and with whom", asked, answer(comparison, reference), sections)
@@ -218,61 +201,11 @@ def _asked(comparison: Comparison, last: Mapping[str, Result], source: str) -> s
     return " ".join(filter(None, [asked_of(about, source), which, judged]))
 
 
-def _method(comparison: Comparison, name: str) -> str:
-    """Return what the method is called that a comparison has by a name."""
-    result = comparison.results.get(name)
-    return name if result is None else result.method.name
-
-
 def _last(comparison: Comparison) -> dict[str, Result]:
     """Return the results of the last seed, as the table of sites has them; none where samples are not all here."""
-    last = next(iter(comparison.chosen.values()))[-1].seed
-    kept = {name: result for name, result in comparison.results.items() if result.env.seed == last}
+    kept, _ = results_by_name(comparison)
     tested = all("test" in one.tasks.splits and int(one.tasks.sizes("test").sum()) for one in kept.values())
     return kept if tested else {}
-
-
-def curve_section(comparison: Comparison) -> Iterator[Section]:
-    """Yield a section with the metric of every method over rounds or steps, where anything was evaluated."""
-    points, over = _points(comparison)
-    if not points:
-        return
-    scale, digits, unit = shown_in(comparison.share, 2)
-    what = f"mean test {comparison.metric}{unit}"
-    stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
-    caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
-    rows = [
-        [Cell(name), Cell(x), mean_cell(scale * values)]
-        for name, curve in points.items()
-        for x, values in curve.items()
-    ]
-    table = Table([Column("method"), Column(over, "count"), Column(what, "number", digits)], rows, caption=what)
-    yield Section("curves", f"Test {comparison.metric} over time", charts=[curve_chart("accuracy", caption, table)])
-
-
-def _stopped(trial: Trial) -> bool:
-    """Tell whether the models that are kept are other than the last."""
-    ends = [*trial.curve[1][-1:], trial.summary["mean"]]
-    return all(map(math.isfinite, ends)) and not math.isclose(ends[0], ends[-1])
-
-
-def _points(comparison: Comparison) -> tuple[dict[str, dict[int, Tensor]], str]:
-    """Return by method and evaluation the values of all seeds [S], and what the horizontal axis counts."""
-    every = comparison.chosen.items()
-    kept = {name: some for name, trials in every if (some := [t for t in trials if not t.failure and t.curve[0]])}
-    trials = [trial for some in kept.values() for trial in some]
-    steps = len({t.rounds for t in trials}) > 1 and all(t.local_steps == t.local_steps for t in trials)
-    points: dict[str, dict[int, Tensor]] = {}
-    for name, some in kept.items():
-        values = [dict(zip(*trial.curve, strict=True)) for trial in some]
-        rounds = sorted(set.intersection(*map(set, values)))
-        stride = max(1, -(-len(rounds) // MOST_POINTS))
-        each = some[0].local_steps / some[0].rounds if steps else 1
-        for r in sorted({*rounds[::stride], *rounds[-1:]}):
-            found = column([seed[r] for seed in values])
-            if bool(found.isfinite().all()):
-                points.setdefault(name, {})[round(each * r)] = found
-    return points, "local steps per site" if steps else "round"
 
 
 def content_of_benefit(benefit: Benefit, title: str, source: str) -> Content:

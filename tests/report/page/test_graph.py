@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphcollab.report.page.graph import MOST_NODES, Weights, _as_csv, weights_of
+from graphcollab.report.page.drawn import MOST_NODES, Weights, _as_csv, weights_of
 
 
 def _result(count: int, rounds: range) -> SimpleNamespace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphcollab import compare, methods
-from graphcollab.report.page.sections import STOPPED, curve_section
+from graphcollab.report.page.drawn import STOPPED, curve_section
 from graphcollab.train import Comparison, Trial
 from tests.report.page.found import NAMES, drawn
 

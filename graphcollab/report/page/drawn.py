@@ -1,23 +1,26 @@
-"""The section on who listens to whom: a matrix of weights with a slider over rounds, and a table."""
+"""Sections that are drawn: who listens to whom, the metric over rounds, whether probabilities mean what they say."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import subgraph, to_dense_adj
 
-from graphcollab.metrics.edges import pair_weights
-from graphcollab.report._text import in_cell, number
-from graphcollab.report.page._libraries import altair
-from graphcollab.report.page.charts import cells, finished
-from graphcollab.report.page.content import Chart, Section
-from graphcollab.report.values import Cell, Column, Table
-from graphcollab.train import Result
+from graphcollab.checks import own_filter
+from graphcollab.metrics import Metric
+from graphcollab.metrics.probabilities import BINS, confidences
+from graphcollab.report._terms import curves_of, in_common
+from graphcollab.report.page.charts import Chart, Section, altair, calibration_chart, cells, curve_chart, finished
+from graphcollab.report.values import Cell, Column, Table, in_cell, mean_cell, number, shown_in
+from graphcollab.train import Comparison, Result, Trial
 
 SAID = (
     "A row is a site that listens (receiver), a column one that is listened to (sender); the darker, the larger the "
@@ -26,6 +29,17 @@ SAID = (
 MOST_NODES, MOST_ROUNDS = 60, 50
 MOST_CELLS = 60_000  # of all graphs of a page together
 MOST_SENDERS = 12  # of a receiver, in the table
+MOST_POINTS = 200  # of a curve
+STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
+KINDS = ("weight", "confidence", "right")
+TITLE = "Do probabilities mean what they say?"
+LEFT_OUT = "Left out between sites: it would take counts of single predictions, which do not leave a site."
+CAPTION = (
+    "How often predictions on test samples of all sites were right, by the probability that was predicted, on the last "
+    "seed. On the dotted line probabilities mean what they say; below it models are too sure. Small dots are of few "
+    "samples."
+)
+OF_CLASSES = ("cross_entropy", "bce")
 
 
 class Weights(NamedTuple):
@@ -61,7 +75,8 @@ def weights_of(result: Result, graphs_of_page: int = 1) -> Weights | None:
     room = min(MOST_ROUNDS, len(edges), max(1, MOST_CELLS // (graphs_of_page * largest)))
     places = torch.linspace(len(edges) - 1, 0, room).round().long().flip(0).tolist()  # the last round among them
     rounds = [[*edges][place] for place in places]
-    values = torch.stack([_matrix(*edges[r], chosen, len(names)) for r in rounds])
+    parts = [subgraph(chosen, *edges[r], relabel_nodes=True, num_nodes=len(names)) for r in rounds]
+    values = torch.cat([to_dense_adj(e.flip(0), edge_attr=w, max_num_nodes=len(chosen)) for e, w in parts])
     unknown = any(bool(weight.isnan().any()) for _, weight in graphs.values())
     fewer = unknown or len(chosen) < len(names) or len(rounds) < len(graphs)
     return Weights([names[k] for k in chosen.tolist()], rounds, values, fewer)
@@ -71,14 +86,6 @@ def _between(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     edges, weights = edges.cpu(), weights.cpu().nan_to_num(0.0).float()
     some = (edges[0] != edges[1]) & (weights > 0)
     return edges[:, some], weights[some]
-
-
-def _matrix(edges: Tensor, weights: Tensor, chosen: Tensor, count: int) -> Tensor:
-    """Return weights between some nodes, receivers in rows, [n, n]."""
-    place = torch.full((count,), -1).index_put((chosen,), torch.arange(len(chosen)))
-    edges = place[edges]
-    here = (edges >= 0).all(0)
-    return pair_weights(edges[:, here], weights[here], len(chosen), partly=True).nan_to_num(0.0).float()
 
 
 def _graph_chart(place: str, name: str, one: Weights, count: int) -> Chart:
@@ -123,3 +130,73 @@ def _table(name: str, one: Weights) -> Table:
         rows.append([Cell(node), Cell(int((values[:, k] > 0).sum())), Cell(heard or "nobody")])
     columns = [Column("site"), Column("listeners", "count"), Column("listens to")]
     return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, the largest of each site")
+
+
+def curve_section(comparison: Comparison) -> Iterator[Section]:
+    """Yield a section with the metric of every method over rounds or steps, where anything was evaluated."""
+    curves, over = curves_of(comparison)
+    scale, digits, unit = shown_in(comparison.share, 2)
+    what, rows = f"mean test {comparison.metric}{unit}", []
+    for name, seeds in curves.items():
+        rounds, found = in_common(seeds)  # [S, T]
+        last, stride = len(rounds) - 1, max(1, -(-len(rounds) // MOST_POINTS))
+        for t in sorted({*range(0, len(rounds), stride), last} if rounds else ()):
+            if bool(found[:, t].isfinite().all()):
+                rows.append([Cell(name), Cell(rounds[t]), mean_cell(scale * found[:, t])])
+    if rows:
+        stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
+        caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
+        table = Table([Column("method"), Column(over, "count"), Column(what, "number", digits)], rows, caption=what)
+        yield Section("curves", f"Test {comparison.metric} over time", charts=[curve_chart("accuracy", caption, table)])
+
+
+def _stopped(trial: Trial) -> bool:
+    """Tell whether the models that are kept are other than the last."""
+    ends = [*trial.curve[1][-1:], trial.summary["mean"]]
+    return all(map(math.isfinite, ends)) and not math.isclose(ends[0], ends[-1])
+
+
+def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
+    """Yield a section on whether probabilities mean what they say, over all nodes' test samples, in bins as `ece`'s."""
+    some = {name: result for name, result in last.items() if result.tasks.loss in OF_CLASSES}
+    rows = [
+        [Cell(name), Cell(weight), Cell(100 * confidence / weight), Cell(100 * right / weight)]
+        for name, result in some.items()
+        if not _between_parties(result)
+        for weight, confidence, right in _bins(result).T.tolist()
+        if weight > 0
+    ]
+    titles = ("predicted probability (%)", "share that was right (%)")
+    columns = [Column("method"), Column("samples", "count"), *(Column(title, "number", 1) for title in titles)]
+    if rows:
+        chart = calibration_chart("calibration", CAPTION, Table(columns, rows, caption=TITLE))
+        yield Section("calibration", TITLE, charts=[chart])
+    elif some:
+        yield Section("calibration", TITLE, [LEFT_OUT])
+
+
+def _between_parties(result: Result) -> bool:
+    """Tell whether nodes belong to several parties, each of which speaks for itself, and not to processes of one."""
+    plane = result.env.plane
+    return not plane.alone and sum(plane.everyone(plane.speaks)) > 1
+
+
+def _bins(result: Result) -> Tensor:
+    """Return sums of weights, confidences and right predictions of every bin over all nodes, [3, BINS]."""
+    measures = [
+        Metric(f"{kind} {b}", True, partial(_sum, kind, b), weighted=True, of_classes=True)
+        for kind in KINDS
+        for b in range(BINS)
+    ]
+    with own_filter("ignore", code="quality", subject="metric"):  # nodes without test samples have none in any bin
+        scores = result.scores(measures, "test")
+    sums = torch.stack([scores[one.name][scores.members] for one in measures]).nansum(1)
+    return sums.reshape(len(KINDS), BINS)
+
+
+def _sum(kind: str, bin_: int, outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    """Return of every row a sum over the samples in a bin, [R]."""
+    confidence, right, bins, weight = confidences(outputs, targets, mask, weight)
+    inside = weight * (bins == bin_)
+    values = {"weight": torch.ones_like(confidence), "confidence": confidence, "right": right}[kind]
+    return (inside * values.where(inside > 0, 0.0)).sum(1)
