@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from graphcollab.metrics.probabilities import brier as brier, ece as ece, log_loss as log_loss
     from graphcollab.metrics.recovery import (
         adjusted_rand_index as adjusted_rand_index,
-        class_overlap as class_overlap,
         in_cluster_share as in_cluster_share,
         recovered_clusters as recovered_clusters,
         recovery_auc as recovery_auc,

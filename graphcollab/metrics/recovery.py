@@ -161,28 +161,6 @@ def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: in
 
 
 @measure
-def class_overlap(classes: Tensor) -> Tensor:
-    """Return which share of a receiver's classes a sender has too, for every ordered pair of nodes.
-
-    It is what Fig. 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ shows beside
-    the learned weights. The paper does not say what the share is of; where all nodes have equally many classes, as
-    there, it is the same for both nodes of a pair. Receivers are in rows, senders in columns, [K, K], float64; rows of
-    nodes without classes are NaN.
-    """
-    shared = _shared(classes)
-    return shared / shared.diagonal()[:, None]
-
-
-def _shared(classes: Tensor) -> Tensor:
-    """Return how many classes nodes have in common, [K, K], float64."""
-    if classes.dim() != 2 or classes.dtype != torch.bool:
-        raise ShapeError(
-            "classes", f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}"
-        )
-    return (classes.double() @ classes.double().t()).round()
-
-
-@measure
 def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
     """Return mean weights against the number of classes that two nodes share.
 
@@ -194,7 +172,11 @@ def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) 
         The numbers of shared classes that occur, ascending; of the ordered pairs with each the mean weight and its
         standard deviation (of the population); and how many pairs they are. All four are [O].
     """
-    shared = _shared(classes)
+    if classes.dim() != 2 or classes.dtype != torch.bool:
+        raise ShapeError(
+            "classes", f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}"
+        )
+    shared = (classes.double() @ classes.double().t()).round()
     weights = pair_weights(edge_index, edge_weight, len(classes))
     different = ~torch.eye(len(classes), dtype=torch.bool)
     weights = weights.where(~weights.isnan(), 0.0)[different]  # [K (K - 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite
 from typing import Annotated, Any, TypeAlias
@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from graphcollab.errors import EmptyError, MissingError, ShapeError
-from graphcollab.metrics import class_overlap
-from graphcollab.metrics.edges import Graphs, pair_weights
+from graphcollab.metrics.edges import Graph, Graphs, pair_weights
 from graphcollab.report.figures._style import GRAY, figure_names, new_panels
 from graphcollab.report.values import shown
 from graphcollab.settings import Count
@@ -25,7 +24,6 @@ from graphcollab.train import History, Joined, LearnedGraph, Result
 NUMBERED = 20  # labels at an axis at most
 WRITTEN = 10  # nodes up to which numbers are written into cells
 LETTER = 0.08  # inches
-COMMON = "common classes"
 
 OfRun: TypeAlias = Annotated[
     Graphs | History | Result | LearnedGraph | Joined,
@@ -39,7 +37,6 @@ def weight_heatmaps(
     num_nodes: Count | None = None,
     cluster: Tensor | None = None,
     title: str | None = None,
-    classes: Tensor | None = None,
     names: Sequence[str] | None = None,
 ) -> Figure:
     """Draw K x K heat maps of the mixing weights at several rounds side by side.
@@ -51,10 +48,6 @@ def weight_heatmaps(
     nodes the weights are written into the cells. Between sites each knows its own node's weights only; those of other
     receivers are gray.
 
-    With ``classes`` the first panel is the share of the receiver's classes that the sender has too (`class_overlap`),
-    as in Fig. 4 of `MAPL <https://arxiv.org/abs/2403.19792>`_: what the weights should look like, if nodes with the
-    same classes are to collaborate.
-
     Args:
         graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
             know the nodes' names (the last round's graph if none were recorded); or a learned graph, such as
@@ -63,105 +56,73 @@ def weight_heatmaps(
         cluster: The true cluster of each node, [K] of integers, or which classes each has, [K, C] of bool, as in
             ``tasks.classes``. Nodes are sorted by it (by their first class, then by their second, and so on), with
             lines between clusters (first classes), which are numbered where nodes are many or have no names.
-        classes: Which classes each node has, as above, for the first panel. Default: there is none.
     """
-    if isinstance(graphs, Joined):
-        graphs = graphs.graph()
-    if isinstance(graphs, LearnedGraph):
-        rounds = {"learned graph": (graphs.edge_index, graphs.edge_weight)}
-        num_nodes, names = graphs.num_nodes, names or graphs.name
-    else:
-        found, num_nodes, names = _of_run(graphs, num_nodes, names)
-        rounds = {f"round {r}": found[r] for r in sorted(found)}
+    rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
     if not rounds:
         raise EmptyError(
             "graphs", "expected the graph of at least one round, got none: record them with RecordGraph(rounds)"
         )
+    order, group = _arranged(cluster, num_nodes)
     matrices = {name: pair_weights(*graph, num_nodes, f"{name}: ", partly=True).cpu() for name, graph in rounds.items()}
-    unknown = {name: _unknown(*graph, num_nodes) for name, graph in rounds.items()}
-    every = torch.stack([matrix.nan_to_num(0.0) for matrix in matrices.values()])
-    most = float(every.abs().max()) or 1.0
-    signed = bool((every < 0).any())
+    every = torch.stack([*matrices.values()])
+    most, signed = float(every.nan_to_num(0.0).abs().max()) or 1.0, bool((every < 0).any())
     norm = Normalize(-most, most) if signed else PowerNorm(0.5, 0.0, most)
     scale = ScalarMappable(norm, "PuOr_r" if signed else "magma_r")
-    common = None if classes is None else 100 * class_overlap(classes.cpu())
-    if common is not None and len(common) != num_nodes:
-        raise ShapeError("classes", f"classes must be [K, C] for K = {num_nodes} nodes, got shape {list(common.shape)}")
-    return _draw(matrices, scale, cluster, title, names, common, unknown)
-
-
-def _unknown(edges: Tensor, weights: Tensor, count: int) -> Tensor:
-    """Return between which pairs there is an edge whose weight only its receiver knows, receivers in rows, [K, K]."""
-    unknown = torch.zeros(count, count, dtype=torch.bool)
-    sender, receiver = edges[:, weights.isnan()].cpu()
-    unknown[receiver, sender] = True
-    return unknown
-
-
-def _of_run(
-    graphs: Graphs | History | Result, num_nodes: int | None, names: Sequence[str] | None
-) -> tuple[Graphs, int, Sequence[str] | None]:
-    if isinstance(graphs, Result):
-        last = graphs.graph()
-        rounds = graphs.history.graphs or {graphs.data.round: (last.edge_index, last.edge_weight)}
-        return rounds, len(graphs.history.names), names or graphs.history.names
-    if isinstance(graphs, History):
-        return graphs.graphs, len(graphs.names), names or graphs.names
-    if num_nodes is None:
-        raise MissingError(
-            "num_nodes", "num_nodes must say how many nodes graphs by round have: a history or a result knows it"
-        )
-    return graphs, num_nodes, names
-
-
-def _draw(
-    matrices: Mapping[str, Tensor],
-    scale: ScalarMappable,
-    cluster: Tensor | None,
-    title: str | None,
-    names: Sequence[str] | None,
-    common: Tensor | None,
-    unknown: Mapping[str, Tensor],
-) -> Figure:
-    """Draw matrices [K, K] on one color scale, shares of common classes before them; what is ``unknown`` is gray."""
-    drawn = [(name, matrix, scale) for name, matrix in matrices.items()]
-    if common is not None:
-        drawn.insert(0, (COMMON, common, ScalarMappable(Normalize(0, 100), "YlGnBu")))
-    order, group = _arranged(cluster, len(drawn[0][1]))
-    if names is not None and len(names) != len(order):
-        raise ShapeError("names", f"names must have one for each of the {len(order)} nodes, got {len(names)}")
+    if names is not None and len(names) != num_nodes:
+        raise ShapeError("names", f"names must have one for each of the {num_nodes} nodes, got {len(names)}")
     labels = figure_names([str(k) if names is None else names[k] for k in order.tolist()])
-    each = len(labels) <= NUMBERED and (group is None or sorted(labels) != sorted(map(str, range(len(labels)))))
+    each = num_nodes <= NUMBERED and (group is None or sorted(labels) != sorted(map(str, range(num_nodes))))
     room = LETTER * max(map(len, labels)) * each
-    figure, panels = new_panels(len(drawn), 2.9, 3.4 + room, room + (1.2 if common is None else 1.9), title)
+    figure, panels = new_panels(len(matrices), 2.9, 3.4 + room, room + 1.2, title)
     what = "" if cluster is None else ", by first class" if cluster.dim() == 2 else ", by cluster"
-    for panel, (name, matrix, colors) in zip(panels, drawn, strict=True):
+    for panel, (name, matrix) in zip(panels, matrices.items(), strict=True):
         picture = matrix[order][:, order].numpy()
-        panel.imshow(picture, norm=colors.norm, cmap=colors.cmap, interpolation="nearest")  # type: ignore[arg-type]
+        panel.imshow(picture, norm=scale.norm, cmap=scale.cmap, interpolation="nearest")  # type: ignore[arg-type]
         panel.set(title=name, xlabel=f"sender{what}", ylabel=f"receiver{what}")
-        _write(panel, picture, colors, ".0f" if name == COMMON else ".2f")
-        if name in unknown and bool(unknown[name].any()):
-            _mark(panel, unknown[name][order][:, order])
+        _write(panel, picture, scale)
+        edges, weights = rounds[name]
+        unknown = pair_weights(edges, weights.isnan().float(), num_nodes).cpu() == 1  # but to the receiver
+        if bool(unknown.any()):
+            _mark(panel, unknown[order][:, order])
         _ticks(panel, labels if each else None, group)
         place = panel.get_subplotspec()
         if place is not None and not place.is_first_col():
             panel.set_ylabel("")
             panel.tick_params(labelleft=False)
-    if any(bool(matrix.isfinite().any()) for matrix in matrices.values()):
+    if bool(every.isfinite().any()):
         figure.colorbar(scale, ax=panels, label="mixing weight", fraction=0.05, pad=0.02)
-    if common is not None:
-        text = "share of the receiver's classes (%)"
-        figure.colorbar(drawn[0][2], ax=panels, label=text, fraction=0.05, pad=0.02, location="left")
     return figure
 
 
-def _write(panel: Axes, picture: Any, colors: ScalarMappable, form: str) -> None:
+def _of_run(
+    graphs: OfRun, num_nodes: int | None, names: Sequence[str] | None
+) -> tuple[dict[str, Graph], int, Sequence[str] | None]:
+    """Return graphs by what their panels are called, in order, K, and names of nodes, if they have any."""
+    graphs = graphs.graph() if isinstance(graphs, Joined) else graphs
+    if isinstance(graphs, LearnedGraph):
+        return {"learned graph": (graphs.edge_index, graphs.edge_weight)}, graphs.num_nodes, names or graphs.name
+    if isinstance(graphs, Result):
+        last, history = graphs.graph(), graphs.history
+        found = history.graphs or {graphs.data.round: (last.edge_index, last.edge_weight)}
+        num_nodes, names = len(history.names), names or history.names
+    elif isinstance(graphs, History):
+        found, num_nodes, names = graphs.graphs, len(graphs.names), names or graphs.names
+    elif num_nodes is None:
+        raise MissingError(
+            "num_nodes", "num_nodes must say how many nodes graphs by round have: a history or a result knows it"
+        )
+    else:
+        found = graphs
+    return {f"round {r}": found[r] for r in sorted(found)}, num_nodes, names
+
+
+def _write(panel: Axes, picture: Any, colors: ScalarMappable) -> None:
     for i, j in zip(*picture.nonzero(), strict=True) if len(picture) <= WRITTEN else ():
         if isfinite(value := float(picture[i, j])):
             dark = sum(colors.to_rgba(picture[[i], j])[0][:3]) < 1.5
             size = 9 if len(picture) <= 5 else 6.5
             ink = "white" if dark else "black"
-            panel.text(j, i, format(value, form), ha="center", va="center", fontsize=size, color=ink)
+            panel.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=size, color=ink)
     if not any(map(isfinite, picture.flat)):
         panel.text(0.5, 0.5, "no edges", transform=panel.transAxes, ha="center", va="center")
 

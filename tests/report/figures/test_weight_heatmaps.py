@@ -80,21 +80,6 @@ def test_many_rounds_take_several_lines(count: int, panels: int) -> None:
     assert sum(axes.get_visible() for axes in figure.axes) == count + 1
 
 
-def test_common_classes_stand_in_front_on_a_scale_of_their_own() -> None:
-    classes = torch.tensor([[1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 1, 1]]).bool()
-    cluster = torch.tensor([1, 0, 1])  # node 1 is shown first
-    figure = weight_heatmaps({3: (EDGES, WEIGHTS)}, 3, cluster=cluster, classes=classes)
-    first, second, *bars = figure.axes
-    assert [axes.get_title() for axes in (first, second)] == ["common classes", "round 3"]
-    np.testing.assert_array_equal(shown(figure), [[100, 100, 0], [25, 100, 50], [0, 100, 100]])
-    np.testing.assert_array_equal(shown(figure, 1)[0], [0.875, NO, 0.125])
-    assert (first.images[0].norm.vmin, first.images[0].norm.vmax) == (0, 100)
-    assert (second.images[0].norm.vmin, second.images[0].norm.vmax) == (0, 0.875)
-    assert [bar.get_ylabel() for bar in bars] == ["mixing weight", "share of the receiver's classes (%)"]
-    assert [len(axes.lines) for axes in (first, second)] == [2, 2]
-    assert [axes.get_ylabel() for axes in (first, second)] == ["receiver, by cluster", ""]
-
-
 def test_no_edges_at_all() -> None:
     figure = weight_heatmaps({1: (EDGES[:, :0], WEIGHTS[:0])}, 2)
     assert np.isnan(shown(figure)).all()
@@ -167,12 +152,6 @@ def test_pyplot_is_left_alone() -> None:
         ((EDGES + 1, WEIGHTS), {}, ("range", "edge_index", "7")),
         ((EDGES, WEIGHTS / 0), {}, ("not-finite", "edge_weight", "7")),
         ((EDGES, WEIGHTS), {"cluster": torch.tensor([0, 0])}, ("shape", "cluster")),
-        (
-            (EDGES, WEIGHTS),
-            {"classes": torch.ones(2, 4).bool()},
-            ("shape", "classes"),
-        ),
-        ((EDGES, WEIGHTS), {"classes": torch.ones(3, 4)}, ("shape", "classes")),
         ((EDGES, WEIGHTS), {"cluster": torch.ones(3, 2)}, ("shape", "cluster")),
     ],
 )
