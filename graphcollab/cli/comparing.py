@@ -89,7 +89,8 @@ def play_compare(asked: dict[str, Any]) -> None:
         tell(text)
         if out is not None:
             saved = save_of_comparison(found, kept or [], out, asked) if asked["save"] else {}
-            write_whole(out / "results.json", report.results_json(found, _reference(found)).encode())
+            told = {one.caption: one.records() for one in inside}
+            write_whole(out / "results.json", report.results_json(found, _reference(found), inside=told).encode())
             report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
             _write(found, out, asked, text, saved, lambda: _figures(found), inside=inside)
 
@@ -173,6 +174,7 @@ def _compare(
 def _answer(found: Comparison) -> str:
     parts = [report.results_table(found)]
     if len(found.chosen) > 1:
+        parts.insert(0, report.comparison_answer(found, _reference(found)))
         parts.append(report.paired_table(found, reference=_reference(found)))
     if next(iter(found.results.values())).tasks.num_nodes <= FEW_SITES:
         parts.append(str(report.site_table(found, reference=_local(found))))

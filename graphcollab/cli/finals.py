@@ -51,7 +51,7 @@ def require_savable(asked: Mapping[str, Any], read: bool = False) -> None:
     if not read:
         return
     if not asked["save"]:
-        raise MissingError("save", "--calibrate and --threshold are for saved models: give --save, too")
+        raise MissingError("save", "--calibrate and --threshold are for saved models: give --save and --out, too")
     if asked["threshold"] != "balanced":
         Answers("binary", threshold=asked["threshold"])  # refuses what is none
     tasks = tasks_for(str(asked["data"]), asked)(asked["seeds"][0])

@@ -67,13 +67,16 @@ def groups_held(tasks: Tasks) -> Tensor | None:
 
 
 def minority_held(tasks: Tasks) -> Tensor:
-    """Return how many samples of all splits (groups as one) have another target than most, [K]; at most `LEAST`."""
+    """Return how many samples of all splits (groups as one) have another target than most, [K]; at most `LEAST`.
+
+    Of times until an event it is those that end with one.
+    """
     counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
     held = [(split, tasks.pools[split.pool]) for name in ("train", "val", "test") if (split := tasks.splits.get(name))]
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():
         targets = torch.cat([pool.targets.cpu()[split.of(node)] for split, pool in held])
         _, kind, many = targets.reshape(len(targets), -1).unique(dim=0, return_inverse=True, return_counts=True)
-        other = kind != many.argmax()
+        other = targets[:, 1] > 0 if tasks.loss == "cox" else kind != many.argmax()
         groups = [pool.group.cpu()[split.of(node)] for split, pool in held if pool.group is not None]
         counts[node] = len(torch.cat(groups)[other].unique()) if groups else int(other.sum())
     return plane_of(tasks).publish(counts.clamp(max=LEAST))

@@ -12,6 +12,7 @@ from graphcollab._lazy import make_lazy
 if TYPE_CHECKING:
     from graphcollab.report.benefit_answer import benefit_answer as benefit_answer
     from graphcollab.report.benefit_table import benefit_table as benefit_table
+    from graphcollab.report.comparison_answer import comparison_answer as comparison_answer
     from graphcollab.report.description import Description as Description, describe_table as describe_table
     from graphcollab.report.figures import (
         accuracy_curves as accuracy_curves,

@@ -23,7 +23,7 @@ from graphcollab.train import Comparison, Trial
 from graphcollab.train.shared_samples import Over
 
 EXACT = 1 + 1e-9  # means over nodes are rounded
-FLATTERS = "The best {} is the one with the largest gain of those tried, which flatters it."
+FLATTERS = "Shown is the {} that did best at a site of all that were tried, often by chance: by itself it is no advice."
 FEW = 5  # test samples, below which it is said that what a node has rests on few
 
 

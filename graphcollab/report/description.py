@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,17 @@ from graphcollab.checks import own_filter
 from graphcollab.errors import GraphcollabError
 from graphcollab.findings import Finding
 from graphcollab.gains.held import LEAST
-from graphcollab.naming import SHOWN, few
+from graphcollab.naming import SHOWN, few, setting
 from graphcollab.report._terms import FEW
 from graphcollab.report.values import Cell, Column, Table, decimals, number
 from graphcollab.settings import settings_of
 from graphcollab.tasks import Tasks
+from graphcollab.tasks._events import coded
 from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._frames import judged_by
 from graphcollab.tasks._rows import MOST_CLASSES, Rows, TableSettings, facts_of, read_rows
 from graphcollab.tasks._sites import Draw
-from graphcollab.tasks._values import factorised, lacks
+from graphcollab.tasks._values import factorised, is_number, lacks
 from graphcollab.tasks.table import open_table
 
 MOST_SITES = 50  # of a table in text
@@ -35,7 +36,8 @@ TRAINABLE = 3  # rows of a site: to train on, for validation, and for testing
 class SiteRows:
     """How many rows a site has, which share of values to predict from is ``missing``, and what is ``odd`` about it.
 
-    ``classes`` are the rows of each class that occurs; an amount has ``mean`` and standard ``deviation`` (of n − 1).
+    ``classes`` are the rows of each class that occurs; an amount has ``mean`` and standard ``deviation`` (of n − 1), a
+    time until an event ``events``, the rows in which one was seen.
     """
 
     name: str
@@ -44,6 +46,7 @@ class SiteRows:
     classes: Mapping[str, int]
     mean: float
     deviation: float
+    events: int | None
     odd: tuple[Finding, ...]
 
 
@@ -134,6 +137,8 @@ def describe_table(frame: Any, **settings: Any) -> Description:
     with own_filter("ignore", code="quality"), np.errstate(invalid="ignore"):
         rows = read_rows(table, how, Draw(given["split"], 0, 0, False, 0))
         facts = facts_of(rows, given["loss"])
+        if rows.events is not None:
+            rows = replace(rows, events=coded(given["event"], rows.events, rows.events)[0])
         tasks, refused = _tasks(table, settings)
         if tasks is None:  # for what else there is to find
             usable = {"drop_missing_target": True, "min_rows": max(given["min_rows"], TRAINABLE)}
@@ -141,6 +146,7 @@ def describe_table(frame: Any, **settings: Any) -> Description:
         tested = 1.0 if given["split"] is not None or not given["test_fraction"] else given["test_fraction"]
         ambiguous = facts["different"] > MOST_CLASSES
         sites, total, columns = _counted(rows, facts["amounts"] or ambiguous, tested)
+    findings = rows.left_out if tasks is None else tasks.findings
     known = rows.values if rows.values.dtype.kind != "O" and not total.classes else np.array([math.nan])
     judged = ("", "") if ambiguous else judged_by(facts["amounts"], given["loss"], given["metric"])
     loss, metric = (one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__) for one in judged)
@@ -155,7 +161,7 @@ def describe_table(frame: Any, **settings: Any) -> Description:
         metric,
         sites,
         columns,
-        rows.left_out if tasks is None else tasks.findings,
+        tuple(one for one in findings if not refused or one.code != "left-out-sites"),
         refused,
     )
 
@@ -180,7 +186,8 @@ def _counted(
         classes = {} if amounts else _frequencies(words, codes[own])
         mean = float(rows.values[own].mean()) if amounts else math.nan
         deviation = float(rows.values[own].std(ddof=1)) if amounts and len(own) > 1 else math.nan
-        return SiteRows(name, len(own), missing / (len(own) * len(lacking)), classes, mean, deviation, odd)
+        events = None if rows.events is None else int(rows.events[own].sum())
+        return SiteRows(name, len(own), missing / (len(own) * len(lacking)), classes, mean, deviation, events, odd)
 
     def odd(k: int, own: np.ndarray) -> Iterator[Finding]:
         kinds, counts = np.unique(codes[own], return_counts=True)
@@ -191,6 +198,11 @@ def _counted(
         told = {
             "one-class": f"one {what} only" * (len(kinds) == 1),
             "few-beside": f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST),
+        }
+        if rows.events is not None:
+            events = int(rows.events[own].sum())
+            told = {"few-events": f"{events} events" * (events < LEAST)}
+        told |= {
             "few-rows": "few rows" * (round(tested * len(own)) < FEW),
             "no-values": f"no value of {few(lack)}" * bool(lack),
         }
@@ -233,6 +245,8 @@ def summary(description: Description) -> list[Finding]:
     inputs = (
         f"Columns to predict from: {len(description.columns)}; {_percent(total.missing)} of their values are missing."
     )
+    if len(total.classes) > 2 and all(map(is_number, total.classes)):
+        judged += f" If they are counts, give {setting(loss='poisson')}; if other amounts, {setting(loss='mse')}."
     found = [
         Finding("rows", "table", rows),
         Finding("target", f"column {target!r}", f"To predict: {target}, {_of_target(description)}."),
@@ -241,6 +255,7 @@ def summary(description: Description) -> list[Finding]:
     ]
     what = "class" if total.classes else "value"
     for code, said in {
+        "few-events": f"Fewer than {LEAST} events, too few for a claim, at",
         "one-class": f"One {what} only at",
         "few-beside": f"Fewer than {LEAST} rows beside the most frequent {what}, too few for a claim, at",
         "few-rows": f"Few rows, fewer than {FEW} for testing, at",
@@ -257,7 +272,10 @@ def _of_target(description: Description) -> str:
     total, classes = description.total, description.total.classes
     if not classes:
         mean, deviation, *ends = (number(one, None) for one in (total.mean, total.deviation, *description.ends))
-        return f"an amount: mean {mean}, standard deviation {deviation}, from {ends[0]} to {ends[1]}"
+        what = (
+            "an amount" if total.events is None else f"a time until an event, seen in {total.events:,} rows"
+        )
+        return f"{what}: mean {mean}, standard deviation {deviation}, from {ends[0]} to {ends[1]}"
     if len(classes) > SHOWN:
         rare = min(classes, key=classes.__getitem__)
         return f"one of {len(classes)} classes, of which {rare!r} is the rarest ({classes[rare]:,} rows)"
@@ -278,6 +296,7 @@ def sites_described(description: Description, most: int | None = None) -> Table:
     if not classes:
         digits = decimals([total.deviation if total.deviation > 0 else 1.0])
         heads = [Column(f"mean {description.target}", "number", digits), Column("standard deviation", "number", digits)]
+        heads += [Column("events", "count")] * (total.events is not None)
     elif len(classes) <= SHOWN:
         heads = [Column(f"{description.target} = {name}", "count") for name in classes]
     else:
@@ -285,7 +304,7 @@ def sites_described(description: Description, most: int | None = None) -> Table:
 
     def row(site: SiteRows) -> list[Cell]:
         if not classes:
-            target = [Cell(site.mean), Cell(site.deviation)]
+            target = [Cell(site.mean), Cell(site.deviation), *[Cell(site.events)] * (site.events is not None)]
         elif len(classes) <= SHOWN:
             target = [Cell(site.classes.get(name, 0)) for name in classes]
         else:

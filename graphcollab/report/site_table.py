@@ -202,7 +202,7 @@ def sites_of_comparison(sites: SiteScores, reference: str) -> Table:
         rows.append([Cell(name), Cell(int(first.sizes[k])), Cell(scale * float(values[k])), *way])
     title = f"difference to {reference}, {'points' if scale > 1 else metric.name}"
     columns = [Column("site"), Column("test rows", "count")]
-    columns += [Column(f"{reference}, {metric.name}{unit}", "number", places), Column("best method")]
+    columns += [Column(f"{reference}, {metric.name}{unit}", "number", places), Column("did best")]
     columns += [Column(title, "signed", places)]
     said = f"{FLATTERS.format('method')} In brackets 95 % intervals of each by itself, on the last seed."
     return Table(columns, rows, [Finding("best-way", "sites", said)], caption=f"Every site, {metric.name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -96,6 +96,15 @@ class Table:
     def noting(self, *notes: Finding) -> Table:
         """Return the table with further notes."""
         return replace(self, notes=[*self.notes, *notes])
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return what rows hold by the columns' titles, for JSON; of intervals [low, high]."""
+        found = []
+        for row in self.rows:
+            cells = {column.title: cell for column, cell in zip(self.columns, row, strict=False)}
+            ends = {f"{name}, 95 %": list(cell.interval) for name, cell in cells.items() if cell.interval}
+            found.append({name: cell.value for name, cell in cells.items()} | ends)
+        return found
 
     def __str__(self) -> str:
         rows = [[*map(cell_text, row, self.columns)] for row in self.rows]

@@ -68,6 +68,8 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Read]:
     """Return the names of a file's columns, how many rows it has, and what reads a column: numbers or text."""
     (header, *rows), separator = _cells(path)
     names = [str(name).strip() for name in header]
+    if names[0] == "" and [row[0] for row in rows] in ([*map(str, range(k, k + len(rows)))] for k in (0, 1)):
+        names, rows = names[1:], [row[1:] for row in rows]  # pandas and R number rows in a column without a name
     _refuse_names(path, names, len(rows))
     columns = dict(zip(names, [[cell.strip() for cell in column] for column in zip(*rows, strict=True)], strict=True))
 
@@ -124,8 +126,8 @@ def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
     if "" in names:
         raise FormatError(
             subject,
-            f"{path}: column {names.index('')} has no name, as where pandas has written its index: name it, or write "
-            "the file with index=False",
+            f"{path}: column {names.index('')} has no name, and does not just number the rows: name it, or write the "
+            "file without it",
         )
     if double := next((name for name in names if names.count(name) > 1), None):
         raise DuplicateError(subject, f"{path}: {names.count(double)} columns have the name {double!r}{headless}")

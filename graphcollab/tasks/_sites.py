@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.utils import cumsum
 
 from graphcollab.errors import ConflictError, EmptyError, InvalidValueError, MissingError, ShapeError, TooFewError
-from graphcollab.naming import few as few_names, setting
+from graphcollab.naming import AS_OPTIONS, few as few_names, setting
 from graphcollab.tasks._values import factorised, is_missing
 from graphcollab.tasks.samples import Split, hold_out
 
@@ -246,7 +246,9 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     each = f"{1 + len(drawn)} {what}s, one to train on, {' and '.join(f'one for {use}' for use in uses)}"
     least = f" by {setting(min_rows=1 + len(drawn))}" * by_size
     cure = f"leave such sites out{least}, merge them with others, or "
-    if drawn and int(sizes.min()):
+    if AS_OPTIONS.get():
+        cure = f"leave such sites out{least}, or merge them with others"  # commands need splits to compare by
+    elif drawn and int(sizes.min()):
         off = " and ".join(setting(**{f"{name}_fraction": 0}) for name in drawn)
         cure += f"give {off}, which would do away with {' and '.join(uses)}"
     else:  # by the words of a split

@@ -246,8 +246,9 @@ def _of_units(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
     found = [(name, one) for name, (values, owner) in columns.items() for one in _other_units(values, owner, sites)]
     if found:
         told = few([f"column {name!r} {one}" for name, one in found])
-        own = setting(pooled="per_site")
-        message = f"{told}, as where its unit differs: give all sites the same unit, or give {own}"
+        own, code = setting(pooled="per_site"), setting(categorical=[found[0][0]])
+        cure = f"give all sites the same unit, or give {own}; if it is a code, give {code}"
+        message = f"{told}, as where its unit differs: {cure}"
         yield _finding("other-units", list(dict.fromkeys(name for name, _ in found)), message)
 
 

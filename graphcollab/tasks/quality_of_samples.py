@@ -41,12 +41,11 @@ def of_repeats(
     owner = torch.cat([torch.arange(len(names)).repeat_interleave(split.sizes) for split in splits.values()])
     by_node = owner[twice].bincount(minlength=len(names))
     where = few([f"{names[k]!r} {int(by_node[k])}" for k in by_node.nonzero().flatten().tolist()])
-    drop = "drop samples that are there twice, or keep them together by group= of Tasks.from_arrays"
-    if what == "site":
-        drop = "drop rows that are there twice, in pandas by frame.drop_duplicates(), or keep them together by group="
+    drop = "drop those that are there twice, in pandas by frame.drop_duplicates(), or keep them together by "
     message = (
         f"{int(twice.sum())} of {len(twice)} rows have the inputs and the target of another one ({what} {where}), and "
         f"rows for {_USE[held]} are there for training, too, so models are tested on what they know: {drop}"
+        f"{setting(group=...)}"
     )
     return [Finding("repeated-rows", "splits", message, {"rows": int(twice.sum()), "of": len(twice)})]
 

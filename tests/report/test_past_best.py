@@ -8,7 +8,7 @@ import torch
 
 from graphcollab.metrics import paired_difference
 from graphcollab.report._terms import better_at_the_end_only, past_best, stopped_in_time, sure_p_value
-from graphcollab.report.page.sections import answer
+from graphcollab.report.comparison_answer import comparison_findings as answer
 from graphcollab.report.tables import paired_values
 from graphcollab.train import Comparison, Trial
 

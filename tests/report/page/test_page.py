@@ -80,7 +80,7 @@ def test_numbers_are_those_of_the_tables(read: Read, comparison: Comparison) -> 
 
 def test_sites_have_the_method_that_is_best_there(read: Read, comparison: Comparison) -> None:
     header, *rows = read.tables[0]
-    assert header == ["site", "test rows", "local, accuracy (%)", "best method", "difference to local, points"]
+    assert header == ["site", "test rows", "local, accuracy (%)", "did best", "difference to local, points"]
     found = {name: trials[-1].per_node for name, trials in comparison.chosen.items()}
     for k, (site, _, local, best, more) in enumerate(rows):
         assert site == comparison.results["local"].tasks.names[k]
@@ -182,7 +182,7 @@ def test_charts_have_words(read: Read) -> None:
 def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
     read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
     assert read.tables[1] == in_text(benefit_values(found_benefit)["mse"])
-    assert read.tables[0][0] == ["site", "rows", "alone, mse", "best way", "gain over alone (%)"]
+    assert read.tables[0][0] == ["site", "rows", "alone, mse", "largest gain by", "gain over alone (%)"]
     for name, rows, _, way, gain in read.tables[0][1:5]:
         together = 100 * found_benefit.of(name)["together"].gain
         assert (rows, way) == ("20", "all together" if together > 0 else "alone")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from graphcollab.report.page.sections import answer
+from graphcollab.report.comparison_answer import comparison_findings as answer
 from graphcollab.train import Comparison
 from graphcollab.train.baseline import BASELINES
 from tests.report.conftest import trial

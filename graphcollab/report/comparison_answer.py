@@ -1,0 +1,152 @@
+"""`comparison_answer`: whether any method is better than a reference, by how much, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from graphcollab._ranges import printable
+from graphcollab.findings import Finding
+from graphcollab.naming import few
+from graphcollab.report._terms import better_at_the_end_only, failures, noted, sure_p_value, unequal_terms
+from graphcollab.report.site_table import SiteScores, results_by_name
+from graphcollab.report.tables import FEW_SEEDS
+from graphcollab.report.values import Column, cell_text, decimals, mean_cell, number, p_text, shown, shown_in
+from graphcollab.report.words import explained, metric_name
+from graphcollab.train import Comparison, Result
+from graphcollab.train.baseline import BASELINES
+
+LEVEL = 0.05
+
+
+@shown
+def comparison_answer(comparison: Comparison, reference: str | None = "local") -> str:
+    """Answer in words: is a method better than the reference, by how much, and what to do."""
+    found = comparison_findings(comparison, reference)
+    return printable("\n".join(str(one) for one in found if one.code != "doubt"))  # warnings have told of doubts
+
+
+def comparison_findings(comparison: Comparison, reference: str | None) -> list[Finding]:
+    """Return `comparison_answer` as findings, with one that says how many doubts about the data there are."""
+    ranked = _ranked(comparison)
+    if not ranked:
+        return [Finding("no-mean", "methods", "No method has a mean that is defined on all seeds.")]
+    others = [name for name in ranked if name != reference]
+    if reference is None or reference not in ranked or not others:
+        lacking = f"Nothing is compared with {reference or 'a reference, such as local'}: a mean is lacking."
+        return [_best_mean(comparison, ranked[0]), Finding("no-reference", "reference", lacking)]
+    better: list[str] = []
+    if (seeds := len(comparison.chosen[reference])) in FEW_SEEDS:
+        said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
+        verdict = [Finding("open", reference, said, {"seeds": seeds})]
+        advice = Finding("advice", "seeds", "So compare on five seeds or more before anything is decided.")
+    else:
+        better, worse = _sure(comparison, reference, others)
+        verdict = [_verdict(reference, better, worse)]
+        if better:
+            said = f"So use {better[0]}; the table of sites says who has less by it."
+        else:
+            level = LEVEL / len(_claimed(comparison, reference))
+            verdict += better_at_the_end_only(comparison, reference, others, level)
+            said = f"So stay with {reference}, or ask again with more rows or seeds."
+        advice = Finding("advice", next(iter(better), reference), said)
+    difference = _difference(comparison, next(iter(better), others[0]), reference)
+    doubts = len(doubts_about(last_results(comparison)))
+    said = f"Read the doubts about the data first ({doubts}, below): what is found may come of them." * bool(doubts)
+    return [*verdict, difference, *noted("doubt", "tasks", said, doubts=doubts), advice]
+
+
+def doubts_about(last: Mapping[str, Result]) -> list[Finding]:
+    """Return what there is to say of the data of runs, each once."""
+    return [*{str(finding): finding for result in last.values() for finding in result.tasks.findings}.values()]
+
+
+def details_of(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> Iterator[Finding]:
+    """Yield what the answer rests on, and what speaks against it."""
+    ranked = _ranked(comparison)
+    others = [name for name in ranked if name != reference]
+    if ranked:
+        yield _best_mean(comparison, ranked[0])
+    if reference in ranked and others and len(comparison.chosen[reference]) not in FEW_SEEDS:
+        against = next(iter(_sure(comparison, reference, others)[0]), others[0])
+        if sites is not None and against in sites.differences:
+            yield _of_sites(sites, against)
+    yield from unequal_terms(comparison)
+
+
+def _ranked(comparison: Comparison) -> list[str]:
+    """Return the methods of which a mean is known, the best first; simple tools beside them have no rank."""
+    whole = [name for name in comparison.chosen if name not in BASELINES and not failures(comparison, name)]
+    means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
+    known = [name for name in whole if math.isfinite(means[name])]
+    return sorted(known, key=lambda name: means[name], reverse=comparison.higher_is_better)
+
+
+def _claimed(comparison: Comparison, reference: str) -> list[str]:
+    """Return the methods of which something may be claimed, for all of which p-values are corrected."""
+    return [name for name in comparison.chosen if name not in (reference, *BASELINES)]
+
+
+def _best_mean(comparison: Comparison, name: str) -> Finding:
+    (scale, _, unit), digits = shown_in(comparison.share, 2), _digits(comparison)
+    mean = cell_text(mean_cell([scale * v for v in comparison.values(name)]), Column("", "number", digits))
+    return Finding("best-mean", name, f"{name} has the best mean over sites, test {comparison.metric}{unit} {mean}.")
+
+
+def _digits(comparison: Comparison) -> int:
+    """Return the decimals of means in a sentence."""
+    return 2 if comparison.share else 1 + decimals([v for name in comparison.chosen for v in comparison.values(name)])
+
+
+def _sure(comparison: Comparison, reference: str, others: list[str]) -> tuple[list[str], list[str]]:
+    """Return methods better and worse than the reference by `sure_p_value`, corrected (Bonferroni) for all methods."""
+    sign, many = 1 if comparison.higher_is_better else -1, len(_claimed(comparison, reference))
+    known = [name for name in others if many * sure_p_value(comparison, name, reference) <= LEVEL]
+    sure = {name: sign * comparison.paired(name, reference).mean for name in known}
+    return [name for name, gain in sure.items() if gain > 0], [name for name, gain in sure.items() if gain < 0]
+
+
+def _verdict(reference: str, better: list[str], worse: list[str]) -> Finding:
+    code, said = "no-evidence", f"No evidence that any method is better than {reference} in the mean over sites."
+    if better:
+        code, said = "evidence", f"Evidence of a mean over sites better than that of {reference}: {few(better)}."
+    lost = f" Evidence of a worse one: {few(worse)}." * bool(worse)
+    return Finding(code, reference, said + lost, {"better": better, "worse": worse})
+
+
+def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
+    scale, digits = shown_in(comparison.share, 2)[0], _digits(comparison)
+    many, found = len(_claimed(comparison, reference)), comparison.paired(name, reference)
+    p, sign, interval = min(1.0, many * found.p_value), 1 if found.mean >= 0 else -1, None
+    change, between = number(scale * found.mean, digits, signed=True), ""
+    if math.isfinite(found.low) and len(comparison.chosen[reference]) not in FEW_SEEDS:
+        interval = scale * found.low, scale * found.high
+        corrected = f", corrected for {many} comparisons" * (many > 1)
+        low, high = (number(end, digits, signed=True) for end in interval)
+        between = f": {change} (95 % interval {low} … {high}), {p_text(p)}{corrected}"
+    moved = f"{number(sign * scale * found.mean, digits)}{' points' * comparison.share}"
+    moved += " higher" if sign > 0 else " lower"
+    called = {one: result.method.name for one, result in comparison.results.items()}
+    ways = [explained(called.get(one, one), one) for one in (name, reference)]
+    said = f"With {ways[0]} {metric_name(comparison.metric)} is {moved} than with {ways[1]}{between}."
+    numbers = {"mean": scale * found.mean, "interval": interval, "p": p, "comparisons": many}
+    return Finding("difference", name, said, numbers)
+
+
+def _of_sites(sites: SiteScores, name: str) -> Finding:
+    first = sites.scores[name].metrics[0]
+    _, low, high = sites.differences[name][0].unbind(1)
+    more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
+    better, worse = (more, less) if first.higher_is_better else (less, more)
+    said = (
+        f"By their own 95 % intervals of {first.name} on the last seed, {better} of {known} sites do better with "
+        f"{name} than with {sites.reference}, and {worse} worse; one such interval in twenty misses the truth."
+    )
+    return Finding("nodes", name, said, {"better": better, "worse": worse, "nodes": known})
+
+
+def last_results(comparison: Comparison) -> dict[str, Result]:
+    """Return the results of the last seed, as the table of sites has them; none where samples are not all here."""
+    kept, _ = results_by_name(comparison)
+    tested = all("test" in one.tasks.splits and int(one.tasks.sizes("test").sum()) for one in kept.values())
+    return kept if tested else {}
