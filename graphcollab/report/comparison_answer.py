@@ -118,12 +118,12 @@ def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
     scale, digits = shown_in(comparison.share, 2)[0], _digits(comparison)
     many, found = len(_claimed(comparison, reference)), comparison.paired(name, reference)
     p, sign, interval = min(1.0, many * found.p_value), 1 if found.mean >= 0 else -1, None
-    change, between = number(scale * found.mean, digits, signed=True), ""
+    between = ""
     if math.isfinite(found.low) and len(comparison.chosen[reference]) not in FEW_SEEDS:
         interval = scale * found.low, scale * found.high
         corrected = f", corrected for {many} comparisons" * (many > 1)
         low, high = (number(end, digits, signed=True) for end in interval)
-        between = f": {change} (95 % interval {low} … {high}), {p_text(p)}{corrected}"
+        between = f": 95 % interval of the difference {low} … {high}, {p_text(p)}{corrected}"
     moved = f"{number(sign * scale * found.mean, digits)}{' points' * comparison.share}"
     moved += " higher" if sign > 0 else " lower"
     called = {one: result.method.name for one, result in comparison.results.items()}

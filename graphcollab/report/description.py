@@ -272,9 +272,7 @@ def _of_target(description: Description) -> str:
     total, classes = description.total, description.total.classes
     if not classes:
         mean, deviation, *ends = (number(one, None) for one in (total.mean, total.deviation, *description.ends))
-        what = (
-            "an amount" if total.events is None else f"a time until an event, seen in {total.events:,} rows"
-        )
+        what = "an amount" if total.events is None else f"a time until an event, seen in {total.events:,} rows"
         return f"{what}: mean {mean}, standard deviation {deviation}, from {ends[0]} to {ends[1]}"
     if len(classes) > SHOWN:
         rare = min(classes, key=classes.__getitem__)

@@ -339,6 +339,15 @@ def test_a_site_that_has_one_class_by_chance_loses_nothing():
     assert {gain.site for gain in replace(told, minority=None).found} == {"s00"}, "claimed until rows were counted"
 
 
+def test_times_count_where_an_event_was_seen():
+    """All of 20 times at both sites differ; a saw 3 events, b 12."""
+    seen = [1] * 3 + [0] * 17 + [1] * 12 + [0] * 8
+    rows = {"site": ["a"] * 20 + ["b"] * 20, "x": [k * k % 11 for k in range(40)], "days": range(1, 41), "seen": seen}
+    with pytest.warns(RuntimeWarning, match="fewer than 5 events"):
+        tasks = Tasks.from_frame(rows, target="days", event="seen")
+    assert minority_held(tasks).tolist() == [3, 5]
+
+
 def test_amounts_that_are_hardly_ever_others_claim_nothing():
     x, y = torch.randn(30, 2), torch.zeros(3, 30, 1)
     y[0, :4], y[1, :5], y[2] = torch.rand(4, 1), torch.rand(5, 1), torch.rand(30, 1)

@@ -63,7 +63,7 @@ def test_simple_tools_beside_them_are_no_comparisons():
     assert difference.message == (
         "With l2c (every site mixes its neighbors' models with weights that it learns on its validation data) accuracy "
         "is 7.40 points higher than with local (every site trains a model on its own data only): 95 % interval "
-        f"{low:.2f} … {high:.2f}, p = {difference.numbers['p']:.2g}."
+        f"of the difference +{low:.2f} … +{high:.2f}, p = {difference.numbers['p']:.2g}."
     )
 
 

@@ -95,12 +95,32 @@ def test_what_a_run_would_refuse_is_described_all_the_same():
     found = describe_table(frame, node="hospital", target="ill")
     assert "drop_missing_target=True" in found.refused
     assert found.total.rows == N
-    assert {"tells-target", "left-out-rows", "left-out-sites"} <= {one.code for one in found.findings}
+    codes = {one.code for one in found.findings}
+    assert {"tells-target", "left-out-rows"} <= codes
+    assert "left-out-sites" not in codes, "the tiny site is there, and a run is refused"
     assert f"no run can begin: {found.refused}" in str(found)
     with pytest.raises(ValueError, match="no column 'none'"):
         describe_table(frame, node="hospital", target="none")
     counts = describe_table(FRAME.assign(stay=range(N)), node="hospital", target="stay")
     assert (counts.loss, counts.total.mean) == ("", (N - 1) / 2)
+
+
+def test_events_are_counted_as_cox_is_told_of_them():
+    """Of site a's 20 times 4 end with an event, of b's 10; 2 says so."""
+    seen = [2] * 4 + [1] * 16 + [2] * 10 + [1] * 10
+    table = {"site": ["a"] * 20 + ["b"] * 20, "x": DRAW.normal(size=40), "days": range(1, 41), "seen": seen}
+    found = describe_table(table, target="days", event="seen")
+    assert [one.events for one in (*found.sites, found.total)] == [4, 10, 14]
+    assert [[str(odd) for odd in one.odd] for one in found.sites] == [["4 events", "few rows"], ["few rows"]]
+    assert "Fewer than 5 events, too few for a claim, at 1 of 2 sites (a)." in str(found)
+    assert "days, a time until an event, seen in 14 rows: mean 20.5" in str(found)
+
+
+def test_classes_that_may_be_counts_are_asked_about():
+    table = {"site": ["a", "b"] * 30, "x": range(60), "visits": [k % 7 for k in range(60)]}
+    asked = "If they are counts, give loss='poisson'; if other amounts, loss='mse'."
+    assert asked in str(describe_table(table, target="visits"))
+    assert asked not in str(describe_table({**table, "visits": [k % 2 for k in range(60)]}, target="visits"))
 
 
 def test_of_many_sites_the_oddest_and_smallest_are_shown():

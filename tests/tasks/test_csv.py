@@ -334,3 +334,15 @@ def test_a_column_that_is_empty_at_one_site_stays_numbers(tmp_path):
         for site, d, e in (("bern", 7, [k / 3 - 1 for k in range(12)]), ("genf", 5, [float("nan")] * 12))
     }
     assert tasks.preparation == Tasks.from_frame(frames, target="y").preparation
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_column_without_a_name_that_numbers_rows_is_left_out(tmp_path, first):
+    """As pandas writes its index, and R its names of rows; other columns need a name."""
+    lines = ["site,x,y", *(f"{'ab'[k % 2]},{k * k},{k // 2 % 2}" for k in range(20))]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join([f",{lines[0]}", *(f'"{first + k}",{line}' for k, line in enumerate(lines[1:]))]))
+    assert Tasks.from_frame(table).preparation.features == ("x",)
+    table.write_text("\n".join([f",{lines[0]}", *(f"{2 * k},{line}" for k, line in enumerate(lines[1:]))]))
+    with raises("format", f"file {table}", "column 0 has no name"):
+        Tasks.from_frame(table)
