@@ -22,7 +22,7 @@ PIP := $(PY) -m pip -qq install --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 EXAMPLES := $(sort $(filter-out examples/_% examples/benchmark/_%,$(wildcard examples/*.py examples/benchmark/*.py)))
 
-.PHONY: help setup demo test check gpu golden messages size generate docs lint types doctest examples clean distclean
+.PHONY: help setup demo test check nightly gpu golden messages size generate docs lint types doctest examples clean distclean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1  /p' Makefile | awk '{ $$2 = sprintf("%-10s", $$2); print "  " $$0 }'
@@ -39,7 +39,10 @@ test: setup ## run the tests and the doctests, one process per core
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 check: setup $(VENV)/.triton ## run what takes longer than a person waits: tests marked slow
-	@$(PYTEST) -m slow --timeout 2400 $(ARGS)
+	@$(PYTEST) -m "slow and not nightly" --timeout 2400 $(ARGS)
+
+nightly: setup $(VENV)/.triton ## run the slow tests that take minutes, or repeat others for every method
+	@$(PYTEST) -m nightly --timeout 2400 $(ARGS)
 
 gpu: setup ## check and measure what there is for a GPU, and say which goals are met; ARGS='--only mixing': a part of it
 	@$(PY) examples/benchmark/gpu.py --json build/gpu.json $(ARGS)

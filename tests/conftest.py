@@ -26,6 +26,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+NIGHTLY = (
+    *("tests/test_device.py", "tests/engine/test_module_families.py", "tests/engine/test_static_steps.py"),
+    *("tests/methods/test_isolation.py", "tests/sites/test_between.py", "tests/testing/test_planes.py"),
+)
+"""Files whose slow tests repeat, for every method or kind of module, what others of them show for some."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(NIGHTLY) and item.get_closest_marker("slow"):
+            item.add_marker("nightly")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[None]:
     """Keep what is there before the first test out of garbage collections, which took a seventh of the suite's time.

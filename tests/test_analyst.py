@@ -120,7 +120,7 @@ def test_where_constants_are_best_there_may_be_nothing_to_learn(call, monkeypatc
     monkeypatch.setattr(
         sys.modules["graphcollab.report.benefit_answer"],
         "_no_better",
-        lambda benefit: dict.fromkeys(("alone", "together"), 1.0),
+        lambda *_: dict.fromkeys(("alone", "together"), 1.0),
     )
     text = call("benefit", "t.csv", "--target", "y", *QUICK)[1]
     assert "There may be nothing to learn from these columns; or train for longer, --rounds, or by" in text

@@ -13,7 +13,7 @@ from graphcollab.cli.folder import note, tell
 from graphcollab.cli.settings_file import RUN
 from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
 from graphcollab.files import csv_text, write_csv
-from graphcollab.naming import close, few
+from graphcollab.naming import close, few, numbered
 from graphcollab.tasks.table import open_table
 from graphcollab.train import Models, load
 from graphcollab.train.folder import MANIFEST
@@ -91,13 +91,15 @@ def _predicted(models: Models, node: str, asked: Mapping[str, Any]) -> list[list
     names, codes = table.sites(node) if site is None else ((site,), np.zeros(table.rows, np.int64))
     columns = {name: table.column(name) for name in table.names if name != node}
     found: dict[int, list[Any]] = {}
+    if models.has_shared and (strange := [name for name in names if name not in models.names]):
+        have = "site {} has no model of its own" if len(strange) == 1 else "sites {} have no models of their own"
+        guess = "" if len(strange) > 1 or numbered(strange) else close(strange[0], models.names, 1)
+        text = f"{have.format(few(strange))}: the model of all sites together answers. {guess}"
+        note(text.rstrip(), asked["quiet"])
     for k, name in enumerate(names):
         rows = np.flatnonzero(codes == k)
         own = {column: values[rows] for column, values in columns.items()}
         whose = None if models.has_shared and name not in models.names else name
-        if whose is None:
-            text = f"site {name} has no model of its own: the model of all sites together answers. "
-            note(f"{text}{close(name, models.names, 1)}".rstrip(), asked["quiet"])
         answers = [[answer] for answer in models.predict(whose, own).tolist()]
         shares = models.predict_proba(whose, own).tolist() if asked["proba"] else [[]] * len(answers)
         for row, answer, share in zip(rows.tolist(), answers, shares, strict=True):

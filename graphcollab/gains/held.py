@@ -44,7 +44,8 @@ def asked(dealt: Sequence[Tasks]) -> dict[str, Any]:
     """Return the rows of every node by split, all doubts, and of a table its columns: sites, target, groups, inputs."""
     tasks = dealt[0]
     splits = [name for name in ("train", "val", "test") if name in tasks.splits]
-    about: dict[str, Any] = {"rows": {name: tasks.sizes(name).tolist() for name in splits}}
+    many = {name: torch.stack([one.sizes(name) for one in dealt]).double().mean(0).round().long() for name in splits}
+    about: dict[str, Any] = {"rows": {name: sizes.tolist() for name, sizes in many.items()}, "loss": str(tasks.loss)}
     every = {(one.code, one.subject): str(one) for split in reversed(dealt) for one in split.findings}
     about["doubts"] = [*every.values()]
     table = tasks.preparation

@@ -101,7 +101,7 @@ def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
                 words.append(word)
     said = any(given.get(word) is not None for word in WORDS[1:])
     sites = find_sites(names)
-    copies = to_groups(sites, [text.strip() for text in texts])
+    copies = to_groups(sites, [f"{name}: {text.strip()}" for name, text in zip(names, texts, strict=True)])
     return Documents(texts, labels, sites, np.array(words, object) if said else None, copies)
 
 

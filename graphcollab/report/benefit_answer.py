@@ -4,63 +4,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphcollab._ranges import printable
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.held import FREQUENCIES, LEAST
+from graphcollab.gains.held import CONSTANTS, FREQUENCIES, LEAST
 from graphcollab.naming import few, setting
 from graphcollab.report._terms import FEW, agreement, with_few
 from graphcollab.report.benefit_table import CLAIMED, GAINS, by_whom, gain_cell, mark, of_metric, scale_of, site_of
 from graphcollab.report.values import Column, cell_text, number, p_text, shown, shown_in
-from graphcollab.report.words import asked_of, explained, metric_in_words, metric_name, rows_used
+from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used
 from graphcollab.train.trial import SHARES
 
-IN_UNITS = ("mae", "rmse")
+IN_UNITS = ("mae", "rmse", "mse")
 SHOWN = 8  # gains that are told one by one
 MOVES = {True: "rises", False: "falls"}
 MODELS = {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}
-TEXTS = {
-    "question": "{asked} Do sites gain by collaborating, which of them, and by whom? Judged by {metric}{work}.",
-    "best": "{way} {metric} {moves} by {told} in the mean over sites, compared with training alone{between}. {sure}",
-    "reading": "{gains}, with 95 % intervals of each by itself. A star is evidence: the chance that any is wrong is at "
-    "most {chance:.3g} %.",
-    "mean": "In the mean over sites, {by}: {told}.",
-    "group": "Of the groups of all but one, {site} together gain most: {told} in the mean over them. {sure}",
-    "metric": "In {metric}, mean over sites: {told}.",
-    "metrics": "With {metrics} metrics each is judged more strictly: the chance of a wrong star stays the same.",
-    "site": "{site} {verdict} {by}: {told}.",
-    "more-sites": "There is evidence in {comparisons} further comparisons, with stars in the tables.",
-    "constants": "On {splits} of {of} splits models {models} did no better than {flat} of each site, which took their "
-    "place.",
-    "models": "Models were chosen on validation samples: {told}.",
-    "no-better": "In {metric}, mean over sites, models {of_models} do no better than {flat} of each site ({told}), so "
-    "gains of such models are not counted.",
-    "standardized": "Targets were standardized: {units} in standard deviations of {column!r} (one is about {told}).",
-    "weighted": "Samples have weights: metrics are weighted means at each site.",
-    "weights-wrong": "Found on {splits} of {of} splits with {method}: {kind}.",
-    "pairs-drawn": "Of {pairs} pairs {tried} were tried, as many for every site, and {left_out} sites were left out in "
-    "turn.",
-    "few-tested": "Few {what}test samples on a split ({which}): what is measured there is mostly chance.",
-    "rare-class": "Few test samples of the rarer class on a split ({which}): be wary of such sites and of means.",
-    "no-star": "No star at sites with fewer than {least} samples beside their most frequent {what} ({which}): no split "
-    "of these shows what the sites lack.",
-    "not-defined": "{site}: {metric} is not defined on its test samples in any split.",
-}
-ADVICE = {
-    "collaborate": "So let them collaborate {by}{but}.",
-    "leave-out": "So do not let all collaborate: train {site} alone, and ask again without it, with new rows if you "
-    "can, since these have shown which site to leave out.",
-    "starred": "So collaborate where a star says that a site gains, by what it gains by; for the others train alone.",
-    "again": "So nothing is decided: this was a quick run ({quick}). Ask again with the usual numbers first.",
-    "alone": "So train alone.",
-    "longer": "So nothing can be said yet: models {which} do no better than {flat}. There may be nothing to learn from "
-    "these columns; or train for longer, {rounds}, or by other steps, {lrs}.",
-    "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with more "
-    "samples.",
-}
 
 
 @shown
@@ -233,12 +194,16 @@ def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
         if flat := chosen.count(benefit.flat):
             numbers = {"splits": flat, "of": len(chosen)}
             yield _say("constants", arm, numbers, models=_models(arm), flat=benefit.flat)
-    one, (scale, digits, _) = benefit.overall[0], shown_in(benefit.metric in SHARES, 1)
-    if worse := {arm: mean for arm, mean in _no_better(benefit).items() if not benefit.by_constants(arm)}:
+    (scale, digits, _), said = shown_in(benefit.metric in SHARES, 1), set[str]()
+    for code, gains in (("no-better", benefit.overall), ("no-better-weighted", benefit.by_samples)):
+        worse = {arm: mean for arm, mean in _no_better(benefit, gains).items() if not benefit.by_constants(arm)}
+        if {*worse} <= said:
+            continue
         of_models = ", ".join(f"{_models(arm)} ({number(scale * mean, digits)})" for arm, mean in worse.items())
         words = {"metric": of_metric(benefit), "of_models": of_models, "flat": benefit.flat}
-        words["told"] = number(scale * one.constant, digits)
-        yield _say("no-better", benefit.metric, {"models": worse, "constant": one.constant}, **words)
+        words["told"] = number(scale * gains[0].constant, digits)
+        yield _say(code, benefit.metric, {"models": worse, "constant": gains[0].constant}, **words)
+        said |= {*worse}
 
 
 def _chosen(benefit: Benefit) -> Iterator[Finding]:
@@ -252,12 +217,18 @@ def _chosen(benefit: Benefit) -> Iterator[Finding]:
     ]
     if told:
         yield _say("models", "models", {arm: dict(count) for arm, count in counts.items()}, told="; ".join(told))
+    rounds = {arm: [one[-1] for one in benefit.picked.get(arm, ()) if one is not None] for arm in counts}
+    most = max(map(max, filter(None, rounds.values())), default=0)
+    for arm, many in rounds.items():
+        if most > 1 and 2 * (last := many.count(most)) >= splits:
+            words = {"models": _models(arm), "setting": setting(rounds=...)}
+            yield _say("last-round", arm, {"splits": last, "of": splits, "rounds": most}, **words)
 
 
-def _no_better(benefit: Benefit) -> dict[str, float]:
+def _no_better(benefit: Benefit, gains: Sequence[Gain]) -> dict[str, float]:
     """Return the mean metric over sites, training alone and by each arm, where it is no better than constants'."""
-    every = {"alone": benefit.overall[0].alone} | {gain.by: gain.score for gain in benefit.overall}
-    sign, flat = 1 if benefit.higher_is_better else -1, benefit.overall[0].constant
+    every = {"alone": gains[0].alone} | {gain.by: gain.score for gain in gains}
+    sign, flat = 1 if benefit.higher_is_better else -1, gains[0].constant
     return {arm: mean for arm, mean in every.items() if sign * mean <= sign * flat}
 
 
@@ -298,8 +269,12 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
             yield _say("rare-class", "sites", {"samples": held}, which=which)
     if benefit.minority is not None and bool(benefit.one_sided.any()):
         what = "class" if benefit.flat == FREQUENCIES else "value"
+        beside = f"samples beside their most frequent {what}"
+        beside = "events" if benefit.flat == CONSTANTS["cox"] else "groups of " * (benefit.groups is not None) + beside
         held = dict(zip(sites, benefit.minority.tolist(), strict=True))
-        yield _say("no-star", "sites", {"samples": held}, least=LEAST, what=what, which=with_few(held.items(), what))
+        yield _say(
+            "no-star", "sites", {"samples": held}, least=LEAST, beside=beside, which=with_few(held.items(), what)
+        )
     for name in dict.fromkeys(gain.site for gain in benefit.gains if gain.verdict == "not defined"):
         yield _say("not-defined", name, {"metric": benefit.metric}, site=site_of(benefit, name))
 
@@ -315,7 +290,7 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
     overall, groups = benefit.overall, [gain for gain in benefit.group_gains if gain.verdict == "gains"]
     best, group = max(overall, key=lambda gain: (gain.verdict == "gains", gain.gain)), _best_group(benefit)
     stood = [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]
-    if not (stood or benefit.quick) and len(useless := _no_better(benefit)) > len(overall):  # whatever they do
+    if not (stood or benefit.quick) and len(useless := _no_better(benefit, overall)) > len(overall):  # whatever they do
         stood = [*useless]
     tested, harm = [gain for gain in overall if gain.detectable > 0], any(g.verdict == "loses" for g in overall)
     if best.verdict == "gains":

@@ -146,7 +146,10 @@ def describe_table(frame: Any, **settings: Any) -> Description:
         tested = 1.0 if given["split"] is not None or not given["test_fraction"] else given["test_fraction"]
         ambiguous = facts["different"] > MOST_CLASSES
         sites, total, columns = _counted(rows, facts["amounts"] or ambiguous, tested)
-    findings = rows.left_out if tasks is None else tasks.findings
+    unseen = Finding(
+        "not-looked-for", "table", "what else is odd is looked for once nothing keeps a run from beginning"
+    )
+    findings = (*rows.left_out, unseen) if tasks is None else tasks.findings
     known = rows.values if rows.values.dtype.kind != "O" and not total.classes else np.array([math.nan])
     judged = ("", "") if ambiguous else judged_by(facts["amounts"], given["loss"], given["metric"])
     loss, metric = (one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__) for one in judged)
@@ -192,6 +195,8 @@ def _counted(
     def odd(k: int, own: np.ndarray) -> Iterator[Finding]:
         kinds, counts = np.unique(codes[own], return_counts=True)
         others = own[codes[own] != kinds[counts.argmax()]]
+        if rows.events is not None:
+            others = own[rows.events[own] > 0]
         beside = len(others) if rows.groups is None else len(rows.groups[others].unique())
         lack = [name for name, nothing in zip(rows.read, empty[:, k], strict=True) if nothing]
         what = "value" if amounts else "class"
@@ -200,8 +205,7 @@ def _counted(
             "few-beside": f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST),
         }
         if rows.events is not None:
-            events = int(rows.events[own].sum())
-            told = {"few-events": f"{events} events" * (events < LEAST)}
+            told = {"few-events": f"{beside} events" * (beside < LEAST)}
         told |= {
             "few-rows": "few rows" * (round(tested * len(own)) < FEW),
             "no-values": f"no value of {few(lack)}" * bool(lack),
@@ -253,11 +257,11 @@ def summary(description: Description) -> list[Finding]:
         Finding("judged", "loss", judged),
         Finding("inputs", "columns", inputs),
     ]
-    what = "class" if total.classes else "value"
+    what, units = "class" if total.classes else "value", "groups" if description.group else "rows"
     for code, said in {
         "few-events": f"Fewer than {LEAST} events, too few for a claim, at",
         "one-class": f"One {what} only at",
-        "few-beside": f"Fewer than {LEAST} rows beside the most frequent {what}, too few for a claim, at",
+        "few-beside": f"Fewer than {LEAST} {units} beside the most frequent {what}, too few for a claim, at",
         "few-rows": f"Few rows, fewer than {FEW} for testing, at",
     }.items():
         if named := [site.name for site in sites if code in {one.code for one in site.odd}]:

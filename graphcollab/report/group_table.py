@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import Any
@@ -29,6 +28,8 @@ from graphcollab.train.trial import SHARES
 
 FEW, MOST = 6, 20  # different numbers that are groups as they are, and words that have a row
 LEVEL = 0.05
+RANKS = ("auc", "concordance")  # metrics by which outputs of one model are ordered
+KEYS = 1000  # draws of one site have other keys than those of the next
 
 
 @shown
@@ -44,7 +45,8 @@ def group_table(
 
     A star marks a group for which models are worse than for all other rows: the bootstrap interval of the difference
     leaves out 0, corrected (Bonferroni) for all cells of the table. Groups of fewer than 20 rows have none, and no
-    group has where rows belong together (``group=``), as rows are drawn one by one. Models are those of the last seed.
+    group has where rows belong together (``group=``), as rows are drawn one by one. AUC and concordance rank only rows
+    of one site, and are means over sites by rows. Models are those of the last seed.
 
     Args:
         frame: The table that the tasks were made of.
@@ -63,6 +65,7 @@ def group_table(
     first = next(iter(results.values()))
     tasks, judged = first.tasks, as_metrics(metrics, first.tasks.metric)
     grouped = any(pool.group is not None for pool in tasks.pools.values())
+    owner = torch.arange(tasks.num_nodes).repeat_interleave(tasks.sizes("test"))
     names, codes = _groups(_values(tasks, frame, column), bands)
     kinds, counts = (one.tolist() for one in codes.unique(return_counts=True))
     columns, many = [Column(column), Column("rows", "count")], len(kinds) * len(results) * len(judged)
@@ -71,29 +74,39 @@ def group_table(
         judge, sign = judging(metric, result.env.engine.objective), 1 if metric.higher_is_better else -1
         scale, digits, unit = shown_in(metric.name in SHARES, 1)
         columns.append(Column(f"{name} {metric.name}{unit}", "number", digits))
-        samples = _tested(result)
+        samples, within = _tested(result), owner if metric.name in RANKS else torch.zeros_like(owner)
         for row, kind, size in zip(cells, kinds, counts, strict=True):
-            value, own = _drawn(judge, samples, codes == kind, resamples, kind)
-            _, others = _drawn(judge, samples, codes != kind, resamples, len(names) + kind)
+            value, own = _drawn(judge, samples, codes == kind, within, resamples, kind)
+            _, others = _drawn(judge, samples, codes != kind, within, resamples, len(names) + kind)
             low, high = (scale * percentile_interval(own, 1 - LEVEL)).tolist()
             best = float((sign * percentile_interval(own - others, 1 - LEVEL / many)).max())
-            row.append(Cell(scale * value, interval=(low, high), star=best < 0 and size >= SMALL and not grouped))
+            ends = (low, high) if low < high else None
+            row.append(Cell(scale * value, interval=ends, star=best < 0 and size >= SMALL and not grouped))
+    ranks = " (only rows of one site are ranked against each other)" * any(one.name in RANKS for one in judged)
     said = (
-        f"test rows of all sites together, seed {first.env.seed}; in brackets 95 % bootstrap intervals, with models as "
-        f"they are; * worse than all other rows, corrected for {many} comparisons"
+        f"test rows of all sites together{ranks}, seed {first.env.seed}; in brackets 95 % bootstrap intervals, with "
+        f"models as they are; * worse than all other rows, corrected for {many} comparisons"
     )
     belong = "rows that belong together count as if they did not: intervals are too narrow, and there is no *"
     notes = [Finding("groups", column, said), *weighted(tasks), *noted("grouped", "rows", belong * grouped)]
     return Table(columns, cells, notes, caption=f"Groups of rows by {column}")
 
 
-def _drawn(judge: Metric, samples: Sequence[Tensor], mask: Tensor, resamples: int, key: int) -> tuple[float, Tensor]:
-    """Return a metric of some rows, and of as many drawn among them, [B]."""
-    outputs, targets, *weight = (one[mask] for one in samples)
-    if not len(targets):
-        return math.nan, torch.full((resamples,), math.nan, dtype=torch.float64)
-    value = judge(outputs[None], targets[None], weight=weight[0][None] if weight else None)
-    return float(value), bootstrap(judge, outputs, targets, resamples, 0, key, weight[0] if weight else None)
+def _drawn(
+    judge: Metric, samples: Sequence[Tensor], mask: Tensor, owner: Tensor, resamples: int, key: int
+) -> tuple[float, Tensor]:
+    """Return a metric of some rows, and of as many drawn among them, [B]: means by rows over those of one owner."""
+    values, drawn, sizes = [torch.zeros(0)], [torch.zeros(0, resamples)], []
+    for one in owner[mask].unique().tolist():
+        outputs, targets, *weight = (part[mask & (owner == one)] for part in samples)
+        values.append(judge(outputs[None], targets[None], weight=weight[0][None] if weight else None).double())
+        given = weight[0] if weight else None
+        drawn.append(bootstrap(judge, outputs, targets, resamples, 0, key + KEYS * one, given)[None])
+        sizes.append(len(targets))
+    every = torch.cat([torch.cat(values)[:, None], torch.cat(drawn)], 1)  # [owners, 1 + B]
+    known = torch.tensor(sizes)[:, None] * ~every.isnan()
+    every = (every.nan_to_num() * known).sum(0) / known.sum(0)
+    return float(every[0]), every[1:]
 
 
 def _values(tasks: Tasks, frame: Any, name: str) -> np.ndarray:

@@ -146,9 +146,6 @@ class SiteScores:
         narrow = few([f"{name} ({n})" for name, n in small.items()])
         said = f"with fewer than {SMALL} samples intervals are too narrow: {narrow}" * bool(small)
         yield from noted("few-samples", "nodes", said, samples=small)
-        ends = torch.cat([*self.intervals.values()])  # [.., K, 2]
-        flat = "an interval of no width says that all resamples gave the same, not that the value is certain"
-        yield from noted("no-width", "intervals", flat * bool((ends[..., 0] == ends[..., 1]).any()))
         why = {
             f"{first.names[k]} ({_missing(scores, metric, k)})": first.names[k]
             for method, scores in every
@@ -171,7 +168,7 @@ def _missing(scores: Scores, metric: Metric, k: int) -> str:
         return "its model has diverged"
     if bool(scores[metric.name][k].isnan()):
         return f"{metric.name} is not defined"
-    return f"{metric.name} is not defined in most resamples"
+    return "all resamples alike, or without a value"
 
 
 def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
@@ -256,6 +253,9 @@ def site_table(
 
     def interval(values: Tensor) -> Tensor:  # published are its ends, which say less than every resample
         ends = percentile_interval(values, confidence)
+        ends = ends.masked_fill(
+            ends[..., :1] == ends[..., 1:], torch.nan
+        )  # resamples of one kind say nothing of others
         return first.env.plane.publish(ends.transpose(0, 1).contiguous()).transpose(0, 1)
 
     differences = {}

@@ -37,6 +37,52 @@ WAYS = {
     BASELINES[2]: "scikit-learn's linear model of all sites' rows in one place, with the site as a further input",
 }
 
+TEXTS = {
+    "question": "{asked} Do sites gain by collaborating, which of them, and by whom? Judged by {metric}{work}.",
+    "best": "{way} {metric} {moves} by {told} in the mean over sites, compared with training alone{between}. {sure}",
+    "reading": "{gains}, with 95 % intervals of each by itself. A star is evidence: the chance that any is wrong is at "
+    "most {chance:.3g} %.",
+    "mean": "In the mean over sites, {by}: {told}.",
+    "group": "Of the groups of all but one, {site} together gain most: {told} in the mean over them. {sure}",
+    "metric": "In {metric}, mean over sites: {told}.",
+    "metrics": "With {metrics} metrics each is judged more strictly: the chance of a wrong star stays the same.",
+    "site": "{site} {verdict} {by}: {told}.",
+    "more-sites": "There is evidence in {comparisons} further comparisons, with stars in the tables.",
+    "constants": "On {splits} of {of} splits models {models} did no better than {flat} of each site, which took their "
+    "place.",
+    "models": "Models were chosen on validation samples: {told}.",
+    "no-better": "In {metric}, mean over sites, models {of_models} do no better than {flat} of each site ({told}), so "
+    "gains of such models are not counted.",
+    "no-better-weighted": "In {metric}, weighted by test samples, models {of_models} do no better than {flat} of each "
+    "site ({told}): sites with few test samples make their mean over sites look better.",
+    "last-round": "On {splits} of {of} splits the last of {rounds} rounds was the best for models {models}: with more "
+    "of them, {setting}, they may be better.",
+    "standardized": "Targets were standardized: {units} in standard deviations of {column!r} (one is about {told}), of "
+    "mse squared ones.",
+    "weighted": "Samples have weights: metrics are weighted means at each site.",
+    "weights-wrong": "Found on {splits} of {of} splits with {method}: {kind}.",
+    "pairs-drawn": "Of {pairs} pairs {tried} were tried, as many for every site, and {left_out} sites were left out in "
+    "turn.",
+    "few-tested": "Few {what}test samples on a split ({which}): what is measured there is mostly chance.",
+    "rare-class": "Few test samples of the rarer class on a split ({which}): be wary of such sites and of means.",
+    "no-star": "No star at sites with fewer than {least} {beside} ({which}): no split "
+    "of these shows what the sites lack.",
+    "not-defined": "{site}: {metric} is not defined on its test samples in any split.",
+}
+ADVICE = {
+    "collaborate": "So let them collaborate {by}{but}.",
+    "leave-out": "So do not let all collaborate: train {site} alone, and ask again without it, with new rows if you "
+    "can, since these have shown which site to leave out.",
+    "starred": "So collaborate where a star says that a site gains, by what it gains by; for the others train alone.",
+    "again": "So nothing is decided: this was a quick run ({quick}). Ask again with the usual numbers first.",
+    "alone": "So train alone.",
+    "longer": "So nothing can be said yet: models {which} do no better than {flat}. There may be nothing to learn from "
+    "these columns; or train for longer, {rounds}, or by other steps, {lrs}.",
+    "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with more "
+    "samples.",
+}
+"""What is said of a benefit, by the codes of findings, and what is advised."""
+
 
 def metric_name(name: str) -> str:
     """Return what people call a metric."""
@@ -73,7 +119,8 @@ def asked_of(about: Mapping[str, Any], source: str = "") -> str:
     held = f"{sum(map(sum, rows.values())):,} rows of {len(rows['train'])} sites"
     if "target" not in about:
         return f"{named}: {held}."
-    classes = f" ({few([*map(str, about['classes'])], ' or ')})" if about["classes"] else " (an amount)"
+    kind = {"poisson": "a count", "cox": "a time until an event"}.get(about["loss"], "an amount")
+    classes = f" ({few([*map(str, about['classes'])], ' or ')})" if about["classes"] else f" ({kind})"
     kept = f" Rows of the same {about['group']!r} stay together." if about["group"] else ""
     return (
         f"{named}: {held} (column {about['site']!r}). A row is one case: models predict its {about['target']!r}"

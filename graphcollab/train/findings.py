@@ -30,14 +30,15 @@ FACTOR = 10.0
 def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
     """Warn, once, at a run's end, if losses are finite, but far above those of models that know nothing.
 
-    Such are, on a node's own samples of the judged split, the initial model and outputs of zero. It is kept as a
-    finding. Isolated nodes have been named before; between sites each warns of its own.
+    Such are, on a node's own samples of the judged split and on those of the median node, the initial model and
+    outputs of zero. It is kept as a finding. Isolated nodes have been named before; sites warn of their own each.
     """
     split = next((split for split in ("test", "val") if f"{split}_loss" in history.values), None)
     if split is None or not len(history):
         return
     loss, bound = history.final(f"{split}_loss"), initial_bounds(data, env, FACTOR, split)
-    far = loss.isfinite() & (loss > bound) & ~data.isolated.cpu()
+    usual = bound[bound.isfinite()].median()  # on few samples losses may be near 0 by chance
+    far = loss.isfinite() & (loss > bound.fmax(usual)) & ~data.isolated.cpu()
     why = {k: f"{float(loss[k]):.4g}" for k in env.plane.at_home(far.nonzero().flatten()).tolist()}
     if not env.plane.private:  # a party that comes back later finds nobody at the end of this run
         why = env.plane.texts(why)

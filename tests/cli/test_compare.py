@@ -51,7 +51,8 @@ def test_says_what_python_says(call, line, patients, tmp_path):
     assert told["settings"] == {"local": [{"lr": 0.05}] * 2, "fedavg": [{"lr": 0.05}] * 2}
     with (tmp_path / "report" / "sites.csv").open() as file:
         assert {row["site"] for row in csv.DictReader(file)} >= {"north", "south", "west"}
-    assert done.stdout.startswith("method ")
+    assert done.stdout.startswith("Whether any method is better than local is open: with two seeds ")
+    assert "\n\nmethod " in done.stdout
     assert (tmp_path / "report" / "results.txt").read_text() == done.stdout
     assert (tmp_path / "report" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     wrote = {text.removeprefix("wrote report/") for text in done.stderr.splitlines() if text.startswith("wrote ")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -33,6 +34,14 @@ def test_saved_models_are_fitted_to_all_rows_and_say_so(call, line, patients, tm
     assert sum(about["means"]["test"]) / 3 == pytest.approx(told["mean"])
     assert words in call("show", "report/models/local").stdout
     assert f"these models were {words}" in call("predict", "report", patients, "--out", "told.csv").stderr
+
+
+def test_new_sites_are_named_once(call, line, patients, tmp_path):
+    assert call(*line, "--save").exit_code == 0
+    new = tmp_path / "new.csv"
+    new.write_text(patients.read_text().replace("west", "basel").replace("south", "bern"))
+    told = call("predict", "report", new).stderr
+    assert re.search("sites basel(,| and) bern have no models of their own: the model of all sites together", told)
 
 
 def test_new_sites_are_answered_by_the_model_of_all(call, line, patients, tmp_path):
@@ -74,7 +83,7 @@ def test_probabilities_are_scaled_and_a_threshold_is_chosen(call, line, patients
 @pytest.mark.parametrize(
     ("more", "advice"),
     [
-        (["--calibrate"], "give --save, too"),
+        (["--calibrate"], "give --save and --out, too"),
         (["--save", "--calibrate", "age"], "amounts have no probabilities"),
         (["--save", "--threshold", "balanced", "kind"], "a threshold divides two classes"),
         (["--save", "--calibrate", "--val-fraction", "0"], "--val-fraction 0.2"),

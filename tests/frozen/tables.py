@@ -238,7 +238,7 @@ def files() -> dict[str, Case]:
         "empty": file(""),
         "header only": file("site,age,y\n"),
         "column twice": file(rows.replace("pressure", "age", 1)),
-        "column without a name": file("".join(f"{k - 1 if k else ''},{one}\n" for k, one in enumerate(rows.split()))),
+        "column without a name": file("".join(f"{2 * k if k else ''},{one}\n" for k, one in enumerate(rows.split()))),
         "zero bytes": file(rows.replace("north", "no\0rth", 1)),
         "no file": lambda folder: Tasks.from_frame(folder / "none.csv"),
         "excel": file(b"PK\x03\x04" + bytes(40), "t.xlsx"),

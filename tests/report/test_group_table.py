@@ -145,3 +145,12 @@ def test_counts_are_judged_by_rates() -> None:
         "u": [2, pytest.approx((one + six) / 2, rel=1e-5)],
         "v": [2, pytest.approx(3.0, rel=1e-5)],
     }
+
+
+def test_only_rows_of_one_site_are_ranked() -> None:
+    """Both sites rank their men right, on scales that are 10 apart: of both together 3 of 4 pairs are right."""
+    rows = {"site": [*"aaabbb"], "x": [0.0, 1.0, 2.0, 9.0, 11.0, 12.0], "y": [0, 0, 1, 1, 0, 1]}
+    rows |= {"sex": [None, "m", "m"] * 2, "part": ["train", "test", "test"] * 2}
+    table = group_table(sign_of(Tasks.from_frame(rows, **USED, metric="auc")), rows, "sex")
+    assert rows_of(table) == {"m": [4, 100.0]}
+    assert "only rows of one site are ranked against each other" in str(table)

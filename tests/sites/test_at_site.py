@@ -205,7 +205,7 @@ def arrays(kind="labels"):
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(60, 2, 3, generator=draw)
     y = {"labels": torch.arange(60) % 3, "amounts": torch.randn(60, generator=draw)}[kind]
-    return x, y, ["north"] * 25 + ["south"] * 15 + ["west"] * 20, torch.arange(60) // 2, torch.rand(60, generator=draw)
+    return x, y, ["north"] * 25 + ["south"] * 15 + ["west"] * 20, torch.arange(60) // 5, torch.rand(60, generator=draw)
 
 
 @pytest.mark.parametrize("kind", ["labels", "amounts"])

@@ -139,6 +139,7 @@ def played_so_far(deployed: Deployment) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_a_hospital_that_is_lost_comes_back(tmp_path):
     variables = {"GRAPHCOLLAB_SITE": "{private}/own.py"}

@@ -10,7 +10,7 @@ from tests.sites.speed import main
 
 TABLE = load_dataset("heart_disease")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 def test_rounds_take_as_long_as_their_bytes_need():

@@ -590,7 +590,7 @@ def test_files_that_cannot_be_read(tmp_path):
         (tmp_path / "bad.csv").write_text(text)
         with raises(code, f"file {tmp_path / 'bad.csv'}", *facts):
             Tasks.from_frame(tmp_path / "bad.csv")
-    (tmp_path / "bad.csv").write_text(",age,y\n0,1,1\n")
+    (tmp_path / "bad.csv").write_text(",age,y\n7,1,1\n")
     with raises("format", f"file {tmp_path / 'bad.csv'}"):
         Tasks.from_frame(tmp_path / "bad.csv")
     (tmp_path / "bad.csv").write_bytes(b"\xff\xfe\x00,")

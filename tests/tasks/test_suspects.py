@@ -105,7 +105,7 @@ def test_rows_that_are_there_twice():
     (text,) = told(copied, **given)
     assert text.startswith(
         "24 of 312 rows have the inputs and the target of another one (site 'north' 8, 'south' 8, 'west' 8), and rows "
-        "for testing are there for training, too, so models are tested on what they know: drop rows that"
+        "for testing are there for training, too, so models are tested on what they know: drop those that"
     )
     other = {**copied, "y": np.concatenate([BASE["y"], 1 - BASE["y"][:12]])}  # with another target they are others
     assert told(other, **given) == []

@@ -68,6 +68,17 @@ def test_without_test_samples_it_is_said_of_validation():
     assert "the val loss of node 0" in result.history.findings[0].message
 
 
+def test_a_site_whose_samples_are_near_zero_by_chance_has_not_diverged():
+    """The one test sample of node 0 is 0, as an untrained model says, and 10 at the others."""
+    x = torch.zeros(20, 3)
+    nodes = [(x, torch.full((20, 1), 10.0))] * 3
+    test = [(x[:1], torch.full((1, 1), target)) for target in (0.01, 10.0, 10.0)]
+    tasks = Tasks.from_samples(nodes, test=test, loss="mse", metric="mae")
+    result, told = heard(lambda: run(fedavg(lr=0.1, steps=1), tasks, model, rounds=20))
+    assert float(result.history.final("test_loss")[0]) > 1
+    assert (told, result.history.findings) == ([], [])
+
+
 def test_a_comparison_says_it_once_and_in_its_table():
     make = {"fedavg": fedavg, "local": local}
     grids = {"*": {"lr": [1.3, 1.4], "steps": [1]}}

@@ -90,6 +90,7 @@ def test_damage_is_never_taken_for_a_state(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_much_damage_is_never_taken_for_a_state(folder):
     seen = check(folder, 10_000)
     assert min(seen.values()) > 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 import torch
@@ -124,3 +125,24 @@ def test_evidence_at_a_single_site_is_told_after_the_mean() -> None:
     assert best.subject == site.numbers["by"] == "together"
     assert site.numbers["gain"] == pytest.approx(0.1)
     assert to_do.subject == "starred"
+
+
+def test_what_hides_in_means_over_sites_is_said() -> None:
+    """Alone is better than constants by 2 points in the mean, and worse by 3.3 where 8 of 10 test samples are."""
+    one = found({"together": (0.05, 0.001)})
+    apart = torch.tensor([0.11, -0.05, 0.0]).expand(SPLITS, 3)
+    one = replace(one, constant=one.scores["alone"] - apart, test=torch.tensor([1.0, 8.0, 1.0]))
+    said = next(finding for finding in top(one) if finding.code == "no-better-weighted")
+    assert [*said.numbers["models"]] == ["alone"]
+    assert "sites with few test samples make their mean over sites look better" in said.message
+    assert not [finding for finding in top(one) if finding.code == "no-better"]
+
+
+def test_the_last_round_is_said_to_be_the_best() -> None:
+    one = found({"together": (0.05, 0.001)})
+    picked = {"alone": [("", {}, 9)] * SPLITS, "together": [("", {}, 30)] * (SPLITS - 1) + [("", {}, 3)]}
+    said = [finding for finding in below(replace(one, picked=picked)).values() if finding.code == "last-round"]
+    assert [(finding.subject, finding.numbers) for finding in said] == [
+        ("together", {"splits": SPLITS - 1, "of": SPLITS, "rounds": 30})
+    ]
+    assert "rounds=..." in said[0].message
