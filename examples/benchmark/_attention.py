@@ -16,7 +16,7 @@ from graphcollab.method import Method
 from graphcollab.nn.filters import layers_of
 from graphcollab.ops import edge_products
 from graphcollab.train import Callback, History
-from graphcollab.train.collapse import spread_in_round
+from graphcollab.train.findings import spread_in_round
 from graphcollab.weigh import ChannelAttention
 
 

@@ -15,13 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
+from torch_geometric.utils import scatter
 
-from graphcollab.errors import RangeError
+from graphcollab.errors import RangeError, ShapeError
 from graphcollab.metrics import (
     cluster_traffic,
     contact_counts,
     never_sampled,
-    weight_by_overlap,
 )
 from graphcollab.metrics.edges import Graph, Graphs, check_edges, pair_weights
 from graphcollab.report import accuracy_curves, weight_heatmaps
@@ -286,6 +286,31 @@ def comparison_figures(
         heading = "Do nodes listen to those with the same classes?"
         figures["weight_by_overlap"] = weight_by_overlap_figure(late, classes, heading)
     return figures
+
+
+def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
+    """Return mean weights against the number of classes that two nodes share.
+
+    It is what Fig. 7 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ shows.
+    All ordered pairs of different nodes count; a pair without an edge has weight 0.
+
+    Returns:
+        The numbers of shared classes that occur, ascending; of the ordered pairs with each the mean weight and its
+        standard deviation (of the population); and how many pairs they are. All four are [O].
+    """
+    if classes.dim() != 2 or classes.dtype != torch.bool:
+        raise ShapeError(
+            "classes", f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}"
+        )
+    shared = (classes.double() @ classes.double().t()).round()
+    weights = pair_weights(edge_index, edge_weight, len(classes))
+    different = ~torch.eye(len(classes), dtype=torch.bool)
+    weights = weights.where(~weights.isnan(), 0.0)[different]  # [K (K - 1)]
+    overlap, group, pairs = shared[different].long().unique(return_inverse=True, return_counts=True)
+    mean = scatter(weights, group, dim_size=len(overlap), reduce="mean")
+    std = scatter((weights - mean[group]).square(), group, dim_size=len(overlap), reduce="mean").sqrt()
+    return overlap, mean, std, pairs
 
 
 def weight_by_overlap_figure(graphs: Mapping[str, Graph], classes: Tensor, title: str) -> Figure:

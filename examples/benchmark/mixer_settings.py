@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any
 
 import torch
+from _figures import weight_by_overlap  # type: ignore
 from _measure import add_device  # type: ignore
 
 from graphcollab import build_model, fedavg, load_dataset, local, meta_l2c, run, shard_tasks
-from graphcollab.metrics import weight_by_overlap
 
 DEAL: dict[str, dict[str, Any]] = {
     "digits": {"shards": 20, "classes_per_node": 2},

@@ -19,7 +19,7 @@ from graphcollab.gains.held import LEAST
 from graphcollab.metrics import weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences
 from graphcollab.naming import Node, find_node
-from graphcollab.train.collapse import EVEN_KINDS
+from graphcollab.train.findings import EVEN_KINDS
 from graphcollab.train.trial import SHARES
 
 LEVELS = {"overall": 0.35, "groups": 0.15, "sites": 0.3, "pairs": 0.2}  # each family's part of the level

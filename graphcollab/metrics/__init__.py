@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         in_cluster_share as in_cluster_share,
         recovered_clusters as recovered_clusters,
         recovery_auc as recovery_auc,
-        weight_by_overlap as weight_by_overlap,
     )
     from graphcollab.metrics.scores import Scores as Scores, score_rows as score_rows
     from graphcollab.metrics.statistics import paired_difference as paired_difference

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from graphcollab.checks import own_filter
-from graphcollab.errors import RangeError, ShapeError
+from graphcollab.errors import RangeError
 from graphcollab.metrics.edges import check_edges, measure, pair_weights
 from graphcollab.settings import Count, Natural, Seed
 
@@ -158,29 +158,3 @@ def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: in
     # a graph that falls apart is what one hopes for, and pivoted QR does not care how its eigenvectors are rotated
     with own_filter("ignore", "Graph is not fully connected"):
         return list(map(int, search.fit_predict(affinity.numpy())))
-
-
-@measure
-def weight_by_overlap(edge_index: Tensor, edge_weight: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
-    """Return mean weights against the number of classes that two nodes share.
-
-    It is what Fig. 7 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ shows.
-    All ordered pairs of different nodes count; a pair without an edge has weight 0.
-
-    Returns:
-        The numbers of shared classes that occur, ascending; of the ordered pairs with each the mean weight and its
-        standard deviation (of the population); and how many pairs they are. All four are [O].
-    """
-    if classes.dim() != 2 or classes.dtype != torch.bool:
-        raise ShapeError(
-            "classes", f"classes must be bool of shape [K, C], got {classes.dtype} of {list(classes.shape)}"
-        )
-    shared = (classes.double() @ classes.double().t()).round()
-    weights = pair_weights(edge_index, edge_weight, len(classes))
-    different = ~torch.eye(len(classes), dtype=torch.bool)
-    weights = weights.where(~weights.isnan(), 0.0)[different]  # [K (K - 1)]
-    overlap, group, pairs = shared[different].long().unique(return_inverse=True, return_counts=True)
-    mean = scatter(weights, group, dim_size=len(overlap), reduce="mean")
-    std = scatter((weights - mean[group]).square(), group, dim_size=len(overlap), reduce="mean").sqrt()
-    return overlap, mean, std, pairs

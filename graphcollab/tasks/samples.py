@@ -270,7 +270,8 @@ def _drawn_of_several(found: Tensor, several: Tensor, total: Tensor, seed: int, 
     node, group = found[several].T
     for k, one in zip(node.tolist(), group.tolist(), strict=True):
         nodes_of[one].append(k)
-    order = lexsort([keyed_bits(seed, _stream(into), group), total[node]])
+    stream = _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
+    order = lexsort([keyed_bits(seed, stream, group), total[node]])
     taken = set()
     for one in group[order].tolist():
         nodes = nodes_of[one]
@@ -284,17 +285,14 @@ def _drawn_of_several(found: Tensor, several: Tensor, total: Tensor, seed: int, 
     return out
 
 
-def _stream(into: str) -> int:
-    return _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
-
-
 def _hold_out(
     split: Split, ids: Tensor, total: Tensor, seed: int, labels: Tensor | None, into: str
 ) -> tuple[Split, Split]:
     """Hold out ``total`` [K] of every node's samples, or groups, each by itself."""
     owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)
     place = torch.arange(len(owner)) - split.ptr[owner]
-    shuffled = lexsort([keyed_bits(seed, _stream(into), ids[owner], place), owner])  # owners stay where they were
+    stream = _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
+    shuffled = lexsort([keyed_bits(seed, stream, ids[owner], place), owner])  # owners stay where they were
     rank = place
     if labels is not None:
         tier, owed = _merits(owner, labels[shuffled], split.sizes, total)

@@ -16,8 +16,8 @@ from graphcollab.metrics import paired_difference, weight_agreement
 from graphcollab.metrics.statistics import PairedDifference
 from graphcollab.naming import ByName, few
 from graphcollab.tasks import Tasks
-from graphcollab.train.collapse import EVEN_KINDS
 from graphcollab.train.final import Final, Play, needed, with_all_rows
+from graphcollab.train.findings import EVEN_KINDS
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Over, correction
 from graphcollab.train.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial

@@ -1,23 +1,31 @@
-"""Warnings at the end of a run or of many: models that have diverged, nodes for which the metric is not defined."""
+"""Warnings at the end of a run or of many: models that diverge, metrics without a value, weights that say nothing."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab.checks import issue
+from graphcollab.control import attend
+from graphcollab.control.at_work import edges_in_use
 from graphcollab.control.guard import cure, initial_bounds
 from graphcollab.env import Env
 from graphcollab.findings import Finding
-from graphcollab.method import Method
-from graphcollab.metrics import Metric
+from graphcollab.method import Method, last_graph
+from graphcollab.metrics import Metric, weight_spread
 from graphcollab.metrics.scores import not_defined
+from graphcollab.metrics.weight_spread import WeightSpread
 from graphcollab.naming import few
 from graphcollab.phases import Phases
+from graphcollab.plane import Plane
+from graphcollab.slots import Exchanger, Weigher
 from graphcollab.tasks import Tasks
-from graphcollab.train.collapse import ALONE, SINGLE, UNIFORM
 from graphcollab.train.history import History
 
 if TYPE_CHECKING:
@@ -25,6 +33,20 @@ if TYPE_CHECKING:
 
 DIVERGED = "diverged"
 FACTOR = 10.0
+ALONE, SINGLE, UNIFORM, STILL = "own model only", "one model only", "uniform weights", "still equal weights"
+EVEN_KINDS = (UNIFORM, STILL)
+TEXTS = {
+    ALONE: "all the own model's at {}: this amounts to local training. If others should help, weigh differences less",
+    SINGLE: "a single model's at {}: nothing is averaged any more. If others should help, weigh differences less",
+    UNIFORM: "uniform at {}: this amounts to averaging over neighbors. If nodes are not alike, weigh differences more",
+    STILL: "still equal, or nearly so, at {}: they do not say yet who helps whom. Play more rounds",
+}
+OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
+ONE_HOT = 0.1  # the entropy of weights of which one is 0.99 is 0.02 among 100, 0.05 among 4
+EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbors, and by 10 % among 100
+EQUAL = 1 - 1e-9  # the evenness of weights that differ by a ten-thousandth: which are the smallest means nothing
+SHARE = 0.9  # of the nodes: a few of them may have reasons of their own
+ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they start, see `Weigher.settling`
 
 
 def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
@@ -90,3 +112,163 @@ def warn_of_undefined(histories: Iterable[History], metric: Metric, count: int, 
 def told_by_table(tasks: Tasks) -> list[str]:
     """Return the sites of which `Tasks.from_frame` has warned: rows of one class alone, with AUC as metric."""
     return [site for one in tasks.findings if one.code == "one-class" for site in one.numbers["sites"]]
+
+
+def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
+    """Warn, once, at a run's end, if its weights are all one model's, or do not tell models apart.
+
+    So they are in the last exchange, or when neighbors were dropped by them. It is kept as a finding, as are, without a
+    warning, weights as equal as at the start after too few rounds to expect more.
+    """
+    dropped = [one for one in history.findings if one.code == UNIFORM and one.numbers["round"] <= data.round]
+    found, played = None, _played(method, data)
+    if (spread := _spread(method, data, env)) is not None:
+        if played >= ROUNDS:
+            found = _alone(method, data, spread, history) or _single(method, data, spread, history)
+        if found is None:
+            last = method.last(data.round)
+            early = not last.rewire.weighs and played < last.weigh.settling
+            found = _uniform(
+                method, data, *_evenness(method, data, env, spread), history, kind=STILL if early else UNIFORM
+            )
+            found = None if dropped and early else found
+    if found is not None:
+        history.findings.append(found)
+    for finding in [found] if found is not None else dropped[:1]:
+        if finding.code != STILL:
+            issue("quality", "weights", finding.message)
+
+
+def may_have_dropped(method: Method | Phases, data: Data) -> bool:
+    """Tell whether edges have changed after a round in which weights were learned."""
+    return "last_graph" in data and _played(method, data) >= 1 and learned(method, method.last(data.round))
+
+
+def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
+    """Keep a finding if neighbors were dropped after a round (`may_have_dropped`) whose weights tell nothing."""
+    if (spread := _spread(method, data, env)) is None:
+        return
+    fewer = _senders(data, data.edge_index) < _senders(data, last_graph(data)[0])
+    if bool(fewer.any()) and (found := _uniform(method, data, spread, spread.evenness, history, EQUAL)) is not None:
+        said = f"{found.message}. By these weights neighbors were dropped after round {data.round}, at random"
+        history.findings.append(replace(found, message=said))
+
+
+def _spread(method: Method | Phases, data: Data, env: Env, per_sample: bool = False) -> WeightSpread | None:
+    """Return how weights were spread in the last exchange, if there was one and they were not fixed."""
+    last = method.last(data.round)
+    if _played(method, data) < 1 or not (learned(method, last) or _computed(last)):
+        return None
+    then = copy.copy(data)
+    then.round, (then.edge_index, then.edge_weight) = data.round - 1, last_graph(data)
+    if last.weigh.rests(then):
+        return None
+    if per_sample:
+        then.edge_weight = then.edge_weight / env.engine.tasks.sizes("train")[then.edge_index[0]]
+    return spread_in_round(last.exchange, attend(then, env), env.plane)
+
+
+def learned(method: Method | Phases, last: Method) -> bool:
+    """Tell whether the weights of the method that played last were learned, by it or by a phase before it."""
+    before = any(isinstance(piece, Weigher) and piece.origin == "learned" for piece in method.walk())
+    return last.weigh.origin == "learned" or (last.weigh.origin == "kept" and before)
+
+
+def _computed(last: Method) -> bool:
+    """Tell whether a round of the method computes weights from models or data, in whatever slot."""
+    by_local = last.weigh.origin == "kept" and last.local.crosses
+    return last.weigh.origin == "computed" or by_local or last.rewire.weighs
+
+
+def _played(method: Method | Phases, data: Data) -> int:
+    """Return how many rounds weights were learned in, or kept since."""
+    kept = method.last(data.round).weigh.origin == "kept"
+    return int(data.round - (0 if kept else data.phase_start))
+
+
+def _alone(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
+    """Return what is found if almost all nodes with in-neighbors give their own model all weight."""
+    judged, alone, own = spread.neighbors > 0, spread.own >= OWN, spread.own
+    if method.last(data.round).rewire.weighs:  # who has no neighbors was given none
+        judged, without = _may_receive(data) > 0, _senders(data, last_graph(data)[0]) == 0
+        alone, own = alone | without, own.masked_fill(without, 1)
+    return _finding(ALONE, method, data, history, alone, judged, own=float(own[judged].nanmean()))
+
+
+def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
+    """Return what is found if almost all nodes with several in-neighbors give one model, whosever, all weight."""
+    judged, own = spread.neighbors > 1, spread.own >= OWN
+    single = own | ((spread.largest >= OWN) & (spread.entropy <= ONE_HOT))  # pulls may be 1 from several
+    return _finding(SINGLE, method, data, history, single, judged, others=int((single & judged & ~own).sum()))
+
+
+def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSpread) -> tuple[WeightSpread, Tensor]:
+    """Return how even weights of neighbors, and of all, are, [K]; computed ones also relative to sample shares."""
+    if learned(method, method.last(data.round)):
+        return spread, _of_all(data, spread, env.plane)
+    by_counts = _spread(method, data, env, per_sample=True)
+    evenness = spread.evenness if by_counts is None else torch.fmax(spread.evenness, by_counts.evenness)
+    return spread._replace(evenness=evenness), evenness
+
+
+def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
+    """Return how even all weights are, with the own, [K]: in use or as given, as nodes at rest change those in use."""
+    edge_index, weight = last_graph(data)
+    known = ~weight.isnan() if plane.private else torch.ones_like(weight, dtype=torch.bool)
+    given = weight_spread(edge_index[:, known], weight[known], data.num_nodes)
+    return torch.fmax(given.entropy, spread.entropy)
+
+
+def _uniform(
+    method: Method | Phases,
+    data: Data,
+    spread: WeightSpread,
+    evenness: Tensor,
+    history: History,
+    least: float = EVEN,
+    kind: str = UNIFORM,
+) -> Finding | None:
+    """Return what is found if almost all nodes with several in-neighbors, none dropped, weigh them so evenly."""
+    whole = _senders(data, last_graph(data)[0]) >= _may_receive(data)
+    judged, even = spread.neighbors > 1, (spread.evenness >= least) & (evenness >= least) & whole
+    return _finding(kind, method, data, history, even, judged, own=float(spread.own[judged].mean()))
+
+
+def _finding(
+    kind: str, method: Method | Phases, data: Data, history: History, some: Tensor, judged: Tensor, **numbers: float
+) -> Finding | None:
+    """Return a finding of some nodes if these are almost all of those that are judged."""
+    some = some & judged
+    found, many = int(some.sum()), int(judged.sum())
+    if not many or found < SHARE * many:
+        return None
+    origin = "learned" if learned(method, method.last(data.round)) else "computed"
+    text = f"{method.name}: its {origin} weights are {TEXTS[kind].format(f'{found} of {many} nodes')}"
+    names = tuple(history.names[node] for node in some.nonzero().flatten().tolist())
+    return Finding(kind, "weights", text, {"round": data.round, "nodes": names, "judged": many, **numbers})
+
+
+def _senders(data: Data, edge_index: Tensor) -> Tensor:
+    """Return how many in-neighbors every node has that were not isolated, [K]."""
+    sender, receiver = edge_index
+    return torch.bincount(receiver[(sender != receiver) & ~data.isolated[sender]], minlength=data.num_nodes)
+
+
+def _may_receive(data: Data) -> Tensor:
+    """Return how many others every node may receive from that were not isolated, [K]."""
+    if "allowed" in data:
+        return _senders(data, data.allowed.edge_index)
+    return (~data.isolated).sum() - (~data.isolated).long()
+
+
+def spread_in_round(exchange: Exchanger, data: Data, plane: Plane) -> WeightSpread | None:
+    """Return how the weights of a round are spread over edges in use, or None where models do not travel along edges.
+
+    The data must be that round's. Nodes that do not train have no in-neighbors; weights not known here do not count.
+    """
+    if not exchange.along_edges:
+        return None
+    in_use = edges_in_use(data)
+    used = data.trains[data.edge_index[1]] if in_use is None else in_use & data.trains[data.edge_index[1]]
+    used = used & plane.known(data.edge_index[1]) if plane.private else used
+    return weight_spread(data.edge_index[:, used], exchange.shares(data)[used], data.num_nodes)

@@ -27,9 +27,15 @@ from graphcollab.phases import Phases
 from graphcollab.plane import Plane
 from graphcollab.threads import same_threads
 from graphcollab.train.callbacks import Callback, Progress
-from graphcollab.train.collapse import may_have_dropped, note_dropped, report_collapse
 from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, remember_best
-from graphcollab.train.findings import report_divergence, told_by_table, warn_of_undefined
+from graphcollab.train.findings import (
+    may_have_dropped,
+    note_dropped,
+    report_collapse,
+    report_divergence,
+    told_by_table,
+    warn_of_undefined,
+)
 from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.missed import hand_over, take_over

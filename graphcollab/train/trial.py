@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphcollab.findings import Finding
 from graphcollab.metrics import METRICS
-from graphcollab.train.collapse import learned
+from graphcollab.train.findings import learned
 from graphcollab.train.identity import identify_models
 from graphcollab.train.result import Result
 from graphcollab.train.shared_samples import Samples

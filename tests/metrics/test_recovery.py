@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from graphcollab.metrics import in_cluster_share, recovery_auc, weight_by_overlap
+from examples.benchmark._figures import weight_by_overlap
+from graphcollab.metrics import in_cluster_share, recovery_auc
 from tests.raising import raises
 
 
