@@ -9,14 +9,44 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from graphcollab.checks import issue
 from graphcollab.errors import MismatchError
+from graphcollab.method import Method
+from graphcollab.naming import few
 from graphcollab.param_spec import shared_tensors
+from graphcollab.phases import Phases
 from graphcollab.plane import Plane
-from graphcollab.train.fingerprint import fingerprint
+from graphcollab.slots import Exchanger
+from graphcollab.stack import ParamSpec
+from graphcollab.train.fingerprint import checksum, describe, fingerprint
 
 SKETCHED = 8  # sums by which sites find out whether their initial models are the same
 COARSE = 1e-2  # the step to which these are rounded, in lengths of the model, which is their standard deviation
 ROUNDING = 1e-5  # by which initial models may differ that are made of the same seed on other processors
+
+
+def warn_of_unlike(method: Method | Phases, modules: Sequence[nn.Module]) -> None:
+    """Warn if a method mixes models of architectures that are the same and have other initial parameters."""
+    parts = {piece.part for piece in method.walk() if isinstance(piece, Exchanger) and piece.mixes}
+    if len(modules) < 2 or not parts:
+        return
+    starts: dict[str, dict[str, int]] = {}
+    for number, module in enumerate(modules):
+        spec = ParamSpec.from_module(module)
+        rows = spec.flatten(module).detach()
+        kind = fingerprint([describe(module, "", tensors=False), spec.names, [list(shape) for shape in spec.shapes]])
+        mixed = fingerprint([checksum(rows[spec.columns(part)]) for part in sorted(parts)])
+        starts.setdefault(kind, {}).setdefault(mixed, number)
+    for alike in starts.values():
+        if len(alike) > 1:
+            numbers = [*alike.values()]
+            issue(
+                "mismatch",
+                "model",
+                f"{method.name} mixes models, and architectures {few([str(n) for n in numbers])} "
+                f"({type(modules[numbers[0]]).__name__}) are copies of one with other initial parameters: models that "
+                "do not start alike are mixed badly. Give such nodes one architecture, so that they start alike",
+            )
 
 
 def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:

@@ -27,7 +27,7 @@ from graphcollab.settings import Count, Natural, Seed, checked
 from graphcollab.stack import ParamSpec
 from graphcollab.tasks import Tasks
 from graphcollab.threads import same_threads, threads_here
-from graphcollab.train.beginning import same_beginning
+from graphcollab.train.beginning import same_beginning, warn_of_unlike
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.check_outputs import check_ids, check_outputs
 from graphcollab.train.graph_input import Graph
@@ -221,6 +221,7 @@ def run(
                     "many or more, use another folder, or resume=False to start afresh",
                 )
         _warn_of_phases(method, rounds)
+        warn_of_unlike(method, modules)
         if progress and plane.speaks:
             callbacks += (Progress(progress if isinstance(progress, str) else method.name),)
         if saver:
