@@ -116,8 +116,8 @@ def sites_of_benefit(benefit: Benefit) -> Table:
         rows.append([Cell(name), Cell(size), Cell(shown * gains[0].alone), *gained])
     places = [decimals(alone) if some is None else some for some in (of_alone, digits)]
     columns = [Column("site"), Column("rows", "count"), Column(f"alone, {of_metric(benefit)}", "number", places[0])]
-    gained = f"gain over alone{unit if benefit.relative else ''}"
-    columns += [Column("largest gain by"), Column(gained, "gain", places[1])]
+    title = f"gain over alone{unit if benefit.relative else ''}"
+    columns += [Column("largest gain by"), Column(title, "gain", places[1])]
     return Table(columns, rows, [Finding("best-way", "sites", FLATTERS.format("way"))], foot=1, caption="Every site")
 
 
