@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from graphcollab.checks import issue, own_filter
 from graphcollab.distributed import agreed
 from graphcollab.errors import EmptyError, GraphcollabError, InvalidTypeError, InvalidValueError
+from graphcollab.findings import Finding
 from graphcollab.method import Method
 from graphcollab.metrics import as_metric
 from graphcollab.phases import Phases
@@ -21,7 +22,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.baseline import Baseline, baseline_trials, require_baseline
 from graphcollab.train.budget import ROUNDS, Budget, spend
 from graphcollab.train.comparison import Comparison
-from graphcollab.train.findings import told_by_table, warn_of_undefined, warn_once
+from graphcollab.train.findings import ALONE, DIVERGED, SINGLE, UNIFORM, told_by_table, warn_of_undefined
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.grids import Grids, Point, points_of, require_methods
 from graphcollab.train.processes import play_in_processes
@@ -170,7 +171,7 @@ def compare(
     history = next(iter(kept.values())).history
     histories = (result.history for result in kept.values())
     warn_of_undefined(histories, as_metric(drawn.metric), len(history.names), told_by_table(drawn))
-    warn_once(trials)
+    _warn_once(trials)
     higher, metric = history.higher_is_better, history.metric
     chosen = {name: _choose([t for t in trials if t.method == name], points[name], higher) for name in methods}
     last = {name: points[name].index(dict(chosen[name][-1].setting)) for name in methods}
@@ -220,3 +221,18 @@ def _choose(trials: list[Trial], points: list[dict[str, Any]], higher: bool) -> 
 
     best = max(points, key=score)
     return list({t.seed: t for t in trials if t.setting == best}.values())
+
+
+def _warn_once(trials: Iterable[Trial]) -> None:
+    """Warn of every kind of finding once for a method, and once for all methods of models that have diverged."""
+    found: dict[tuple[str, str], list[tuple[Trial, Finding]]] = {}
+    for trial in trials:
+        for finding in trial.findings:
+            if finding.code in (ALONE, SINGLE, UNIFORM, DIVERGED):
+                key = finding.code, "" if finding.code == DIVERGED else trial.method
+                found.setdefault(key, []).append((trial, finding))
+    for (trial, first), *others in found.values():
+        setting = "".join(f", {name}={value}" for name, value in trial.setting.items())
+        more = f", and in {len(others)} more trial{'s' * (len(others) > 1)}" * bool(others)
+        code, subject = ("diverged", "models") if first.code == DIVERGED else ("quality", "weights")
+        issue(code, subject, f"{first.message} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")

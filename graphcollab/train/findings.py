@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,9 +26,6 @@ from graphcollab.plane import Plane
 from graphcollab.slots import Exchanger, Weigher
 from graphcollab.tasks import Tasks
 from graphcollab.train.history import History
-
-if TYPE_CHECKING:
-    from graphcollab.train.trial import Trial
 
 DIVERGED = "diverged"
 FACTOR = 10.0
@@ -74,21 +70,6 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
     )
     history.findings.append(Finding(DIVERGED, "models", text, {"round": data.round, "nodes": names}))
     issue("diverged", "models", text)
-
-
-def warn_once(trials: Iterable[Trial]) -> None:
-    """Warn of every kind of finding once for a method, and once for all methods of models that have diverged."""
-    found: dict[tuple[str, str], list[tuple[Trial, Finding]]] = {}
-    for trial in trials:
-        for finding in trial.findings:
-            if finding.code in (ALONE, SINGLE, UNIFORM, DIVERGED):
-                key = finding.code, "" if finding.code == DIVERGED else trial.method
-                found.setdefault(key, []).append((trial, finding))
-    for (trial, first), *others in found.values():
-        setting = "".join(f", {name}={value}" for name, value in trial.setting.items())
-        more = f", and in {len(others)} more trial{'s' * (len(others) > 1)}" * bool(others)
-        code, subject = ("diverged", "models") if first.code == DIVERGED else ("quality", "weights")
-        issue(code, subject, f"{first.message} (so it is with {trial.method}{setting} on seed {trial.seed}{more})")
 
 
 def warn_of_undefined(histories: Iterable[History], metric: Metric, count: int, known: Collection[str] = ()) -> bool:
