@@ -34,8 +34,14 @@ def test_calls_find_the_same(tmp_path):
             assert found[name] == alone[name], name
 
 
+def marked(example: Path):
+    """Some examples in every check, all of them nightly."""
+    often = example.stem in ("hospitals", "patients", "train_meta_l2c")
+    return pytest.param(example, id=example.stem, marks=[] if often else pytest.mark.nightly)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", map(marked, EXAMPLES))
 def test_examples_run(example, tmp_path):
     options = re.search("^# ci: (.*)", example.read_text(), re.MULTILINE)[1].replace("$OUT", str(tmp_path))
     done = torchrun(2, example, *shlex.split(options), timeout=400)
