@@ -41,7 +41,7 @@ def marked(example: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", map(marked, EXAMPLES))
+@pytest.mark.parametrize("example", [*map(marked, EXAMPLES)])
 def test_examples_run(example, tmp_path):
     options = re.search("^# ci: (.*)", example.read_text(), re.MULTILINE)[1].replace("$OUT", str(tmp_path))
     done = torchrun(2, example, *shlex.split(options), timeout=400)
