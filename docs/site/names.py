@@ -45,9 +45,7 @@ def modules() -> dict[str, list[str]]:
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
         above, _, name = module.name.rpartition(".")
         if (module.ispkg or above == "graphcollab") and not name.startswith("_"):
-            here = importlib.import_module(module.name)
-            own = [name for name, one in vars(here).items() if isinstance(one, type) and one.__module__ == module.name]
-            names = getattr(here, "__all__", own)  # errors are all that is in their module
+            names = importlib.import_module(module.name).__all__
             if names and (name not in found[above] or not {*names} <= {*found[above]}):  # else it is what it exports
                 found[module.name] = names
     return found
