@@ -15,6 +15,7 @@ from torch.utils.data import Dataset, TensorDataset
 from torch_geometric.data import Data
 
 import graphcollab
+from examples.benchmark._figures import weight_by_overlap
 from graphcollab import (
     Mixer,
     Phases,
@@ -31,7 +32,7 @@ from graphcollab import (
     run,
     shard_tasks,
 )
-from graphcollab.metrics import in_cluster_share, recovery_auc, weight_by_overlap
+from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import MLP
 from graphcollab.train import RecordGraph
 from graphcollab.transforms import Ring
