@@ -53,7 +53,7 @@ def compare(
     lrs: Annotated[tuple[float, ...] | None, SEVERAL, Parameter(group=TRAINING)] = None,
     patience: Annotated[int | None, Parameter(group=TRAINING)] = 20,
     seeds: Annotated[tuple[int, ...], SEVERAL, Parameter(group=EVALUATION)] = (0, 1, 2, 3, 4),
-    baseline: Baseline = None,
+    baseline: Annotated[Literal["constant", "sklearn", "none"] | None, Parameter(group=EVALUATION)] = None,
     jobs: Jobs = 1,
     training: Training = Training(),
     computing: Computing = Computing(),
@@ -78,7 +78,8 @@ def compare(
         patience: Stop after this many evaluations without improvement of the validation metric, and keep the best
             state; 0 or none: play all rounds, and keep the last.
         seeds: Seeds of partition and training; a single number says how many, 5 for 0 to 4.
-        baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input.
+        baseline: Add a row of what a constant reaches (constant), or of scikit-learn's linear models as well, per site,
+            pooled, and pooled with the site as input (sklearn). Default: constant for tables, none for other datasets.
         jobs: Number of processes; results are the same.
         out: Folder for results and checkpoints, in which the same command goes on. Default: nothing is written.
         save: Fit every method once more, to all rows, and save these models in OUT/models, for graphcollab predict.

@@ -47,7 +47,7 @@ from graphcollab.train.start import candidates
 LOCAL = "local"
 LARGE = 100_000  # edges, from which on one graph is kept
 FEW_SITES = 50  # up to which the answer has a row for every site
-OF_COMPARE = ("seeds", "rounds", "budget", "jobs", "baseline", *vars(Training()), *vars(Computing()))
+OF_COMPARE = ("seeds", "rounds", "budget", "jobs", *vars(Training()), *vars(Computing()))
 OF_BENEFIT = (
     *("metrics", "repeats", "rounds", "epochs", "batch_size", "lrs", "evaluations", "level", "limit", "seed", "jobs"),
     *("baseline", *vars(Computing())),
@@ -74,6 +74,7 @@ def play_compare(asked: dict[str, Any]) -> None:
     asked["seeds"] = _seeds(asked["seeds"])
     makers = makers_of(asked["methods"])
     asked["lrs"], asked["patience"] = step_sizes(data, asked["lrs"]), asked["patience"] or 0
+    asked["baseline"] = asked["baseline"] or ("none" if data in DATASETS else "constant")
     grids = settings_grids([*makers], asked["set"], asked["lrs"])
     graphs = _graphs(asked["graphs"])
     asked["graphs"] = [f"{name}={path}" for name, path in graphs.items()]
@@ -109,7 +110,8 @@ def _explained(found: Comparison, asked: Mapping[str, Any]) -> list[Table]:
     both = {chosen_result(found)[0], *({"local"} & found.results.keys())} if asked["explain"] else set()
     tables: list[Table] = []
     for name in sorted(both):
-        note(f"looking into the models of {name}, which takes fifty runs more where they are linear", asked["quiet"])
+        long = 50 * found.chosen[name][-1].summary["seconds"]
+        note(f"looking into the models of {name}: where linear, by fifty more runs, about {long:.0f} s", asked["quiet"])
         tables.append(report.importance_table(found, name))
         try:
             tables.append(report.coefficient_table(found, name))
@@ -167,6 +169,7 @@ def _compare(
             checkpoint=None if out is None else out / CHECKPOINTS,
             callbacks=[] if out is None else [RecordEvaluated()],
             patience=asked["patience"] or None,
+            baseline=None if asked["baseline"] == "none" else asked["baseline"],
             **{name: asked[name] for name in OF_COMPARE},
         )
 
@@ -216,7 +219,7 @@ def play_benefit(asked: dict[str, Any]) -> None:
     """Find out who gains by whom, print the answer, and write it."""
     data = str(asked["data"])
     require_data(data)
-    asked["methods"], asked["set"] = methods_for(data, asked["methods"], asked["set"])
+    asked["methods"], asked["set"] = methods_for(asked)
     makers = makers_of(asked["methods"])
     require_savable(asked)
     grids = settings_grids([*makers], asked["set"])

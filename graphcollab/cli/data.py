@@ -103,9 +103,10 @@ def step_sizes(data: str, lrs: Sequence[float] | None) -> tuple[float, ...]:
     return usual if lrs is None else tuple(lrs)
 
 
-def methods_for(data: str, named: Sequence[str] | None, words: Sequence[str]) -> tuple[list[str], list[str]]:
+def methods_for(asked: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the methods of a benefit, and the words of ``--set``: those of tables where none are named."""
-    if named is not None or data in DATASETS:
+    named, words = asked["methods"], asked["set"]
+    if named is not None or str(asked["data"]) in DATASETS or asked["event"] is not None:  # risks have no intercept
         return ["meta_l2c"] if named is None else [*named], [*words]
     own = [f"{POOLED}.{SHRINK}"] * (not any(word.startswith(f"{POOLED}.shrink=") for word in words))
     return ["meta_l2c", POOLED], [*words, *own]

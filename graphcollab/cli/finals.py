@@ -21,9 +21,7 @@ from graphcollab.datasets import DATASETS
 from graphcollab.engine import Rows
 from graphcollab.errors import ConflictError, MissingError
 from graphcollab.gains import Benefit
-from graphcollab.gains.arms import Measured
 from graphcollab.gains.experiment import output_shape
-from graphcollab.gains.held import CONSTANTS, constants
 from graphcollab.methods import fedavg, local
 from graphcollab.metrics import as_metric
 from graphcollab.metrics.scores import score_rows
@@ -32,6 +30,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.train import Comparison, Result
 from graphcollab.train.answers import Answers
 from graphcollab.train.calibration import balanced_threshold, fit_temperature
+from graphcollab.train.constants import CONSTANTS, constants
 from graphcollab.train.final import Final, needed, with_all_rows
 from graphcollab.train.start import candidates
 from graphcollab.train.trial import Trial
@@ -135,8 +134,7 @@ def _misfits(result: Result) -> list[str]:
 
 def _constant(tasks: Tasks, result: Result) -> Tensor:
     """Return test metrics of constants, [K]: it is known what they say by every loss that commands have."""
-    tasks = replace(tasks, splits={"val": tasks.splits["test"], **tasks.splits})
-    found = constants(tasks, Measured((as_metric(tasks.metric),), ("test",)), output_shape(result.modules[0], tasks))
+    found = constants(tasks, [as_metric(tasks.metric)], ["test"], output_shape(result.modules[0], tasks))
     assert found is not None
     return found[1][0, 0]
 

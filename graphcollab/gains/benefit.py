@@ -17,7 +17,7 @@ from graphcollab.distributed import agreed, speaks
 from graphcollab.errors import ConflictError, EmptyError, InvalidTypeError, MismatchError, TooFewError, UnknownError
 from graphcollab.gains.arms import Make, Measured
 from graphcollab.gains.experiment import Experiment, Played
-from graphcollab.gains.held import CONSTANTS, asked, groups_held, minority_held, rarer_held
+from graphcollab.gains.held import asked, groups_held, minority_held, rarer_held
 from graphcollab.gains.layout import LIMIT, Layout
 from graphcollab.gains.outcome import Benefit
 from graphcollab.gains.resplit import HALVES, halve_tests, resplit
@@ -26,14 +26,15 @@ from graphcollab.metrics.scores import AnyMetrics, as_metrics, refuse_metric
 from graphcollab.naming import close
 from graphcollab.settings import Count, Natural, Positive, Real, checked
 from graphcollab.tasks import Tasks
-from graphcollab.train.baseline import BASELINES, Baseline, require_baseline
+from graphcollab.train.baseline import SKLEARN, Baseline, require_baseline
+from graphcollab.train.constants import CONSTANTS
 from graphcollab.train.grids import Grids, points_of
 from graphcollab.train.processes import map_in_processes
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
 REPEATS, ROUNDS = 10, 30
 OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast")
-RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites", *BASELINES)
+RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites", *SKLEARN)
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
 Methods = Annotated[
@@ -72,8 +73,8 @@ def benefit(
     one model together by federated averaging; so do all but one, for each, and every two, for each pair; and every
     method runs among all. Models, step sizes and numbers of rounds are chosen by validation losses, never by test
     samples, on every split and for each of these ways by itself, local training as well, in one choice for all sites
-    that gives each the same say; for ``loss="mse"`` and ``"poisson"`` the mean of the targets counts where no model
-    does better.
+    that gives each the same say; the mean of the targets (judged by log loss or Brier score, the frequencies of
+    classes) counts where no model does better.
 
     Gains are differences to training alone on the same split, corrected for samples that splits share and for the many
     comparisons (`Benefit`). Data need not be put together: of several processes each may have the samples of some sites
@@ -147,7 +148,7 @@ def benefit(
         )
     _require_names(dealt[0].names, methods)
     for split in dealt if baseline is not None else ():
-        require_baseline(split, methods)
+        require_baseline(split, methods, str(baseline))
     models = candidates(model)
     for one in models.values():
         require_alike(one, {f"split {r}": split for r, split in enumerate(dealt)})
@@ -298,7 +299,7 @@ def _benefit(
     arms |= {"pairs": table("pairs", layout.pairs), "without": table("without", layout.without)}
     arms |= {"outside": table("outside", left), "constant": table("constant", layout.alone)}
     train, test = (torch.stack([tasks.sizes(name) for tasks in dealt]).double().mean(0) for name in ("train", "test"))
-    arms |= {name: table(name, layout.alone) for name in BASELINES if name in played[0].scores}
+    arms |= {name: table(name, layout.alone) for name in SKLEARN if name in played[0].scores}
     whole = {name: scores[:, 0] for name, scores in arms.items()}
     return Benefit(
         dealt[0].names,
@@ -309,7 +310,7 @@ def _benefit(
         outside=whole.pop("outside"),
         constant=whole.pop("constant"),
         flat=CONSTANTS[str(dealt[0].loss)] if "constant" in played[0].scores else "",
-        baseline={name: whole.pop(name) for name in BASELINES if name in whole},
+        baseline={name: whole.pop(name) for name in SKLEARN if name in whole},
         scores=whole,
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
         train=train,

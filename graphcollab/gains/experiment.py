@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab.gains.arms import OUTSIDE, Arm, Make, Measured, Outside, Runs, Setting
-from graphcollab.gains.held import MEAN, constants
 from graphcollab.gains.layout import Layout
 from graphcollab.methods import fedavg
 from graphcollab.naming import numbered
@@ -19,7 +18,12 @@ from graphcollab.tasks import Tasks
 from graphcollab.tasks._sites import name_ids
 from graphcollab.tasks.metric_fit import AMOUNTS
 from graphcollab.train.baseline import Baseline, baseline_scores
+from graphcollab.train.constants import CONSTANTS, constants
 from graphcollab.train.start import Model, build_modules, for_tasks
+
+PROPER = ("log_loss", "brier")
+"""Metrics of classes by which constants may take the place of models: by losses they often win against models with a
+higher accuracy, and training alone would look worse than it is."""
 
 
 @dataclass
@@ -66,7 +70,8 @@ class Experiment:
         runs = {name: played_by(make, self.points[name], split) for name, make in self.methods.items()}
         arms |= {name: many.arm() for name, many in runs.items()}
         module = build_modules(next(iter(models.values())), seed)[0]
-        flat = constants(split, self.measured, output_shape(module, split))
+        flat = constants(split, self.measured.metrics, self.measured.splits, output_shape(module, split))
+        judged = split.loss in AMOUNTS or self.measured.metrics[0].name in PROPER
         played = Played()
         if flat is not None:
             played.scores["constant"] = flat[1]
@@ -74,10 +79,10 @@ class Experiment:
             played.scores |= baseline_scores(split, self.measured.metrics, self.measured.splits)
         for name, arm in arms.items():
             sites = self._sites("without" if name == "outside" else name)
-            if flat is not None and split.loss in AMOUNTS and name != "outside":
+            if flat is not None and judged and name != "outside":
                 arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
             played.scores[name], at = arm.choose(usual[sites])
-            played.chosen[name], played.models[name], played.picked[name] = MEAN, "", None
+            played.chosen[name], played.models[name], played.picked[name] = CONSTANTS.get(str(split.loss), ""), "", None
             if at is not None:
                 model, point, rounds = played.picked[name] = (*arm.settings[at[0]], self._rounds(at[1]))
                 played.models[name], told = model, [f"{key}={value}" for key, value in point.items()]

@@ -10,12 +10,13 @@ from typing import Any
 from graphcollab._ranges import printable
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.held import CONSTANTS, FREQUENCIES, LEAST
+from graphcollab.gains.held import LEAST
 from graphcollab.naming import few, setting
 from graphcollab.report._terms import FEW, agreement, with_few
 from graphcollab.report.benefit_table import CLAIMED, GAINS, by_whom, gain_cell, mark, of_metric, scale_of, site_of
 from graphcollab.report.values import Column, cell_text, number, p_text, shown, shown_in
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used
+from graphcollab.train.constants import CONSTANTS, FREQUENCIES
 from graphcollab.train.trial import SHARES
 
 IN_UNITS = ("mae", "rmse", "mse")

@@ -14,7 +14,8 @@ from graphcollab.report.tables import FEW_SEEDS
 from graphcollab.report.values import Column, cell_text, decimals, mean_cell, number, p_text, shown, shown_in
 from graphcollab.report.words import explained, metric_name
 from graphcollab.train import Comparison, Result
-from graphcollab.train.baseline import BASELINES
+from graphcollab.train.baseline import BASELINES, CONSTANT
+from graphcollab.train.constants import CONSTANTS
 
 LEVEL = 0.05
 
@@ -36,6 +37,7 @@ def comparison_findings(comparison: Comparison, reference: str | None) -> list[F
         lacking = f"Nothing is compared with {reference or 'a reference, such as local'}: a mean is lacking."
         return [_best_mean(comparison, ranked[0]), Finding("no-reference", "reference", lacking)]
     better: list[str] = []
+    useless, flat = _no_better(comparison, ranked), CONSTANTS.get(_loss(comparison), "")
     if (seeds := len(comparison.chosen[reference])) in FEW_SEEDS:
         said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
         verdict = [Finding("open", reference, said, {"seeds": seeds})]
@@ -43,17 +45,22 @@ def comparison_findings(comparison: Comparison, reference: str | None) -> list[F
     else:
         better, worse = _sure(comparison, reference, others)
         verdict = [_verdict(reference, better, worse)]
-        if better:
-            said = f"So use {better[0]}; the table of sites says who has less by it."
-        else:
+        if not better:
             level = LEVEL / len(_claimed(comparison, reference))
             verdict += better_at_the_end_only(comparison, reference, others, level)
-            said = f"So stay with {reference}, or ask again with more rows or seeds."
-        advice = Finding("advice", next(iter(better), reference), said)
+        use = next(iter(better), reference)
+        said = f"So use {use}; the table of sites says who has less by it."
+        if use in useless:
+            said = f"So trust no model yet, as {use} is no better than {flat}: ask again with more rows or seeds."
+        elif not better:
+            said = f"So stay with {use}, or ask again with more rows or seeds."
+        advice = Finding("advice", use, said)
     difference = _difference(comparison, next(iter(better), others[0]), reference)
+    said = f"In the mean over sites no better than {flat} of each site: {few(useless)}."
+    constant = noted("no-better", CONSTANT, said * bool(useless), methods=useless)
     doubts = len(doubts_about(last_results(comparison)))
     said = f"Read the doubts about the data first ({doubts}, below): what is found may come of them." * bool(doubts)
-    return [*verdict, difference, *noted("doubt", "tasks", said, doubts=doubts), advice]
+    return [*verdict, difference, *constant, *noted("doubt", "tasks", said, doubts=doubts), advice]
 
 
 def doubts_about(last: Mapping[str, Result]) -> list[Finding]:
@@ -85,6 +92,18 @@ def _ranked(comparison: Comparison) -> list[str]:
 def _claimed(comparison: Comparison, reference: str) -> list[str]:
     """Return the methods of which something may be claimed, for all of which p-values are corrected."""
     return [name for name in comparison.chosen if name not in (reference, *BASELINES)]
+
+
+def _no_better(comparison: Comparison, ranked: list[str]) -> list[str]:
+    """Return the methods whose mean is no better than that of constants, where these have a row."""
+    if CONSTANT not in comparison.chosen:
+        return []
+    sign, flat = 1 if comparison.higher_is_better else -1, sum(comparison.values(CONSTANT))
+    return [name for name in ranked if sign * sum(comparison.values(name)) <= sign * flat]
+
+
+def _loss(comparison: Comparison) -> str:
+    return next((str(result.tasks.loss) for result in comparison.results.values()), "")
 
 
 def _best_mean(comparison: Comparison, name: str) -> Finding:

@@ -302,7 +302,7 @@ def sites_described(description: Description, most: int | None = None) -> Table:
     elif len(classes) <= SHOWN:
         heads = [Column(f"{description.target} = {name}", "count") for name in classes]
     else:
-        heads = [Column("classes", "count"), Column("rows of the rarest", "count")]
+        heads = [Column("classes", "count"), Column("rarest class", "count")]
 
     def row(site: SiteRows) -> list[Cell]:
         if not classes:
@@ -311,7 +311,8 @@ def sites_described(description: Description, most: int | None = None) -> Table:
             target = [Cell(site.classes.get(name, 0)) for name in classes]
         else:
             rarest = min(site.classes, key=site.classes.__getitem__)
-            target = [Cell(len(site.classes)), Cell(site.classes[rarest], note=rarest)]
+            many = site.classes[rarest]
+            target = [Cell(len(site.classes)), Cell(many, subject=f"{rarest}:", unit="row" + "s" * (many != 1))]
         odd = Cell("; ".join(map(str, site.odd)))
         return [Cell(site.name), Cell(site.rows), *target, Cell(100 * site.missing), odd]
 

@@ -57,7 +57,7 @@ def importance_table(
     owner = torch.repeat_interleave(torch.arange(tasks.num_nodes), split.sizes)
     keys = tasks.ids[owner], torch.arange(len(owner)) - split.ptr[owner]
     drawn = [keyed_uniform(result.env.seed, _SHUFFLE_STREAM, *keys, r) for r in range(repeats)]
-    base = score_rows(engine, rows, "test", judged)[1]
+    base, own = score_rows(engine, rows, "test", judged)[1], pool.inputs[split.index]
 
     def worse(inputs: slice, order: Tensor) -> Tensor:
         moved = pool.inputs.clone()
@@ -65,9 +65,17 @@ def importance_table(
         shuffled = replace(tasks, pools={**tasks.pools, split.pool: replace(pool, inputs=moved)})
         return sign * (base - score_rows(engine.on(shuffled), rows, "test", judged)[1])
 
+    def alike(inputs: slice) -> Tensor:
+        """Return the sites all of whose test rows have the same value, [K]."""
+        varied = (own[:, inputs] != own[split.ptr[owner], inputs]).any(1)
+        return torch.bincount(owner[varied], minlength=tasks.num_nodes) == 0
+
     scale, digits, _ = shown_in(judged.name in SHARES, 1)
     orders = [lexsort([one, owner]) for one in drawn]
-    found = {column: scale * torch.stack([worse(inputs, one) for one in orders]) for column, inputs in inputs_of(tasks)}
+    found = {
+        column: scale * torch.stack([worse(inputs, one) for one in orders]).masked_fill(alike(inputs), torch.nan)
+        for column, inputs in inputs_of(tasks)
+    }
     found = dict(sorted(found.items(), key=lambda item: -float(item[1].nanmean())))
     digits = _decimals(torch.cat([*found.values()]), 3) if digits is None else digits
     columns, notes = _site_columns(tasks, "test", 6, digits)
@@ -78,7 +86,8 @@ def importance_table(
         "shuffles, and says nothing of other rows or models; columns that say the same stand in for each other"
     )
     heads = [Column("column"), Column("mean over sites", "number", digits), *columns.values()]
-    notes = [Finding("importance", name, said), *weighted(tasks), *notes]
+    same = "–: all test rows of the site have the same value" * any(bool(of.isnan().any()) for of in found.values())
+    notes = [Finding("importance", name, said), *noted("alike", "columns", same), *weighted(tasks), *notes]
     return Table(heads, body, notes, caption=f"What the models of {name} rely on")
 
 

@@ -17,7 +17,7 @@ from graphcollab.metrics.edges import SHARED
 
 Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "p-value"]
 MISSING = "–"
-THOUSAND = 1000.0  # from which on gains have no decimals
+LEAST_GAIN = -1000.0  # percent; errors of more than eleven times as much are not told apart
 MOST_DECIMALS, LEAST_P = 12, 0.001
 
 shown = checked_with(
@@ -168,8 +168,9 @@ def p_text(p_value: float) -> str:
 
 
 def gain_text(value: float, digits: int | None) -> str:
-    """Write a gain; of thousands no decimals."""
-    return number(value, 0 if digits is not None and abs(value) >= THOUSAND else digits, signed=True)
+    """Write a gain, in percent where it has ``digits``."""
+    far = digits is not None and value < LEAST_GAIN
+    return f"<{number(LEAST_GAIN, 0)}" if far else number(value, digits, signed=True)
 
 
 def byte_size(count: float) -> str:

@@ -32,9 +32,10 @@ METRICS = {
 WAYS = {
     "alone": "each site trains a model on its own rows only",
     "together": "one model for all sites, by federated averaging",
-    BASELINES[0]: "scikit-learn's linear model of each site's own rows",
-    BASELINES[1]: "scikit-learn's linear model of all sites' rows in one place",
-    BASELINES[2]: "scikit-learn's linear model of all sites' rows in one place, with the site as a further input",
+    BASELINES[0]: "the same prediction for all rows of a site, by what its training rows say: a model must do better",
+    BASELINES[1]: "scikit-learn's linear model of each site's own rows",
+    BASELINES[2]: "scikit-learn's linear model of all sites' rows in one place",
+    BASELINES[3]: "scikit-learn's linear model of all sites' rows in one place, with the site as a further input",
 }
 
 TEXTS = {

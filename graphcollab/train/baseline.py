@@ -1,4 +1,4 @@
-"""What a simple tool does on the same splits: scikit-learn's linear models per site, pooled, pooled with the site."""
+"""What simple tools do on the same splits: constants; scikit-learn's linear models per site, pooled, with the site."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from graphcollab.metrics.scores import judging
 from graphcollab.metrics.statistics import summarize
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import AMOUNTS
+from graphcollab.train.constants import CONSTANTS, constants
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.shared_samples import identify_samples
 from graphcollab.train.trial import COLUMNS, Trial
 
 Baseline: TypeAlias = Literal["sklearn"] | None
-BASELINES = ("sklearn per site", "sklearn pooled", "sklearn pooled with site")
+SKLEARN = ("sklearn per site", "sklearn pooled", "sklearn pooled with site")
+CONSTANT = "constant"
+BASELINES = (CONSTANT, *SKLEARN)
 FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
 CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
 PENALTIES = np.logspace(-4, 2, 7)
@@ -58,10 +61,14 @@ class Rows(NamedTuple):
         return self._replace(x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
 
 
-def require_baseline(tasks: Tasks, names: Collection[str]) -> None:
-    """Check that scikit-learn can be fitted on tasks, and that no method is called as its rows are."""
+def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> None:
+    """Check that simple tools can be fitted on tasks, and that no method is called as their rows are."""
     if taken := [name for name in BASELINES if name in names]:
         raise ConflictError(f"method {taken[0]!r}", f"a method cannot be called {taken[0]!r}, as a row of baseline=")
+    if baseline == CONSTANT:
+        if not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
+            raise UnsupportedError("baseline", f"no constant is known for loss {tasks.loss!r}: leave baseline= out")
+        return
     tasks.require_here(
         torch.arange(tasks.num_nodes), ", and baseline='sklearn' fits models of all sites' rows in one: leave it out"
     )
@@ -77,7 +84,7 @@ def require_baseline(tasks: Tasks, names: Collection[str]) -> None:
 
 
 def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[str] = ("test",)) -> dict[str, Tensor]:
-    """Return metrics [M, H, K] of scikit-learn's linear models on splits of tasks, by `BASELINES`.
+    """Return metrics [M, H, K] of scikit-learn's linear models on splits of tasks, by `SKLEARN`.
 
     Models are fitted to training and validation rows of each site, of all sites, and of all with the site as one-hot
     inputs: logistic regressions of classes, C chosen by cross-validated log loss, or ridge regressions of amounts, or
@@ -92,7 +99,7 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
         with_site = _fit(tasks, Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
         each = [_fit(tasks, one) for one in own]
     metrics = [judging(metric, objective_of(tasks)) for metric in metrics]
-    found = torch.full((len(BASELINES), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
+    found = torch.full((len(SKLEARN), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
     for h, name in enumerate(splits):
         for k, rows in enumerate(every[name]):
             said = (each[k](rows.x), pooled(rows.x), with_site(rows.at(site[k]).x)) if len(rows.x) else ()
@@ -102,14 +109,15 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
                 outputs = torch.from_numpy(values).float().reshape(shape)
                 for m, metric in enumerate(metrics):
                     found[b, m, h, k] = metric(outputs, rows.targets[None], weight=weight)[0]
-    return dict(zip(BASELINES, found, strict=True))
+    return dict(zip(SKLEARN, found, strict=True))
 
 
-def baseline_trials(tasks: Tasks, seed: int) -> list[Trial]:
-    """Return the models' test metrics on tasks of a seed as trials of methods called as `BASELINES`."""
+def baseline_trials(tasks: Tasks, seed: int, baseline: str) -> list[Trial]:
+    """Return test metrics of simple tools on tasks of a seed as trials of methods called as `BASELINES`."""
     metric, sizes, trials = as_metric(tasks.metric), tasks.sizes("test").tolist(), []
     identity: dict[str, Any] = {"tasks": identify_tasks(tasks), "samples": identify_samples(tasks)}
-    for name, scores in baseline_scores(tasks, (metric,)).items():
+    found = {} if (flat := constants(tasks, [metric], ["test"])) is None else {CONSTANT: flat[1]}
+    for name, scores in (found | (baseline_scores(tasks, [metric]) if baseline == "sklearn" else {})).items():
         values = scores[0, 0].tolist()
         tested = {k: size for k, size, v in zip(tasks.names, sizes, values, strict=True) if not math.isnan(v)}
         summary = dict.fromkeys(COLUMNS, math.nan) | summarize(values, metric.higher_is_better)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from graphcollab.checks import issue, own_filter
 from graphcollab.distributed import agreed
@@ -55,7 +55,7 @@ def compare(
     evaluate_every: Count = 1,
     graphs: Mapping[str, Graph] | None = None,
     jobs: Count = 1,
-    baseline: Baseline = None,
+    baseline: Baseline | Literal["constant"] = None,
     on_trial: Callable[[Trial, Result | None, int, int], None] | None = None,
     **settings: Any,
 ) -> Comparison:
@@ -92,9 +92,10 @@ def compare(
         jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
             process, bit for bit where the number of threads is the same (``threads`` of each; models without
             convolutions and of ordinary size take one). What callbacks keep of their own stays in their process.
-        baseline: ``"sklearn"``: show and pair, as if they were methods, what scikit-learn's linear models reach on the
-            same test samples, one per node, one of all nodes' samples, and one of these with the node as input. They
-            are fitted to training and validation samples, and have no trials. All samples must be in one process.
+        baseline: ``"constant"``: show and pair, as if it were a method, what each node's training targets say by
+            themselves, their mean or class frequencies, on the same test samples. ``"sklearn"``: scikit-learn's linear
+            models as well, one per node, one of all nodes' samples, and one of these with the node as input. They are
+            fitted to training and validation samples, which must all be in one process. None of these have trials.
         on_trial: Called in this process after every trial with it, its result (None if it failed), its number and how
             many there are.
         settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped
@@ -135,8 +136,8 @@ def compare(
     for seed in seeds if baseline is not None else ():
         with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
             given = drawn if seed == seeds[0] else tasks_of(tasks, seed)
-        require_baseline(given, methods)
-        simple += baseline_trials(given, seed)
+        require_baseline(given, methods, str(baseline))
+        simple += baseline_trials(given, seed, str(baseline))
     if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
         with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
             others = {f"seed {seed}": tasks_of(tasks, seed) for seed in seeds[1:]}

@@ -21,6 +21,7 @@ from graphcollab.phases import Phases
 from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.train.result import Result
 from graphcollab.train.save_models import save_models
+from graphcollab.train.trial import SHARES
 
 Play = Callable[..., Result]
 """Plays tasks for some rounds by what was chosen, or by another ``method`` without a graph."""
@@ -85,10 +86,11 @@ class Final:
         held *= not torch.equal(*(self.result.tasks.splits[split].index for split in ("train", "val")))
         own = f", {held} of them to learn weights by," * bool(held)
         by = "".join(f", {name} {value}" for name, value in self.setting.items())
-        told = [f"mean {self.metric} {float(one.nanmean()):.4g}" for one in self._means().values()]
-        than = f" ({self.flat}: {told[-1].split()[-1]})" * (len(told) > 1)
+        both = [float(values.double().nanmean(1).mean()) for values in self._tested().values()]  # as tables have it
+        told = [f"{100 * one:.2f} %" if self.metric in SHARES else f"{one:.4g}" for one in both]
+        than = f" ({self.flat}: {told[-1]})" * (len(told) > 1)
         splits = f"{len(self.test)} test split{'s' * (len(self.test) > 1)}"
-        tested = f"; such models of fewer rows had on {splits} a {told[0]}{than}"
+        tested = f"; such models of fewer rows had on {splits} a mean {self.metric} of {told[0]}{than}"
         return f"fitted to all {rows + held} rows{own} in {int(self.result.data.round)} rounds{by}{tested}"
 
     @property
@@ -104,10 +106,13 @@ class Final:
             told += [f"on test rows such models were no better in {self.metric} than {self.flat} {at}"] * bool(where)
         return "; ".join(told)
 
+    def _tested(self) -> dict[str, Tensor]:
+        """Return what is known of every split, [S, K]."""
+        return {"test": self.test} | ({} if self.constant is None else {"constant": self.constant})
+
     def _means(self) -> dict[str, Tensor]:
         """Return means over splits, [K]."""
-        both = {"test": self.test} | ({} if self.constant is None else {"constant": self.constant})
-        return {name: values.double().nanmean(0) for name, values in both.items()}
+        return {name: values.double().nanmean(0) for name, values in self._tested().items()}
 
 
 def with_all_rows(tasks: Tasks, held: Collection[str] = ()) -> Tasks:

@@ -43,12 +43,13 @@ def test_says_what_python_says(call, line, patients, tmp_path):
         grids={"*": {"lr": [0.05]}},
         rounds=2,
         patience=20,
+        baseline="constant",
     )
     told = json.loads((tmp_path / "report" / "results.json").read_text())
-    for name in ("local", "fedavg"):
+    for name in ("local", "fedavg", "constant"):
         by_seed = [one["mean"] for one in told["methods"][name]["per_seed"]]
         assert by_seed == pytest.approx([100 * one for one in found.values(name)], abs=1e-9)
-    assert told["settings"] == {"local": [{"lr": 0.05}] * 2, "fedavg": [{"lr": 0.05}] * 2}
+    assert told["settings"] == {"local": [{"lr": 0.05}] * 2, "fedavg": [{"lr": 0.05}] * 2, "constant": [{}] * 2}
     with (tmp_path / "report" / "sites.csv").open() as file:
         assert {row["site"] for row in csv.DictReader(file)} >= {"north", "south", "west"}
     assert done.stdout.startswith("Whether any method is better than local is open: with two seeds ")

@@ -15,7 +15,7 @@ from graphcollab.cli.options import Columns, Computing, Table, Training
 from graphcollab.datasets import DATASETS, TABLES
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
-from graphcollab.train.baseline import BASELINES
+from graphcollab.train.baseline import SKLEARN
 
 
 def test_benefit(call, patients, about, tmp_path):
@@ -28,7 +28,7 @@ def test_benefit(call, patients, about, tmp_path):
     assert set(told["also"]) == {"brier"}
     assert "gain by l2c" in done.stdout
     assert "sklearn pooled with site" in done.stdout
-    assert [one["by"] for one in told["by_baseline"]] == [*told["baseline"]] == [*BASELINES]
+    assert [one["by"] for one in told["by_baseline"]] == [*told["baseline"]] == [*SKLEARN]
     assert "sklearn pooled with site" in (tmp_path / "answer" / "report.html").read_text()
     assert (tmp_path / "answer" / "results.txt").read_text() == done.stdout
     assert (tmp_path / "answer" / "benefit.png").is_file()
@@ -38,11 +38,16 @@ def test_benefit(call, patients, about, tmp_path):
 
 def test_methods_of_a_benefit():
     own = "partial_pooling.shrink=0,4,40"
-    assert methods_for("own.csv", None, ["*.part=all"]) == (["meta_l2c", "partial_pooling"], ["*.part=all", own])
+
+    def of(data, named, words, event=None):
+        return methods_for({"data": data, "methods": named, "set": words, "event": event})
+
+    assert of("own.csv", None, ["*.part=all"]) == (["meta_l2c", "partial_pooling"], ["*.part=all", own])
     given = ["partial_pooling.shrink=3"]
-    assert methods_for("heart_disease", None, given) == (["meta_l2c", "partial_pooling"], given)
-    assert methods_for("digits", None, ()) == (["meta_l2c"], [])
-    assert methods_for("own.csv", (), ()) == ([], [])
+    assert of("heart_disease", None, given) == (["meta_l2c", "partial_pooling"], given)
+    assert of("digits", None, ()) == (["meta_l2c"], [])
+    assert of("own.csv", (), ()) == ([], [])
+    assert of("own.csv", None, (), event="died") == (["meta_l2c"], [])  # risks have no intercept to share
 
 
 def test_rehearsal_of_a_site(call, patients, tmp_path):

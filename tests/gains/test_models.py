@@ -27,7 +27,7 @@ def tasks(seed=0):
 
 def test_an_arm_has_the_scores_of_the_chosen_model():
     """With one step size and one evaluation nothing else is chosen."""
-    settings = {"repeats": 3, "rounds": 1, "evaluations": 1, "lrs": [0.1], "methods": {"dpsgd": methods.dpsgd}}
+    settings = {"repeats": 3, "rounds": 9, "evaluations": 1, "lrs": [0.1], "methods": {"dpsgd": methods.dpsgd}}
     found = benefit(tasks(), MODELS, **settings)
     one = {name: benefit(tasks(), model, **settings) for name, model in MODELS.items()}
     assert not one["linear"].models
@@ -35,17 +35,27 @@ def test_an_arm_has_the_scores_of_the_chosen_model():
         assert set(found.models[arm]) <= set(MODELS)
         for r, name in enumerate(found.models[arm]):
             torch.testing.assert_close(found.scores[arm][r], one[name].scores[arm][r], rtol=0, atol=0)
-            assert found.chosen[arm][r] == f"{name}, lr=0.1, 1 rounds"
+            assert found.chosen[arm][r] == f"{name}, lr=0.1, 9 rounds"
     last = found.models["alone"][-1]
     assert f"{last} on {found.models['alone'].count(last)} of 3 splits" in benefit_answer(found)
 
 
+def test_class_frequencies_take_the_place_of_models_that_do_no_better():
+    """Nine of ten samples are of class 0, and after one short round a model says a half."""
+    x, y = torch.zeros(3, 60, 4), (torch.arange(60) % 10 == 0).long()
+    split = Tasks.from_samples([(one, y) for one in x], metric="log_loss")
+    found = benefit(split, LINEAR, repeats=3, rounds=1, lrs=[1e-6], methods={})
+    assert found.chosen["alone"] == found.chosen["together"] == ["the class frequencies"] * 3
+    assert torch.equal(found.scores["alone"], found.constant)
+    assert found.picked["alone"] == [None] * 3
+
+
 def test_values_of_a_methods_settings_are_chosen_from():
-    settings = {"repeats": 3, "rounds": 1, "evaluations": 1, "lrs": [0.1], "methods": {"ditto": methods.ditto}}
+    settings = {"repeats": 3, "rounds": 9, "evaluations": 1, "lrs": [0.1], "methods": {"ditto": methods.ditto}}
     values = [0.0, 1e6]  # of which the last is too strong a pull to stay finite, or to learn
     found = benefit(tasks(), LINEAR, grids={"ditto": {"lam": values}}, **settings)
-    assert found.chosen["ditto"] == ["lr=0.1, lam=0.0, 1 rounds"] * 3
-    assert found.chosen["alone"] == ["lr=0.1, 1 rounds"] * 3
+    assert found.chosen["ditto"] == ["lr=0.1, lam=0.0, 9 rounds"] * 3
+    assert found.chosen["alone"] == ["lr=0.1, 9 rounds"] * 3
     alone = benefit(tasks(), LINEAR, **settings | {"methods": {"ditto": partial(methods.ditto, lam=0.0)}})
     assert torch.equal(found.scores["ditto"], alone.scores["ditto"])
     with raises("conflict", "grids", "epochs"):

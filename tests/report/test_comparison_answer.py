@@ -7,7 +7,7 @@ from scipy import stats
 
 from graphcollab.report.comparison_answer import comparison_findings as answer
 from graphcollab.train import Comparison
-from graphcollab.train.baseline import BASELINES
+from graphcollab.train.baseline import SKLEARN
 from tests.report.conftest import trial
 
 
@@ -52,9 +52,24 @@ def test_one_of_many_comparisons_needs_more():
     assert difference.numbers["comparisons"] == 3
 
 
+@pytest.mark.parametrize(
+    ("gains", "constant", "useless", "advice"),
+    [
+        (SURE, [-0.2] * 5, [], "So use l2c"),
+        (SURE, [0.05] * 5, ["local"], "So use l2c"),
+        (SURE, [0.3] * 5, ["l2c", "local"], "So trust no model yet, as l2c"),
+        (UNSURE, [0.0] * 5, ["local"], "So trust no model yet, as local"),
+    ],
+)
+def test_models_no_better_than_constants(gains, constant, useless, advice):
+    found = answer(compared(l2c=gains, constant=constant), "local")
+    assert [one.numbers["methods"] for one in found if one.code == "no-better"] == [useless] * bool(useless)
+    assert str(found[-1]).startswith(advice)
+
+
 def test_simple_tools_beside_them_are_no_comparisons():
     gains = [0.1, 0.01, 0.12, 0.02, 0.12]
-    tools = {name: [0.5, 0.6, 0.7, 0.6, 0.5] for name in BASELINES}
+    tools = {name: [0.5, 0.6, 0.7, 0.6, 0.5] for name in SKLEARN}
     verdict, difference, to_do = answer(compared(l2c=gains, **tools), "local")
     assert (verdict.numbers["better"], difference.subject, to_do.subject) == (["l2c"], "l2c", "l2c")
     assert difference.numbers["p"] == pytest.approx(stats.ttest_1samp(gains, 0).pvalue)

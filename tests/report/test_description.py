@@ -138,7 +138,7 @@ def test_of_many_classes_the_rarest_is_named():
     table = {"site": ["a", "b"] * 60, "x": range(120), "y": [f"c{k // 2 % 12}" for k in range(118)] + ["rare"] * 2}
     found = describe_table(table)
     assert "one of 13 classes, of which 'rare' is the rarest (2 rows)" in str(found)
-    assert "1 (rare)" in str(found)
+    assert "rare: 1 row" in str(found)
 
 
 def test_the_page_says_the_same(found, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import mean, pvariance
 
 import numpy as np
@@ -36,16 +37,22 @@ def cells(table, row: str) -> list:
 
 
 def test_by_hand() -> None:
-    """Of y = 2 x shuffling x costs 4 E (x' - x)^2 = 8 var x in the mean; what the model does not read costs nothing."""
+    """Of y = 2 x shuffling x costs 4 E (x' - x)^2 = 8 var x in the mean; what the model does not read costs nothing.
+
+    Of a column that never changes at a site nothing can be said there.
+    """
     inputs = {"a": [1.0, 2.0, 3.0, 6.0], "b": [0.0, 5.0, 5.0, 5.0]}
-    nodes = [(torch.tensor([[7.0, x] for x in xs]), 2 * torch.tensor(xs)[:, None]) for xs in inputs.values()]
+    rows = {name: [[7.0 + (name == "b") * x, x] for x in xs] for name, xs in inputs.items()}
+    nodes = [(torch.tensor(rows[name]), 2 * torch.tensor(xs)[:, None]) for name, xs in inputs.items()]
     tasks = Tasks.from_samples(nodes, nodes, nodes, names=inputs, loss="mse", metric="mse")
     table = importance_table(as_given(tasks, fixed(0.0, 2.0)), repeats=100)
     shared, *sites = cells(table, "input 1")
     for cell, xs in zip(sites, inputs.values(), strict=True):
         assert cell.value == pytest.approx(8 * pvariance(xs), abs=4 * cell.spread / 10)
     assert shared.value == pytest.approx(mean(cell.value for cell in sites))
-    assert [(cell.value, cell.spread) for cell in cells(table, "input 0")] == [(0.0, 0.0)] * 3
+    shared, never, unread = cells(table, "input 0")
+    assert (shared.value, unread.value, unread.spread) == (0.0, 0.0, 0.0)
+    assert math.isnan(never.value)
     assert [row[0].value for row in table.rows] == ["input 1", "input 0"]  # what matters most comes first
     assert [column.title for column in table.columns] == ["column", "mean over sites", "a", "b"]
 

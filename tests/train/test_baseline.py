@@ -17,7 +17,7 @@ from graphcollab import Tasks, benefit, compare, fedavg, local
 from graphcollab.gains import resplit
 from graphcollab.metrics import METRICS
 from graphcollab.report import accuracy_curves, benefit_answer, benefit_table, paired_table, results_table, site_table
-from graphcollab.train.baseline import ALPHAS, BASELINES, CS, baseline_scores, require_baseline
+from graphcollab.train.baseline import ALPHAS, BASELINES, CS, SKLEARN, baseline_scores, require_baseline
 from tests.raising import raises
 
 SITES = 3
@@ -83,7 +83,7 @@ def test_scores_are_those_of_scikit_learn(kind, weight, monkeypatch):
     tasks, rows = draw(kind, weight=weight)
     metrics = tuple(METRICS[name] for name in (["mse", "rmse"] if kind == "mse" else ["log_loss", "accuracy"]))
     found = baseline_scores(tasks, metrics)
-    assert tuple(found) == BASELINES
+    assert tuple(found) == SKLEARN
     scores = torch.stack([*found.values()])[:, 0, 0]  # [3, K]
     torch.testing.assert_close(scores.numpy(), by_hand(kind, rows), rtol=1e-3, atol=1e-5)
     if kind == "mse":
@@ -119,11 +119,11 @@ QUICK = {"methods": {}, "repeats": 3, "rounds": 1, "lrs": [0.1], "limit": 2}
 
 def test_benefit_shows_them_and_claims_as_without(tasks):
     one, other = (benefit(tasks, partial(nn.Linear, 2, 1), baseline=base, **QUICK) for base in ("sklearn", None))
-    assert tuple(one.baseline) == BASELINES
+    assert tuple(one.baseline) == SKLEARN
     assert other.baseline == {}
     for r in range(3):
         expected = baseline_scores(resplit(tasks, r), [METRICS["mse"]])
-        for name in BASELINES:
+        for name in SKLEARN:
             assert torch.equal(one.baseline[name][r], expected[name][0, 0])
     assert [repr(gain) for gain in one.overall] == [repr(gain) for gain in other.overall]
     assert one.arms == other.arms == ("together",)
@@ -132,8 +132,8 @@ def test_benefit_shows_them_and_claims_as_without(tasks):
     gain = one.by_baseline[1]
     ratio = (one.baseline["sklearn pooled"].mean(1) / one.scores["alone"].mean(1)).log().mean().exp()
     assert (gain.by, gain.gain) == ("sklearn pooled", pytest.approx(1 - float(ratio)))
-    assert all(name in benefit_table(one) for name in BASELINES)
-    assert [row["by"] for row in one._told()["by_baseline"]] == [*BASELINES]
+    assert all(name in benefit_table(one) for name in SKLEARN)
+    assert [row["by"] for row in one._told()["by_baseline"]] == [*SKLEARN]
 
 
 def test_compare_has_them_as_rows(tasks):
@@ -152,14 +152,27 @@ def test_compare_has_them_as_rows(tasks):
     accuracy_curves(found)
 
 
+def test_compare_has_constants_as_a_row(tasks):
+    methods = {"local": partial(local, lr=0.1), "fedavg": partial(fedavg, lr=0.1)}
+    found = compare(methods, partial(resplit, tasks), partial(nn.Linear, 2, 1), (0, 1), rounds=1, baseline="constant")
+    assert [*found.chosen] == ["local", "fedavg", "constant"]
+    for seed, drawn in ((seed, resplit(tasks, seed)) for seed in (0, 1)):
+        train, test = (drawn.splits[name] for name in ("train", "test"))
+        y = [[drawn.pools[split.pool].targets[split.of(k)] for split in (train, test)] for k in range(3)]
+        errors = [float(((tested - own.mean()) ** 2).mean()) for own, tested in y]
+        assert found.values("constant")[seed] == pytest.approx(sum(errors) / 3)
+
+
 def test_what_is_refused(tasks):
     share = Tasks.from_samples([(torch.zeros(4, 1), torch.arange(4) % 2)] * 2, names=["a", "b"]).share(
         torch.tensor([0])
     )
     with raises("missing", "tasks", "'b'", "baseline='sklearn'"):
-        require_baseline(share, ())
+        require_baseline(share, (), "sklearn")
     with raises("unsupported", "baseline", "baseline='sklearn'"):
-        require_baseline(replace(tasks, loss=lambda outputs, targets: outputs.sum()), ())
+        require_baseline(other := replace(tasks, loss=lambda outputs, targets: outputs.sum()), (), "sklearn")
+    with raises("unsupported", "baseline"):
+        require_baseline(other, (), "constant")
     name, linear = "sklearn pooled", partial(nn.Linear, 2, 1)
     with raises("conflict", f"method {name!r}"):
         benefit(tasks, linear, baseline="sklearn", **{**QUICK, "methods": {name: fedavg}})

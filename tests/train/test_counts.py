@@ -14,10 +14,9 @@ from torch import nn
 from graphcollab import Tasks, fedavg, load, run
 from graphcollab.engine import Context
 from graphcollab.engine.losses import as_objective
-from graphcollab.gains.arms import Measured
-from graphcollab.gains.held import constants
 from graphcollab.metrics import mae, poisson_deviance
 from graphcollab.train.baseline import PENALTIES, baseline_scores
+from graphcollab.train.constants import constants
 from tests.raising import raises
 
 
@@ -85,12 +84,12 @@ def test_the_mean_counts_where_no_model_does_better() -> None:
     table = rows(120)
     table["visits"] = np.random.default_rng(1).poisson(3.0, 120)
     tasks = tasks_of(table, metric="mae")
-    _, scores = constants(tasks, Measured((mae,), ("test",)), (1,))
+    _, scores = constants(tasks, [mae], ["test"], (1,))
     for k, site in enumerate(tasks.names):
         own = {part: table["visits"][(table["site"] == site) & (table["split"] == part)] for part in ("train", "test")}
         assert float(scores[0, 0, k]) == pytest.approx(np.abs(own["test"] - own["train"].mean()).mean(), rel=1e-6)
     none = {**table, "visits": table["visits"] * (table["site"] != "a")}
-    losses, _ = constants(tasks_of(none), Measured((mae,), ("test",)), (1,))
+    losses, _ = constants(tasks_of(none), [mae], ["test"], (1,))
     assert torch.isfinite(losses).all()
 
 

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 from graphcollab import Tasks, benefit, compare, fedavg, ifca, join, l2c, load, local, report, run
 from graphcollab.engine import Loss
 from graphcollab.errors import OtherRunError
-from graphcollab.gains.arms import Measured
-from graphcollab.gains.held import constants
 from graphcollab.metrics import METRICS, Metric
+from graphcollab.train.constants import constants
 from tests.raising import raises
 
 
@@ -109,7 +108,7 @@ def test_constants_are_weighted_means():
     pairs = {"train": [1.0, 4.0], "val": [2.0, 5.0], "test": [0.0, 6.0]}
     given = [[{"x": torch.zeros(2, 1), "y": torch.tensor(y), "weight": [1, 2]}] for y in pairs.values()]
     made = Tasks.from_samples(*given, loss="mse", metric="mae")
-    loss, score = constants(made, Measured((METRICS["mae"],), ("test",)), (1,))  # the mean of (1, 4, 4) is 3
+    loss, score = constants(made, [METRICS["mae"]], ["test"], (1,))  # the mean of (1, 4, 4) is 3
     assert (float(loss), float(score)) == pytest.approx(((1 + 2 * 4) / 3, (3 + 2 * 3) / 3))
 
 

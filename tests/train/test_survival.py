@@ -16,10 +16,9 @@ from graphcollab import Tasks, fedavg, run
 from graphcollab.engine import Context
 from graphcollab.engine.losses import as_objective
 from graphcollab.gains import resplit
-from graphcollab.gains.arms import Measured
-from graphcollab.gains.held import constants
 from graphcollab.metrics import concordance
 from graphcollab.train.baseline import require_baseline
+from graphcollab.train.constants import constants
 from tests.raising import raises
 
 
@@ -110,7 +109,7 @@ def test_events_are_dealt_to_all_parts_and_constants_are_chance() -> None:
         for k in range(3):
             share = [float(tasks.pools[s.pool].targets[s.of(k), 1].mean()) for s in tasks.splits.values()]
             assert max(share) - min(share) < 0.12
-    _, scores = constants(drawn, Measured((concordance,), ("test",)), (1,))
+    _, scores = constants(drawn, [concordance], ["test"], (1,))
     assert scores.tolist() == [[[0.5] * 3]]
 
 
@@ -142,7 +141,7 @@ def test_what_does_not_go_with_it_is_refused() -> None:
     with raises("value", "column 'time'", "row 5", "-1"):
         tasks_of({**table, "time": np.where(np.arange(60) == 5, -1.0, table["time"])})
     with raises("unsupported", "baseline"):
-        require_baseline(tasks_of(table), ())
+        require_baseline(tasks_of(table), (), "sklearn")
     tasks = tasks_of(table)
     pool = tasks.pools["samples"]
     with raises("shape", "targets"):

@@ -18,7 +18,7 @@ from graphcollab.report.values import Table, cell_text
 Rows = Sequence[Mapping[str, Any]]
 
 WRITTEN = 12  # sites up to which gains are written into the cells of a matrix
-USUAL = 0.95  # share of the gains that colors distinguish: a single large one would leave all others pale
+USUAL = 0.9  # share of the gains that colors distinguish: a few large ones would leave all others pale
 FIELDS = ("to:N", "by:N", "text:N")  # of a cell of a matrix
 FORMAT = ",.4~r"  # four significant digits, commas between thousands, never an exponent
 DOTTED = 60  # points of a line, up to which each has a dot

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from graphcollab import Tasks
-from graphcollab.gains.arms import Measured
-from graphcollab.gains.held import constants
 from graphcollab.metrics.scores import as_metrics
+from graphcollab.train.constants import constants
 
 NAMES = ["accuracy", "brier", "log_loss", "auc"]
 
@@ -23,8 +22,7 @@ def tasks(train, val, test, weight=None, **about):
 
 
 def of(given, names, shape):
-    measured = Measured(as_metrics(names, None), ("test",))
-    loss, scores = constants(given, measured, shape)
+    loss, scores = constants(given, as_metrics(names, None), ["test"], shape)
     return float(loss[0]), dict(zip(names, scores[:, 0, 0].tolist(), strict=True))
 
 
@@ -64,5 +62,5 @@ def test_weights_count_by_their_ratios():
 def test_of_amounts_it_is_the_mean_and_of_other_losses_there_is_none():
     amounts = tasks([[1.0], [3.0]], [[4.0], [2.0]], [[5.0]], loss="mse", metric="mse")
     assert of(amounts, ["mse"], (1,)) == (2.0, {"mse": 9.0})
-    measured = Measured(as_metrics("mse", None), ("test",))
-    assert constants(replace(amounts, loss=lambda outputs, y: (outputs - y).abs().mean()), measured, (1,)) is None
+    unknown = replace(amounts, loss=lambda outputs, y: (outputs - y).abs().mean())
+    assert constants(unknown, as_metrics("mse", None), ["test"], (1,)) is None
