@@ -40,11 +40,11 @@ from graphcollab import Tasks, benefit, build_model, load_dataset, methods
 from graphcollab.gains import Benefit
 from graphcollab.metrics import as_metric
 from graphcollab.metrics.inference import corrected_differences
-from graphcollab.train.baseline import BASELINES, Rows
+from graphcollab.train.baseline import SKLEARN, Rows
 
 GRIDS = {"partial_pooling": {"shrink": [0, 4, 40]}}  # as at the command line
 BOOSTING = "boosting with site"
-AGAINST = ("constant", *BASELINES, BOOSTING)
+AGAINST = ("constant", *SKLEARN, BOOSTING)
 
 
 def given_tables(words: list[str]) -> dict[str, tuple[Path, str, str]]:

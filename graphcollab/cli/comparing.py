@@ -110,7 +110,7 @@ def _explained(found: Comparison, asked: Mapping[str, Any]) -> list[Table]:
     both = {chosen_result(found)[0], *({"local"} & found.results.keys())} if asked["explain"] else set()
     tables: list[Table] = []
     for name in sorted(both):
-        long = 50 * found.chosen[name][-1].summary["seconds"]
+        long = 50 * found.results[name].history.seconds[-1]
         note(f"looking into the models of {name}: where linear, by fifty more runs, about {long:.0f} s", asked["quiet"])
         tables.append(report.importance_table(found, name))
         try:

@@ -134,7 +134,7 @@ class Runs:
         if not done and failure is not None:
             sizes = ", ".join(dict.fromkeys(f"{point['lr']:g}" for point in points))
             also = f" (as with all step sizes, {sizes}; smaller ones are given by {setting(lrs=...)})"
-            raise NonFiniteLossError(failure.subject, failure.reason + also) from failure
+            raise NonFiniteLossError(failure.subject, getattr(failure, "reason", str(failure)) + also) from failure
         return cls(done, results, measured)
 
     def table(self, name: str) -> Tensor:

@@ -73,7 +73,7 @@ def benefit(
     one model together by federated averaging; so do all but one, for each, and every two, for each pair; and every
     method runs among all. Models, step sizes and numbers of rounds are chosen by validation losses, never by test
     samples, on every split and for each of these ways by itself, local training as well, in one choice for all sites
-    that gives each the same say; the mean of the targets (judged by log loss or Brier score, the frequencies of
+    that gives each the same say; the mean of the targets (judged by log loss and Brier score alone, the frequencies of
     classes) counts where no model does better.
 
     Gains are differences to training alone on the same split, corrected for samples that splits share and for the many

@@ -22,8 +22,8 @@ from graphcollab.train.constants import CONSTANTS, constants
 from graphcollab.train.start import Model, build_modules, for_tasks
 
 PROPER = ("log_loss", "brier")
-"""Metrics of classes by which constants may take the place of models: by losses they often win against models with a
-higher accuracy, and training alone would look worse than it is."""
+"""Metrics of classes by all of which constants may take the place of models: by losses they often win against models
+with a higher accuracy, and training alone would look worse than it is."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Experiment:
         arms |= {name: many.arm() for name, many in runs.items()}
         module = build_modules(next(iter(models.values())), seed)[0]
         flat = constants(split, self.measured.metrics, self.measured.splits, output_shape(module, split))
-        judged = split.loss in AMOUNTS or self.measured.metrics[0].name in PROPER
+        judged = split.loss in AMOUNTS or all(one.name in PROPER for one in self.measured.metrics)
         played = Played()
         if flat is not None:
             played.scores["constant"] = flat[1]

@@ -14,7 +14,7 @@ from graphcollab.gains.held import LEAST
 from graphcollab.naming import few, setting
 from graphcollab.report._terms import FEW, agreement, with_few
 from graphcollab.report.benefit_table import CLAIMED, GAINS, by_whom, gain_cell, mark, of_metric, scale_of, site_of
-from graphcollab.report.values import Column, cell_text, number, p_text, shown, shown_in
+from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown, shown_in
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used
 from graphcollab.train.constants import CONSTANTS, FREQUENCIES
 from graphcollab.train.trial import SHARES
@@ -83,8 +83,9 @@ def _best(benefit: Benefit) -> Iterator[Finding]:
     words["way"] = f"Of {many} ways tried, {way} does best:" if many > 1 else f"By {way}"
     if many > 1 and sign < 0:
         words["way"] = f"None of {many} ways tried gains; by the least bad, {way},"
-    words["told"] = f"{number(sign * scale * best.gain, digits)}{_unit(benefit)}"
-    between = f" (95 % interval {number(low, digits)} … {number(high, digits)})" * (low == low)
+    write = bounded if benefit.relative else number
+    words["told"] = f"{write(sign * scale * best.gain, digits)}{_unit(benefit)}"
+    between = f" (95 % interval {write(low, digits)} … {write(high, digits)})" * (low == low)
     yield _say("best", best.by, {"gain": best.gain}, between=between, sure=_sure(benefit, best), **words)
 
 

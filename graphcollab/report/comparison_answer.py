@@ -32,12 +32,14 @@ def comparison_findings(comparison: Comparison, reference: str | None) -> list[F
     ranked = _ranked(comparison)
     if not ranked:
         return [Finding("no-mean", "methods", "No method has a mean that is defined on all seeds.")]
-    others = [name for name in ranked if name != reference]
+    others, better = [name for name in ranked if name != reference], list[str]()
+    useless, flat = _no_better(comparison, ranked)
+    said = f"In the mean over sites no better than {flat} of each site: {few(useless)}."
+    constant = noted("no-better", CONSTANT, said * bool(useless), methods=useless)
     if reference is None or reference not in ranked or not others:
-        lacking = f"Nothing is compared with {reference or 'a reference, such as local'}: a mean is lacking."
-        return [_best_mean(comparison, ranked[0]), Finding("no-reference", "reference", lacking)]
-    better: list[str] = []
-    useless, flat = _no_better(comparison, ranked), CONSTANTS.get(_loss(comparison), "")
+        lacking = f"Nothing is compared with {reference or 'a reference, such as local'}"
+        lacking += f"{': a mean is lacking' * (len(ranked) < len(_methods(comparison)))}."
+        return [_best_mean(comparison, ranked[0]), *constant, Finding("no-reference", "reference", lacking)]
     if (seeds := len(comparison.chosen[reference])) in FEW_SEEDS:
         said = f"Whether any method is better than {reference} is open: {FEW_SEEDS[seeds]}."
         verdict = [Finding("open", reference, said, {"seeds": seeds})]
@@ -49,15 +51,15 @@ def comparison_findings(comparison: Comparison, reference: str | None) -> list[F
             level = LEVEL / len(_claimed(comparison, reference))
             verdict += better_at_the_end_only(comparison, reference, others, level)
         use = next(iter(better), reference)
-        said = f"So use {use}; the table of sites says who has less by it."
-        if use in useless:
-            said = f"So trust no model yet, as {use} is no better than {flat}: ask again with more rows or seeds."
+        said = f"So use {use}; the table of sites says who does worse by it."
+        if use in useless and len(useless) == len(ranked):
+            said = f"So trust no model yet, as none is better than {flat}: ask again with more rows or seeds."
+        elif use in useless:
+            said = f"So decide nothing yet, as {use} is no better than {flat}: ask again with more rows or seeds."
         elif not better:
             said = f"So stay with {use}, or ask again with more rows or seeds."
         advice = Finding("advice", use, said)
     difference = _difference(comparison, next(iter(better), others[0]), reference)
-    said = f"In the mean over sites no better than {flat} of each site: {few(useless)}."
-    constant = noted("no-better", CONSTANT, said * bool(useless), methods=useless)
     doubts = len(doubts_about(last_results(comparison)))
     said = f"Read the doubts about the data first ({doubts}, below): what is found may come of them." * bool(doubts)
     return [*verdict, difference, *constant, *noted("doubt", "tasks", said, doubts=doubts), advice]
@@ -83,7 +85,7 @@ def details_of(comparison: Comparison, reference: str | None, sites: SiteScores 
 
 def _ranked(comparison: Comparison) -> list[str]:
     """Return the methods of which a mean is known, the best first; simple tools beside them have no rank."""
-    whole = [name for name in comparison.chosen if name not in BASELINES and not failures(comparison, name)]
+    whole = [name for name in _methods(comparison) if not failures(comparison, name)]
     means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
     known = [name for name in whole if math.isfinite(means[name])]
     return sorted(known, key=lambda name: means[name], reverse=comparison.higher_is_better)
@@ -91,19 +93,25 @@ def _ranked(comparison: Comparison) -> list[str]:
 
 def _claimed(comparison: Comparison, reference: str) -> list[str]:
     """Return the methods of which something may be claimed, for all of which p-values are corrected."""
-    return [name for name in comparison.chosen if name not in (reference, *BASELINES)]
+    return [name for name in _methods(comparison) if name != reference]
 
 
-def _no_better(comparison: Comparison, ranked: list[str]) -> list[str]:
-    """Return the methods whose mean is no better than that of constants, where these have a row."""
-    if CONSTANT not in comparison.chosen:
-        return []
-    sign, flat = 1 if comparison.higher_is_better else -1, sum(comparison.values(CONSTANT))
-    return [name for name in ranked if sign * sum(comparison.values(name)) <= sign * flat]
+def _methods(comparison: Comparison) -> list[str]:
+    return [name for name in comparison.chosen if name not in BASELINES]
 
 
-def _loss(comparison: Comparison) -> str:
-    return next((str(result.tasks.loss) for result in comparison.results.values()), "")
+def _no_better(comparison: Comparison, ranked: list[str]) -> tuple[list[str], str]:
+    """Return the methods whose mean is no better than that of constants, where these have a row, and what these are.
+
+    None where that says nothing of models: class frequencies are calibrated, and weights of classes move models away
+    from what metrics, which do not weigh classes, would have.
+    """
+    tasks = next((result.tasks for result in comparison.results.values()), None)
+    flat = "constants" if tasks is None else CONSTANTS.get(str(tasks.loss), "constants")
+    if CONSTANT not in comparison.chosen or comparison.metric == "ece" or (tasks is not None and tasks.class_weight):
+        return [], flat
+    sign, level = 1 if comparison.higher_is_better else -1, sum(comparison.values(CONSTANT))
+    return [name for name in ranked if sign * sum(comparison.values(name)) <= sign * level], flat
 
 
 def _best_mean(comparison: Comparison, name: str) -> Finding:
@@ -144,10 +152,10 @@ def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
         low, high = (number(end, digits, signed=True) for end in interval)
         between = f": 95 % interval of the difference {low} … {high}, {p_text(p)}{corrected}"
     moved = f"{number(sign * scale * found.mean, digits)}{' points' * comparison.share}"
-    moved += " higher" if sign > 0 else " lower"
+    moved = f"{moved} {'higher' if sign > 0 else 'lower'} than" if found.mean else "the same as"
     called = {one: result.method.name for one, result in comparison.results.items()}
     ways = [explained(called.get(one, one), one) for one in (name, reference)]
-    said = f"With {ways[0]} {metric_name(comparison.metric)} is {moved} than with {ways[1]}{between}."
+    said = f"With {ways[0]} {metric_name(comparison.metric)} is {moved} with {ways[1]}{between}."
     numbers = {"mean": scale * found.mean, "interval": interval, "p": p, "comparisons": many}
     return Finding("difference", name, said, numbers)
 

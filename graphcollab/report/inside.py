@@ -72,22 +72,22 @@ def importance_table(
 
     scale, digits, _ = shown_in(judged.name in SHARES, 1)
     orders = [lexsort([one, owner]) for one in drawn]
-    found = {
-        column: scale * torch.stack([worse(inputs, one) for one in orders]).masked_fill(alike(inputs), torch.nan)
-        for column, inputs in inputs_of(tasks)
-    }
+    found = {column: scale * torch.stack([worse(inputs, one) for one in orders]) for column, inputs in inputs_of(tasks)}
+    same = {column: alike(inputs) for column, inputs in inputs_of(tasks)}
     found = dict(sorted(found.items(), key=lambda item: -float(item[1].nanmean())))
     digits = _decimals(torch.cat([*found.values()]), 3) if digits is None else digits
     columns, notes = _site_columns(tasks, "test", 6, digits)
-    body = [[Cell(one), mean_cell(of.nanmean(1)), *map(mean_cell, of[:, [*columns]].T)] for one, of in found.items()]
+    known = {column: of.masked_fill(same[column], torch.nan)[:, [*columns]] for column, of in found.items()}
+    body = [[Cell(one), mean_cell(of.nanmean(1)), *map(mean_cell, known[one].T)] for one, of in found.items()]
     said = (
         f"by how much the test {judged.name} of {name} gets worse{', in points,' * (scale > 1)} where a column is "
         f"shuffled among the rows of each site, on seed {result.env.seed}; ± is the standard deviation over {repeats} "
         "shuffles, and says nothing of other rows or models; columns that say the same stand in for each other"
     )
     heads = [Column("column"), Column("mean over sites", "number", digits), *columns.values()]
-    same = "–: all test rows of the site have the same value" * any(bool(of.isnan().any()) for of in found.values())
-    notes = [Finding("importance", name, said), *noted("alike", "columns", same), *weighted(tasks), *notes]
+    none = "–: all test rows of the site have the same value, or the metric is not defined there"
+    unknown = noted("alike", "columns", none * any(bool(of.isnan().any()) for of in known.values()))
+    notes = [Finding("importance", name, said), *unknown, *weighted(tasks), *notes]
     return Table(heads, body, notes, caption=f"What the models of {name} rely on")
 
 

@@ -17,7 +17,7 @@ from graphcollab.metrics.edges import SHARED
 
 Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "p-value"]
 MISSING = "–"
-LEAST_GAIN = -1000.0  # percent; errors of more than eleven times as much are not told apart
+MOST_PERCENT = 1000.0  # errors of more than eleven times as much are not told apart
 MOST_DECIMALS, LEAST_P = 12, 0.001
 
 shown = checked_with(
@@ -169,8 +169,14 @@ def p_text(p_value: float) -> str:
 
 def gain_text(value: float, digits: int | None) -> str:
     """Write a gain, in percent where it has ``digits``."""
-    far = digits is not None and value < LEAST_GAIN
-    return f"<{number(LEAST_GAIN, 0)}" if far else number(value, digits, signed=True)
+    return number(value, digits, signed=True) if digits is None else bounded(value, digits, signed=True)
+
+
+def bounded(value: float, digits: int | None, signed: bool = False) -> str:
+    """Write percents, of thousands only that they are."""
+    if abs(value) <= MOST_PERCENT or math.isnan(value):
+        return number(value, digits, signed)
+    return f"{'<' if value < 0 else '>'}{number(math.copysign(MOST_PERCENT, value), 0, signed)}"
 
 
 def byte_size(count: float) -> str:

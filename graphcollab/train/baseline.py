@@ -66,8 +66,9 @@ def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> Non
     if taken := [name for name in BASELINES if name in names]:
         raise ConflictError(f"method {taken[0]!r}", f"a method cannot be called {taken[0]!r}, as a row of baseline=")
     if baseline == CONSTANT:
-        if not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
-            raise UnsupportedError("baseline", f"no constant is known for loss {tasks.loss!r}: leave baseline= out")
+        unlike = tasks.loss == "cross_entropy" and tasks.classes is None
+        if unlike or not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
+            raise UnsupportedError("baseline", f"no constant is known for loss {tasks.loss!r} here: leave it out")
         return
     tasks.require_here(
         torch.arange(tasks.num_nodes), ", and baseline='sklearn' fits models of all sites' rows in one: leave it out"

@@ -16,6 +16,7 @@ from graphcollab.metrics import paired_difference, weight_agreement
 from graphcollab.metrics.statistics import PairedDifference
 from graphcollab.naming import ByName, few
 from graphcollab.tasks import Tasks
+from graphcollab.train.baseline import BASELINES
 from graphcollab.train.final import Final, Play, needed, with_all_rows
 from graphcollab.train.findings import EVEN_KINDS
 from graphcollab.train.result import Result
@@ -65,7 +66,9 @@ class Comparison:
         chosen: dict[str, list[Trial]] = {}
         for part in parts:
             for name, trials in part.chosen.items():
-                chosen.setdefault(name, []).extend(trials)
+                there = chosen.setdefault(name, [])
+                known = {trial.seed for trial in there} if name in BASELINES else set()
+                there += [trial for trial in trials if trial.seed not in known]
         _require_same_tasks(chosen)
         every = [trial for part in parts for trial in part.trials]
         results = {name: result for part in parts for name, result in part.results.items()}

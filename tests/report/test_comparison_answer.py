@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scipy import stats
 
@@ -57,14 +59,26 @@ def test_one_of_many_comparisons_needs_more():
     [
         (SURE, [-0.2] * 5, [], "So use l2c"),
         (SURE, [0.05] * 5, ["local"], "So use l2c"),
-        (SURE, [0.3] * 5, ["l2c", "local"], "So trust no model yet, as l2c"),
-        (UNSURE, [0.0] * 5, ["local"], "So trust no model yet, as local"),
+        (SURE, [0.3] * 5, ["l2c", "local"], "So trust no model yet"),
+        (UNSURE, [0.0] * 5, ["local"], "So decide nothing yet, as local"),
+        ([0.0] * 5, [-0.1] * 5, [], "So stay with local"),
     ],
 )
 def test_models_no_better_than_constants(gains, constant, useless, advice):
     found = answer(compared(l2c=gains, constant=constant), "local")
     assert [one.numbers["methods"] for one in found if one.code == "no-better"] == [useless] * bool(useless)
     assert str(found[-1]).startswith(advice)
+
+
+def test_one_method_and_a_metric_by_which_constants_win():
+    """One that has nothing to be compared with is held against constants; ECE of these says nothing of models."""
+    alone = answer(compared(constant=[0.1] * 5), "local")
+    assert [one.code for one in alone] == ["best-mean", "no-better", "no-reference"]
+    assert "lacking" not in str(alone[-1])
+    calibrated = replace(compared(l2c=SURE, constant=[-0.3] * 5), metric="ece", higher_is_better=False)
+    assert "no-better" not in {one.code for one in answer(calibrated, "local")}
+    same = answer(compared(l2c=[0.0] * 5), "local")[1]
+    assert "the same as" in str(same)
 
 
 def test_simple_tools_beside_them_are_no_comparisons():

@@ -53,6 +53,7 @@ def test_by_hand() -> None:
     shared, never, unread = cells(table, "input 0")
     assert (shared.value, unread.value, unread.spread) == (0.0, 0.0, 0.0)
     assert math.isnan(never.value)
+    assert "alike" in {note.code for note in table.notes}
     assert [row[0].value for row in table.rows] == ["input 1", "input 0"]  # what matters most comes first
     assert [column.title for column in table.columns] == ["column", "mean over sites", "a", "b"]
 

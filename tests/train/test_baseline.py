@@ -17,6 +17,7 @@ from graphcollab import Tasks, benefit, compare, fedavg, local
 from graphcollab.gains import resplit
 from graphcollab.metrics import METRICS
 from graphcollab.report import accuracy_curves, benefit_answer, benefit_table, paired_table, results_table, site_table
+from graphcollab.train import Comparison
 from graphcollab.train.baseline import ALPHAS, BASELINES, CS, SKLEARN, baseline_scores, require_baseline
 from tests.raising import raises
 
@@ -161,6 +162,10 @@ def test_compare_has_constants_as_a_row(tasks):
         y = [[drawn.pools[split.pool].targets[split.of(k)] for split in (train, test)] for k in range(3)]
         errors = [float(((tested - own.mean()) ** 2).mean()) for own, tested in y]
         assert found.values("constant")[seed] == pytest.approx(sum(errors) / 3)
+    both = Comparison.join(
+        [found, replace(found, chosen={"l2c": found.chosen["local"], "constant": found.chosen["constant"]})]
+    )
+    assert [trial.seed for trial in both.chosen["constant"]] == [0, 1]
 
 
 def test_what_is_refused(tasks):
