@@ -21,7 +21,6 @@ from graphcollab.datasets import DATASETS
 from graphcollab.engine import Rows
 from graphcollab.errors import ConflictError, MissingError
 from graphcollab.gains import Benefit
-from graphcollab.gains.experiment import output_shape
 from graphcollab.methods import fedavg, local
 from graphcollab.metrics import as_metric
 from graphcollab.metrics.scores import score_rows
@@ -75,7 +74,7 @@ def save_of_comparison(
     """Save final models of every method, given `validation_of` trials where it says how outputs are to be read."""
     told: Told = {}
     some = next(iter(found.results.values()))
-    flat, constant = CONSTANTS[str(some.tasks.loss)], {s: _constant(_drawn(asked, s), some) for s in asked["seeds"]}
+    flat, constant = CONSTANTS[str(some.tasks.loss)], {s: _constant(_drawn(asked, s)) for s in asked["seeds"]}
     for name, last in found.results.items():
         trials = [one for one in found.chosen[name] if not one.failure]
         tasks = _all_rows(asked, found.chosen[name][-1].seed, last.method)
@@ -125,16 +124,16 @@ def _save(name: str, fit: Callable[[], Final], out: Path, read: Mapping[str, flo
 def _misfits(result: Result) -> list[str]:
     """Return the sites whose models are worse than a constant on their own training samples."""
     tasks, metric = result.tasks, as_metric(result.tasks.metric)
-    flat = _constant(replace(tasks, splits=dict.fromkeys(("train", "val", "test"), tasks.splits["train"])), result)
+    flat = _constant(replace(tasks, splits=dict.fromkeys(("train", "val", "test"), tasks.splits["train"])))
     sign = 1 if metric.higher_is_better else -1
     found = score_rows(result.env.engine, Rows.own(result.stacks), "train", metric)[1].cpu()
     worse = sign * (found - flat) < -CLEARLY * flat.abs()
     return [name for name, bad in zip(tasks.names, worse.tolist(), strict=True) if bad]
 
 
-def _constant(tasks: Tasks, result: Result) -> Tensor:
+def _constant(tasks: Tasks) -> Tensor:
     """Return test metrics of constants, [K]: it is known what they say by every loss that commands have."""
-    found = constants(tasks, [as_metric(tasks.metric)], ["test"], output_shape(result.modules[0], tasks))
+    found = constants(tasks, [as_metric(tasks.metric)], ["test"])
     assert found is not None
     return found[1][0, 0]
 

@@ -59,13 +59,14 @@ class Arm:
     """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of n nodes.
 
     S are ``settings``, each the name of a model and a method's settings, and T evaluations. ``constant``, if known, are
-    validation losses [n] and test metrics [M, H, n] of constants.
+    validation losses [n] and test metrics [M, H, n] of constants. Losses of ``classes`` have one scale at all nodes.
     """
 
     settings: Sequence[tuple[str, Setting]]
     loss: Tensor
     score: Tensor
     constant: tuple[Tensor, Tensor] | None = None
+    classes: bool = False
 
     def usual(self) -> Tensor:
         """Return the median over settings and evaluations of every node's validation loss, [n]."""
@@ -75,8 +76,9 @@ class Arm:
         """Return the scores [M, H, n] of the setting and evaluation best on validation samples, and which these are.
 
         The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
-        single sites are worse: the least mean of l / (l + usual), where each has the same say; of l if some are < 0.
-        That is bounded, so what leaves fewer nodes with wild losses (`WILD`) comes first.
+        single sites are worse: the least mean of l / (l + usual), where each has the same say; of l if some are < 0,
+        or of classes, as the other mean forgives models that are too sure. That is bounded, so what leaves fewer nodes
+        with wild losses (`WILD`) comes first.
         ``usual`` [n] are the `usual` losses of the nodes' sites when they train alone.
         """
         mean = self._regret(self.loss, usual)
@@ -91,7 +93,7 @@ class Arm:
 
     def _regret(self, loss: Tensor, usual: Tensor) -> Tensor:
         """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
-        if bool((self.loss < 0).any()):
+        if self.classes or bool((self.loss < 0).any()):
             return loss.nan_to_num(torch.inf).mean(-1)
         share = torch.where(loss > 0, loss / (loss + usual), 0)  # 0 of losses that are 0
         wild = ~(loss <= WILD * torch.maximum(usual, usual.mean()))
@@ -148,7 +150,8 @@ class Runs:
 
     def arm(self) -> Arm:
         """Return them as an arm, of all nodes."""
-        return Arm(self.settings, self.table("val_loss"), self.scores())
+        classes = self.results[0].tasks.loss in ("cross_entropy", "bce")
+        return Arm(self.settings, self.table("val_loss"), self.scores(), classes=classes)
 
 
 OUTSIDE = "outside "
