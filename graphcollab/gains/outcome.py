@@ -171,7 +171,11 @@ class Benefit:
 
     @cached_property
     def group_gains(self) -> list[Gain]:
-        """Gains of all but one site, mean over them, for each of three or more: does it spoil the group (`worth`)?"""
+        """Gains of all but one site, mean over them, for each of three or more: does it spoil the group (`worth`)?
+
+        No gain is claimed unless they do better without that one than with it (`spared`), in the mean, and where there
+        is evidence of a gain by all together, surely.
+        """
 
         def of(given: Scores) -> Compared:
             without = given["without"]
@@ -185,7 +189,18 @@ class Benefit:
         ratio = (others @ self.test.double()) / (others @ self.train.double())
         sites = [f"all but {name}" for name in self.names] * (len(self.names) > 2)
         gains = self._gains("groups", of, ratio, ["together"], sites)
+        helps = any(gain.by == "together" and gain.verdict == "gains" for gain in self.overall)
+        better = self.spared.low if helps else self.spared.mean
+        for k, gain in enumerate(gains):
+            if gain.verdict == "gains" and better[k] <= 0:
+                gains[k] = replace(gain, verdict="no evidence")
         return [gain for gain in gains if not math.isnan(gain.gain)]
+
+    @cached_property
+    def spared(self) -> Differences:
+        """By how much all but each site do better without it than with it, in the mean over them, [K]."""
+        without = self._better(self.without, self.scores["together"][:, :, None]).nanmean(1)
+        return corrected_differences(without, self.test.sum() / self.train.sum())
 
     @property
     def matrix(self) -> Tensor:

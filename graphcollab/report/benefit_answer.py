@@ -150,18 +150,18 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
 
 
 def _groups(benefit: Benefit) -> Iterator[Finding]:
-    """Tell of the group of all but one that gains most, where it gains more than all together."""
-    together = next((gain.gain for gain in benefit.overall if gain.by == "together"), math.nan)
+    """Tell of the group of all but one that gains most, of those that do better without that one."""
     best = _best_group(benefit)
-    if best is not None and best.gain > max(together, 0):
+    if best is not None and best.gain > 0:
         numbers = {"gain": best.gain, "verdict": best.verdict}
         yield _say("group", best.site, numbers, site=best.site, told=_told(benefit, best), sure=_sure(benefit, best))
 
 
 def _best_group(benefit: Benefit) -> Gain | None:
-    """Return what the group of all but one gains that gains most, if models of such groups have a part in it."""
-    gains = [] if benefit.by_constants("without") else benefit.group_gains
-    return max(gains, key=lambda gain: gain.gain, default=None)
+    """Return what all but one gain that gain most, of those that do better without it by models of their own."""
+    better = dict(zip(benefit.names, benefit.spared.mean.tolist(), strict=True))
+    gains = [gain for gain in benefit.group_gains if better[gain.site.removeprefix("all but ")] > 0]
+    return None if benefit.by_constants("without") else max(gains, key=lambda gain: gain.gain, default=None)
 
 
 def _further(benefit: Benefit) -> Iterator[Finding]:

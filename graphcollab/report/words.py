@@ -44,7 +44,7 @@ TEXTS = {
     "reading": "{gains}, with 95 % intervals of each by itself. A star is evidence: the chance that any is wrong is at "
     "most {chance:.3g} %.",
     "mean": "In the mean over sites, {by}: {told}.",
-    "group": "Of the groups of all but one, {site} together gain most: {told} in the mean over them. {sure}",
+    "group": "Of groups that do better without one site, {site} gain most: {told} in the mean over them. {sure}",
     "metric": "In {metric}, mean over sites: {told}.",
     "metrics": "With {metrics} metrics each is judged more strictly: the chance of a wrong star stays the same.",
     "site": "{site} {verdict} {by}: {told}.",

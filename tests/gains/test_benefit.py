@@ -461,6 +461,11 @@ def test_groups_of_all_but_one_are_judged():
     evidence = finding(told, "evidence", "mae").numbers
     assert (evidence["groups"], evidence["loses"]) == (["all but d"], ["together"])
     assert finding(told, "advice", "leave-out").numbers == {"alone": ["d"]}
+    gap = (told.scores["together"][:, :3] / without[:, :3, 3]).log().mean()
+    assert float(told.spared.mean[3]) == pytest.approx(float(gap))
+    as_well = replace(told, scores={**told.scores, "together": without[:, :, 3].nan_to_num(0.7)})
+    assert as_well.group_gains[3].gain == gains["all but d"].gain
+    assert as_well.group_gains[3].verdict == "no evidence"  # nor do they lose by d
     pairs = replace(told, without=torch.full_like(without, torch.nan))
     assert pairs.group_gains == []
     assert not pairs.helps
@@ -480,7 +485,7 @@ def test_an_answer_in_full():
         "each by itself. A star is evidence: the chance that any is wrong is at most 5 %.",
         "In the mean over sites, by all together: −40.3 (−41.6 … −39.0)*, weighted by test samples −40.3 "
         "(−41.6 … −39.0). There is evidence of that (p < 0.001).",
-        "Of the groups of all but one, all but d together gain most: +29.9 (+29.0 … +30.8)* in the mean over them. "
+        "Of groups that do better without one site, all but d gain most: +29.9 (+29.0 … +30.8)* in the mean over them. "
         "There is evidence of that (p < 0.001).",
         "c loses by all together: −40.9 (−43.7 … −38.1)*.",
         "a loses by all together: −40.2 (−42.9 … −37.6)*.",
