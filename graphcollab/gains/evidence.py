@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -62,3 +64,14 @@ def judge(alone: Differences, constant: Differences, level: float, unknown: Tens
     bars = alone.detectable(level), constant.detectable(level) + alone.mean - constant.mean
     bar = torch.where(known & (bars[0] > 0), torch.maximum(*bars), bars[0])
     return holm(torch.where(needed, torch.maximum(p_value, beyond), p_value)), bar
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold; NaN as null."""
+    if isinstance(value, Tensor):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.gains.evidence import Gain, Verdict, judge
+from graphcollab.gains.evidence import Gain, Verdict, judge, plain
 from graphcollab.gains.held import LEAST
 from graphcollab.metrics import weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences
@@ -254,10 +254,10 @@ class Benefit:
         return write_whole(path, json.dumps(self._told(), indent=1).encode())
 
     def _told(self) -> dict[str, Any]:
-        told = {name: _plain(getattr(self, name)) for name in self.__dataclass_fields__ if name != "also"}
-        told["matrix"] = _plain(self.matrix)
+        told = {name: plain(getattr(self, name)) for name in self.__dataclass_fields__ if name != "also"}
+        told["matrix"] = plain(self.matrix)
         for name in ("overall", "by_samples", "by_baseline", "gains", "pair_gains", "group_gains"):
-            told[name] = _plain([asdict(gain) for gain in getattr(self, name)])
+            told[name] = plain([asdict(gain) for gain in getattr(self, name)])
         return {**told, "also": {name: one._told() for name, one in self.also.items()}}
 
     @cached_property
@@ -342,14 +342,3 @@ class Benefit:
                 means = float(alone[k]), reached, float(constant[k])
                 told.append(Gain(site, name, *means, gain, low, high, p, least, verdict))
         return told
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold; NaN as null."""
-    if isinstance(value, Tensor):
-        return _plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -111,7 +111,8 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
         other = "; log_loss is defined everywhere" * (benefit.metric == "auc")
         said = [f"{benefit.metric} is not defined, so this says nothing{other}."]
     elif not (by["gains"] or groups or sites["gains"]):
-        said = ["No evidence that collaborating helps.", *said]
+        quick = f" This was a quick run, with {benefit.quick}." * bool(benefit.quick)
+        said = [f"No evidence that collaborating helps.{quick}", *said]
     numbers = {**by, "groups": groups, "sites": sites}
     return Finding("evidence", benefit.metric, f"In {benefit.metric}: " * several + " ".join(said), numbers)
 

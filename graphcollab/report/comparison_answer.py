@@ -137,6 +137,7 @@ def _verdict(reference: str, better: list[str], worse: list[str]) -> Finding:
     code, said = "no-evidence", f"No evidence that any method is better than {reference} in the mean over sites."
     if better:
         code, said = "evidence", f"Evidence of a mean over sites better than that of {reference}: {few(better)}."
+        said += " Which of them is best was not tested." * (len(better) > 1)
     lost = f" Evidence of a worse one: {few(worse)}." * bool(worse)
     return Finding(code, reference, said + lost, {"better": better, "worse": worse})
 
@@ -167,7 +168,8 @@ def _of_sites(sites: SiteScores, name: str) -> Finding:
     better, worse = (more, less) if first.higher_is_better else (less, more)
     said = (
         f"By their own 95 % intervals of {first.name} on the last seed, {better} of {known} sites do better with "
-        f"{name} than with {sites.reference}, and {worse} worse; one such interval in twenty misses the truth."
+        f"{name} than with {sites.reference}, and {worse} worse; one such "
+        "interval in twenty misses the truth, and more at sites with few samples."
     )
     return Finding("nodes", name, said, {"better": better, "worse": worse, "nodes": known})
 

@@ -40,6 +40,7 @@ class Final:
         flat: What the constant is, in words.
         setting: What was chosen.
         misfits: Sites whose models are worse than a constant on the samples that they were fitted to.
+        geometric: Whether means over splits are geometric, as a benefit has those of errors.
     """
 
     result: Result
@@ -50,6 +51,7 @@ class Final:
     flat: str = ""
     setting: Mapping[str, Any] = field(default_factory=dict)
     misfits: Sequence[str] = ()
+    geometric: bool = False
 
     @classmethod
     def fit(cls, play: Play, tasks: Tasks, rounds: int, **known: Any) -> Final:
@@ -86,7 +88,7 @@ class Final:
         held *= not torch.equal(*(self.result.tasks.splits[split].index for split in ("train", "val")))
         own = f", {held} of them to learn weights by," * bool(held)
         by = "".join(f", {name} {value}" for name, value in self.setting.items())
-        both = [float(values.double().nanmean(1).mean()) for values in self._tested().values()]  # as tables have it
+        both = [float(self._over_splits(one.nanmean(1))) for one in self._tested().values()]  # as tables have it
         told = [f"{100 * one:.2f} %" if self.metric in SHARES else f"{one:.4g}" for one in both]
         than = f" ({self.flat}: {told[-1]})" * (len(told) > 1)
         splits = f"{len(self.test)} test split{'s' * (len(self.test) > 1)}"
@@ -108,11 +110,15 @@ class Final:
 
     def _tested(self) -> dict[str, Tensor]:
         """Return what is known of every split, [S, K]."""
-        return {"test": self.test} | ({} if self.constant is None else {"constant": self.constant})
+        both = {"test": self.test} | ({} if self.constant is None else {"constant": self.constant})
+        return {name: values.double() for name, values in both.items()}
 
     def _means(self) -> dict[str, Tensor]:
         """Return means over splits, [K]."""
-        return {name: values.double().nanmean(0) for name, values in self._tested().items()}
+        return {name: self._over_splits(values) for name, values in self._tested().items()}
+
+    def _over_splits(self, values: Tensor) -> Tensor:
+        return values.log().nanmean(0).exp() if self.geometric else values.nanmean(0)
 
 
 def with_all_rows(tasks: Tasks, held: Collection[str] = ()) -> Tasks:
