@@ -16,7 +16,6 @@ from graphcollab._ranges import printable
 from graphcollab.checks import issue
 from graphcollab.cli.options import Dealing
 from graphcollab.cli.settings_file import RUN, read_toml, settings_text
-from graphcollab.datasets import DATASETS
 from graphcollab.errors import ExistsError, FormatError, MissingPackageError, OtherRunError, PathError
 from graphcollab.files import write_whole
 from graphcollab.naming import few
@@ -86,6 +85,8 @@ def _goes_on(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bo
 
 def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are written into the folder of a run."""
+    from graphcollab.datasets import DATASETS  # here, since importing it takes long
+
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
     dealt = not vars(Dealing()).keys() <= asked.keys() or str(asked["data"]) in DATASETS
     left = {"config", "quiet", *(() if dealt else vars(Dealing()))}
