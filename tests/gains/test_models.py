@@ -73,6 +73,15 @@ def test_the_model_that_can_learn_the_target_is_chosen():
     assert found.models["alone"] == found.models["together"] == ["layers"] * 3
 
 
+def test_models_of_classes_that_are_too_sure_are_not_chosen():
+    """Means of l / (l + 0.9): 0.26 of the first and 0.5 of the second; of l: 1.01 and 0.9."""
+    loss = torch.tensor([[[0.01, 0.01, 3.0]], [[0.9, 0.9, 0.9]]])
+    arm = Arm([("", {}), ("", {})], loss, torch.zeros(1, 1, 2, 1, 3))
+    usual = torch.full((3,), 0.9)
+    assert arm.choose(usual)[1] == (0, 0)
+    assert replace(arm, classes=True).choose(usual)[1] == (1, 0)
+
+
 def test_a_setting_that_lets_a_site_explode_is_not_chosen():
     """The first is better at three sites of four, and the mean of l / (l + usual) is bounded."""
     loss = torch.tensor([[[0.2, 0.2, 0.2, 1e15]], [[1.0, 1.0, 1.0, 1.0]], [[0.9, 0.9, 0.9, 8.0]]])
