@@ -266,3 +266,18 @@ def test_what_cannot_be_explained_is_said_before_anything_is_run(call, line):
     assert (done.exit_code, done.stdout, "'gender'" in done.stderr) == (2, "", True)
     done = call("compare", "digits", "--methods", "local", "--explain")
     assert (done.exit_code, "not a table" in done.stderr) == (2, True)
+
+
+def test_saves_models_where_seeds_differ_in_inputs(call, tmp_path):
+    """A category of two rows is not among the rows to learn from on every seed, and constants are asked of each."""
+    rows = [
+        f"{'ab'[k % 2]},{k % 7},{'rare' if k in (4, 9) else 'uv'[k % 3 > 0]},{'yes' if k % 3 else 'no'}"
+        for k in range(60)
+    ]
+    (tmp_path / "rare.csv").write_text("\n".join(["site,x,kind,y", *rows]))
+    widths = {Tasks.from_frame(tmp_path / "rare.csv", target="y", seed=seed).input_shape for seed in range(12)}
+    assert len(widths) > 1
+    line = ["compare", "rare.csv", "--target", "y", "--methods", "local", "--rounds", "1", "--seeds", "12"]
+    done = call(*line, "--out", "kept", "--save")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "kept" / "models" / "local").is_dir()
