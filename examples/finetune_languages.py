@@ -107,8 +107,7 @@ def main() -> None:
         for round_ in shown[1:] or shown:
             print(f"\n{name}: what the other parties of a language get of a party's weight, in round {round_}")
             print(listening_table([one[round_] for one in graphs], tasks.cluster, [*texts]))
-        about = {"cluster": tasks.cluster, "title": name, "names": tasks.names}
-        figure = report.weight_heatmaps(graphs[-1], len(tasks.cluster), **about)
+        figure = report.weight_heatmaps(graphs[-1], len(tasks.cluster), tasks.cluster, name, tasks.names)
         print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
 
 

@@ -119,8 +119,7 @@ def main() -> None:
     if not args.no_pictures:
         figures = {"accuracy": report.accuracy_curves(found)}
         if "mapl" in found.results:
-            about = {"cluster": tasks.cluster, "classes": tasks.classes}  # of the last seed
-            figures["weights"] = report.weight_heatmaps(result.history.graphs, args.nodes, **about)
+            figures["weights"] = report.weight_heatmaps(result.history.graphs, args.nodes, tasks.cluster)
             figures["latents"] = latent_figure(result)
         for name, figure in figures.items():
             print("wrote", report.save_figure(figure, args.out / f"{name}.png"))
