@@ -42,7 +42,6 @@ from graphcollab.metrics import as_metric
 from graphcollab.metrics.inference import corrected_differences
 from graphcollab.train.baseline import SKLEARN, Rows
 
-GRIDS = {"partial_pooling": {"shrink": [0, 4, 40]}}  # as at the command line
 BOOSTING = "boosting with site"
 AGAINST = ("constant", *SKLEARN, BOOSTING)
 
@@ -132,6 +131,7 @@ def main() -> None:
         tables = {heart.name: lambda seed: heart.tasks(metric="log_loss", seed=seed)}
     models = {"linear": [], "hidden layer": [64]} if args.hidden is None else {"model": args.hidden}
     work = {"repeats": args.repeats, "rounds": args.rounds, "lrs": args.lrs, "device": args.device}
+    grids = {"partial_pooling": {"shrink": [0, 4, 40], "warmup": [args.rounds // 3]}}  # as at the command line
     for name, tasks in tables.items():
         start, splits = time.process_time(), [tasks(seed) for seed in range(args.repeats)]
         classes = splits[0].classes
@@ -140,7 +140,7 @@ def main() -> None:
             splits.__getitem__,
             {name: partial(layers, widths, outputs) for name, widths in models.items()},
             methods={method: getattr(methods, method) for method in args.methods},
-            grids={method: GRIDS[method] for method in args.methods if method in GRIDS},
+            grids={name: grid for name, grid in grids.items() if name in args.methods},
             baseline="sklearn",
             limit=2,  # pairs are not asked for
             **work,

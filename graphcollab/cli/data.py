@@ -25,7 +25,7 @@ WIDTH = 64
 STEP_SIZES = (0.01, 0.1)
 """Step sizes that comparisons of tables choose from, unless others are asked for."""
 
-POOLED, SHRINK = "partial_pooling", "shrink=0,4,40"
+POOLED, SHRINK = "partial_pooling", "0,4,40"
 """The method that a benefit of tables tries beside meta_l2c, and its strengths to choose from."""
 
 OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")
@@ -108,8 +108,9 @@ def methods_for(asked: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     named, words = asked["methods"], asked["set"]
     if named is not None or str(asked["data"]) in DATASETS or asked["event"] is not None:  # risks have no intercept
         return ["meta_l2c"] if named is None else [*named], [*words]
-    own = [f"{POOLED}.{SHRINK}"] * (not any(word.startswith(f"{POOLED}.shrink=") for word in words))
-    return ["meta_l2c", POOLED], [*words, *own]
+    own = {f"{POOLED}.shrink": SHRINK, f"{POOLED}.warmup": asked["rounds"] // 3}
+    given = {word.split("=")[0] for word in words}
+    return ["meta_l2c", POOLED], [*words, *(f"{name}={value}" for name, value in own.items() if name not in given)]
 
 
 def model_for(hidden: Sequence[int] | None) -> Callable[[Tasks], nn.Module]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 from graphcollab.declare import Training, Weights, fit, method
@@ -11,8 +12,9 @@ from graphcollab.exchange import Exchange, ShrinkIntercepts, ThroughServer
 from graphcollab.judge import Judge
 from graphcollab.local import FitPersonal
 from graphcollab.method import Method
+from graphcollab.phases import Phases
 from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Incomplete, NonNegative, Share
+from graphcollab.settings import Buffers, Incomplete, Natural, NonNegative, Share
 
 
 @method(lr=0.05, epochs=1, batch_size=16)
@@ -20,13 +22,14 @@ def partial_pooling(
     *,
     lam: NonNegative | None = None,
     shrink: NonNegative = 0.0,
+    warmup: Natural = 0,
     fraction: Share = 1.0,
     weights: Weights = "counts",
     incomplete: Incomplete = "refuse",
     part: str = "slopes",
     buffers: Buffers = "average",
     **training: Unpack[Training],
-) -> Method:
+) -> Method | Phases:
     r"""Partial pooling: nodes share slopes, exactly or up to a shrinkage, and each has an intercept of its own.
 
     `Data Analysis Using Regression and Multilevel/Hierarchical Models (Gelman, Hill, Cambridge University Press 2007)
@@ -57,6 +60,8 @@ def partial_pooling(
       equal amounts in all directions, and by a strength that is given and not estimated: choose it on validation data.
     - Models are fitted by local steps and averaging. Several local steps a round converge to somewhere near the fit in
       one place, since nodes whose data differ drift apart before they are averaged.
+    - In the first ``warmup`` rounds intercepts are averaged, too: where inputs are the same for all samples of a node
+      (a school's size), its own intercept would learn what their slopes should, which then hardly move.
 
     Args:
         lam: λ, the pull of a node's slopes to the common ones: 0 is local training, a large one the common slopes.
@@ -66,6 +71,7 @@ def partial_pooling(
             \sigma_\alpha^2` for ``loss="mse"``, twice the ratio of the variances within and between nodes, and for
             classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 0, 4 and 40. Without ``lam``
             only, and with the whole of slopes as ``part``.
+        warmup: Rounds in which intercepts are common as well. Runs must be longer.
         part: Part of the model that is shared. ``"slopes"``: all parameters but the output layer's bias.
     """
     local = fit(training)
@@ -76,10 +82,15 @@ def partial_pooling(
     taken = LocalSteps(local.epochs, local.steps, local.batch_size, local.optimizer)
     route = ThroughServer(weights, incomplete=incomplete)
     shrinks = ShrinkIntercepts(buffers=buffers, route=route, shrink=shrink, taken=taken)
-    return Method(
+    pooling = Method(
         "partial_pooling",
         local=local if lam is None else FitPersonal(local, lam, part),
         exchange=shrinks if shrink else Exchange(part=part, buffers=buffers, route=route),
         rewire=sample_nodes(fraction),
         judge=Judge(field="x" if lam is None else "x_personal"),
+    )
+    return (
+        Phases(replace(pooling, exchange=Exchange(buffers=buffers, route=route)), warmup, pooling)
+        if warmup
+        else pooling
     )

@@ -38,6 +38,7 @@ def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
         *_question(benefit, source),
         *(_headline(one, len(every) > 1) for one in every),
         *_best(benefit),
+        *_unfinished(benefit),
         *_reading(benefit, benefit.level * len(every)),
         *_means(benefit),
         *_groups(benefit),
@@ -220,12 +221,18 @@ def _chosen(benefit: Benefit) -> Iterator[Finding]:
     ]
     if told:
         yield _say("models", "models", {arm: dict(count) for arm, count in counts.items()}, told="; ".join(told))
-    rounds = {arm: [one[-1] for one in benefit.picked.get(arm, ()) if one is not None] for arm in counts}
+
+
+def _unfinished(benefit: Benefit) -> Iterator[Finding]:
+    """Say of which models the last round was the best on half of the splits or more."""
+    arms, of = ("alone", *benefit.arms), len(benefit.scores["alone"])
+    rounds = {arm: [one[-1] for one in benefit.picked.get(arm, ()) if one is not None] for arm in arms}
     most = max(map(max, filter(None, rounds.values())), default=0)
-    for arm, many in rounds.items():
-        if most > 1 and 2 * (last := many.count(most)) >= splits:
-            words = {"models": _models(arm), "setting": setting(rounds=...)}
-            yield _say("last-round", arm, {"splits": last, "of": splits, "rounds": most}, **words)
+    splits = {arm: last for arm, many in rounds.items() if 2 * (last := many.count(most)) >= of}
+    if most > 1 and splits:
+        models = ", ".join(f"{_models(arm)} (on {last} of {of} splits)" for arm, last in splits.items())
+        numbers = {"splits": splits, "of": of, "rounds": most}
+        yield _say("last-round", "rounds", numbers, models=models, setting=setting(rounds=...))
 
 
 def _no_better(benefit: Benefit, gains: Sequence[Gain]) -> dict[str, float]:

@@ -56,8 +56,8 @@ TEXTS = {
     "gains of such models are not counted.",
     "no-better-weighted": "In {metric}, weighted by test samples, models {of_models} do no better than {flat} of each "
     "site ({told}): sites with few test samples make their mean over sites look better.",
-    "last-round": "On {splits} of {of} splits the last of {rounds} rounds was the best for models {models}: with more "
-    "of them, {setting}, they may be better.",
+    "last-round": "The last of {rounds} rounds was the best for models {models}: with more rounds, {setting}, they may "
+    "be better.",
     "standardized": "Targets were standardized: {units} in standard deviations of {column!r} (one is about {told}), of "
     "mse squared ones.",
     "weighted": "Samples have weights: metrics are weighted means at each site.",

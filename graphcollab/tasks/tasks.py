@@ -192,7 +192,10 @@ class Tasks(Builders):
 
     @cached_property
     def classes(self) -> Tensor | None:
-        """Which classes occur among every node's training samples, [K, C] bool; None unless labels are integers."""
+        """Which classes occur among every node's training samples, [K, C] bool; None unless labels are integers.
+
+        Negative labels, which losses may leave out, are none.
+        """
         split = self.splits["train"]
         targets = self.pools[split.pool].targets.cpu()
         if self.told is not None and bool(self.elsewhere.any()):
@@ -200,9 +203,9 @@ class Tasks(Builders):
         if targets.is_floating_point() or targets.dim() > 1:
             return None
         count = 1 + int(max(int(pool.targets.max()) for pool in self.pools.values() if len(pool)))
-        owner = torch.repeat_interleave(torch.arange(self.num_nodes), split.sizes)
+        owner, targets = torch.repeat_interleave(torch.arange(self.num_nodes), split.sizes), targets[split.index]
         out = torch.zeros(self.num_nodes, count, dtype=torch.bool)
-        out[owner, targets[split.index]] = True
+        out[owner[targets >= 0], targets[targets >= 0]] = True
         return out
 
     def sizes(self, split: str) -> Tensor:

@@ -116,6 +116,31 @@ def test_two_lines_by_hand():
     assert method.models(data, env).tensors[0].tolist() == [[2.125, 1.0], [-2.375, -1.0]]
 
 
+def test_warmup_is_averaging():
+    """The mean of 1, 1 and 4, 2 is 13 / 4, 7 / 4. After it models are those of `fedavg`."""
+    start = partial_pooling(lr=0.25, warmup=1, **WHOLE)
+    assert two_lines().play(start, rounds=1)[0].x.tensors[0].tolist() == [[3.25, 1.75]] * 2
+    scene = Scene.small()
+    given = {"lr": 0.2, "steps": 2, "batch_size": 100, "weight_decay": 0.0}
+    average = scene.models(fedavg(**given), rounds=2).tensors[0]
+    warm = scene.models(partial_pooling(warmup=2, shrink=3.0, **given), rounds=2).tensors[0]
+    torch.testing.assert_close(warm, average)
+
+
+def test_warmup_lets_slopes_learn_what_is_the_same_for_all_rows_of_a_node():
+    """Of eight sites' sizes as the only input, own intercepts learn all there is, and the slope stays where it was."""
+    size = torch.linspace(-1.5, 1.5, 8)
+    sites = [(size[k].expand(20, 1), size[k].expand(20, 1) * 2) for k in range(8)]
+    tasks = Tasks.from_samples(sites, loss="mse", metric="mse")
+
+    def slope(warmup: int) -> float:
+        method = partial_pooling(lr=0.05, shrink=4.0, warmup=warmup, weight_decay=0.0)
+        return run(method, tasks, nn.Linear(1, 1), rounds=60).model(0).weight.item()
+
+    assert slope(50) == pytest.approx(2, abs=0.02)
+    assert abs(slope(0) - 2) > 0.2
+
+
 @pytest.mark.parametrize("lam", [None, 0.7])
 def test_against_plain_loops(lam):
     scene, lr, steps = Scene.small(), 0.2, 2

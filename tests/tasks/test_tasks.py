@@ -109,6 +109,8 @@ def test_classes_of_every_node():
     tasks = Tasks.from_samples([(x, torch.tensor([0, 0, 2, 2])), (x, torch.tensor([1, 1, 1, 1]))], val_fraction=0)
     assert tasks.classes.tolist() == [[True, False, True], [False, True, False]]
     assert Tasks.from_samples([(x, torch.rand(4))], loss="mse", metric="mse").classes is None
+    assert Tasks.from_samples([(x, torch.tensor([1, -100, 1, 0]))], val_fraction=0).classes.tolist() == [[True, True]]
+    assert Tasks.from_samples([(x, torch.tensor([1, -100, 1, 1]))], val_fraction=0).classes.tolist() == [[False, True]]
 
 
 def test_sizes_of_a_split_that_is_not_there():
