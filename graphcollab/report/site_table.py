@@ -253,10 +253,9 @@ def site_table(
 
     def interval(values: Tensor) -> Tensor:  # published are its ends, which say less than every resample
         ends = percentile_interval(values, confidence)
-        ends = ends.masked_fill(
-            ends[..., :1] == ends[..., 1:], torch.nan
-        )  # resamples of one kind say nothing of others
-        return first.env.plane.publish(ends.transpose(0, 1).contiguous()).transpose(0, 1)
+        alike = ends[..., :1] == ends[..., 1:]  # resamples of one kind say nothing of others
+        own = ends.masked_fill(alike, torch.nan).transpose(0, 1).contiguous()
+        return first.env.plane.publish(own).transpose(0, 1)
 
     differences = {}
     for name in many:

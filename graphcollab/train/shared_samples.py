@@ -70,14 +70,9 @@ def _of_own(tasks: Tasks) -> tuple[int, int, int, int, str, str]:
     node, value = torch.cat(pairs, 1)
     whole = torch.cat([_values(pool.targets) for pool in tasks.pools.values()])
     sizes = {name: len(pool) for name, pool in tasks.pools.items()}
-    return (
-        used,
-        len(whole),
-        _different(tasks, "train"),
-        _different(tasks, "test"),
-        fingerprint([*tasks.names, *places, _summary(node.long(), value)]),
-        fingerprint([*map(str, sizes.items()), _summary(torch.zeros(len(whole), dtype=torch.int64), whole)]),
-    )
+    of_nodes = fingerprint([*tasks.names, *places, _summary(node.long(), value)])
+    of_all = fingerprint([*map(str, sizes.items()), _summary(torch.zeros(len(whole), dtype=torch.int64), whole)])
+    return used, len(whole), _different(tasks, "train"), _different(tasks, "test"), of_nodes, of_all
 
 
 def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple[float, str]:
