@@ -55,9 +55,8 @@ def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section with a chart of every method whose nodes listen to others, if there is any."""
     found = {name: weights_of(result, len(last)) for name, result in last.items()}
     some = {name: one for name, one in found.items() if one is not None}
-    charts = [
-        _graph_chart(f"graph-{k}", name, one, len(last[name].tasks.names)) for k, (name, one) in enumerate(some.items())
-    ]
+    named = ((name, one, len(last[name].tasks.names)) for name, one in some.items())
+    charts = [_graph_chart(f"graph-{k}", *one) for k, one in enumerate(named)]
     if charts:
         yield Section("graph", "Who listens to whom", [SAID], charts)
 
