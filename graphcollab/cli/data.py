@@ -19,17 +19,12 @@ from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
 from graphcollab.tasks.quality_of_values import of_many_classes, warn_of
 from graphcollab.train.start import Models
 
-WIDTH = 64
-"""Width of the hidden layer, where none are asked for."""
-
-STEP_SIZES = (0.01, 0.1)
-"""Step sizes that comparisons of tables choose from, unless others are asked for."""
-
+WIDTH = 64  # width of the hidden layer, where none are asked for
+STEP_SIZES = (0.01, 0.1)  # step sizes that comparisons of tables choose from, unless others are asked for
 POOLED, SHRINK = "partial_pooling", "shrink=0,4,40"
 """The method that a benefit of tables tries beside meta_l2c, and its strengths to choose from."""
 
-OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")
-"""Options of tables that datasets without sites have, too."""
+OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")  # options of tables that datasets without sites have, too
 
 
 def require_data(data: str) -> None:

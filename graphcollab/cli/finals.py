@@ -35,9 +35,7 @@ from graphcollab.train.start import candidates
 from graphcollab.train.trial import Trial
 from graphcollab.train.trials import Contestant
 
-CLEARLY = 0.01
-"""By which share of a constant's metric a model is worse on its own rows before it is said."""
-
+CLEARLY = 0.01  # by which share of a constant's metric a model is worse on its own rows before it is said
 Told = dict[Path, str]
 """What is to be said of folders of saved models."""
 

@@ -188,16 +188,12 @@ def _counted(
         beside = len(others) if rows.groups is None else len(rows.groups[others].unique())
         lack = [name for name, nothing in zip(rows.read, empty[:, k], strict=True) if nothing]
         what = "value" if amounts else "class"
-        told = {
-            "one-class": f"one {what} only" * (len(kinds) == 1),
-            "few-beside": f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST),
-        }
+        told = {"one-class": f"one {what} only" * (len(kinds) == 1)}
+        told["few-beside"] = f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST)
         if rows.events is not None:
             told = {"few-events": f"{beside} events" * (beside < LEAST)}
-        told |= {
-            "few-rows": "few rows" * (round(tested * len(own)) < FEW),
-            "no-values": f"no value of {few(lack)}" * bool(lack),
-        }
+        told["few-rows"] = "few rows" * (round(tested * len(own)) < FEW)
+        told["no-values"] = f"no value of {few(lack)}" * bool(lack)
         yield from (Finding(code, f"site {sites.names[k]!r}", text) for code, text in told.items() if text)
 
     found = []

@@ -99,9 +99,8 @@ class SiteScores:
         yield from self.about[:1]
         fewer = [metric.name for metric in self._first.metrics if not metric.higher_is_better]
         so = f", so − is an improvement on {self.reference}" * bool(self.differences)
-        yield from noted(
-            "less-is-better", ", ".join(fewer), f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
-        )
+        said = f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
+        yield from noted("less-is-better", ", ".join(fewer), said)
         yield from self.about[1:]
         yield from self._limits()
 

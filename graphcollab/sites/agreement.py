@@ -16,8 +16,7 @@ from graphcollab.naming import few
 from graphcollab.tasks._values import LARGEST_FLOAT, without
 from graphcollab.tasks.statistics import common_kind, differing
 
-FEW = 6
-"""Values of which no sums are told if there are fewer: those of five whole numbers can have one solution."""
+FEW = 6  # values of which no sums are told if there are fewer: those of five whole numbers can have one solution
 _MOST_ROWS, _MOST_CLASSES = 10**7, 10**6  # of a site; what is allocated for it is 8 bytes a row, and one a class
 _MOST_NAMES, _LONGEST = 1000, 1000  # of a column; letters of each
 _FAR = 100  # as many deviations, or as many times larger or smaller, is a column of another unit

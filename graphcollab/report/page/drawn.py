@@ -182,11 +182,8 @@ def _between_parties(result: Result) -> bool:
 
 def _bins(result: Result) -> Tensor:
     """Return sums of weights, confidences and right predictions of every bin over all nodes, [3, BINS]."""
-    measures = [
-        Metric(f"{kind} {b}", True, partial(_sum, kind, b), weighted=True, of_classes=True)
-        for kind in KINDS
-        for b in range(BINS)
-    ]
+    kinds = {f"{kind} {b}": partial(_sum, kind, b) for kind in KINDS for b in range(BINS)}
+    measures = [Metric(name, True, one, weighted=True, of_classes=True) for name, one in kinds.items()]
     with own_filter("ignore", code="quality", subject="metric"):  # nodes without test samples have none in any bin
         scores = result.scores(measures, "test")
     sums = torch.stack([scores[one.name][scores.members] for one in measures]).nansum(1)
