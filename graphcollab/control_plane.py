@@ -137,9 +137,8 @@ class ControlPlane:
         letters = [(node, letter) for node, text in texts.items() for letter in text.encode()]
         owner, letter = torch.tensor(letters, dtype=torch.int64).view(-1, 2).unbind(1)
         owner, letter = self.transport.concat(owner, letter.to(torch.uint8))
-        return {
-            node: bytes(letter[owner == node].tolist()).decode(errors="replace") for node in owner.unique().tolist()
-        }
+        found = {node: bytes(letter[owner == node].tolist()) for node in owner.unique().tolist()}
+        return {node: text.decode(errors="replace") for node, text in found.items()}
 
     def scored(self, values: Tensor) -> Tensor:
         """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""

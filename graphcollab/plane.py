@@ -156,15 +156,10 @@ class Plane(ControlPlane):
         index = rows.index.view(len(rows), -1)
         edges = torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])
         own = bool((index[:, 0] == rows.node).all())  # of whose models only a part is not from others
-        some = replace(
-            rows,
-            source=self._arrivals.models(
-                rows.source, edges, rows.part if own and not rows.buffers else None, self.kind
-            ),
-            node=rows.node[place],
-            index=rows.index[place],
-            coefficient=None if rows.coefficient is None else rows.coefficient[place],
-        )
+        part = rows.part if own and not rows.buffers else None
+        source = self._arrivals.models(rows.source, edges, part, self.kind)
+        coefficient = None if rows.coefficient is None else rows.coefficient[place]
+        some = replace(rows, source=source, node=rows.node[place], index=rows.index[place], coefficient=coefficient)
         found = answer(some)
         out = found.new_full((len(rows), *found.shape[1:]), torch.nan)
         out[place] = found

@@ -24,8 +24,7 @@ from graphcollab.errors import DivergedError, GraphcollabError, InUseError, Lost
 from graphcollab.naming import AS_OPTIONS
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
-RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError)
-"""Errors of a run, not of its input."""
+RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError)  # errors of a run, not of its input
 FILES = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 OF_LIBRARIES = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning, FutureWarning)
 

@@ -19,17 +19,13 @@ from graphcollab.tasks import Tasks, grouped_tasks, shard_tasks
 from graphcollab.tasks.quality_of_values import of_many_classes, warn_of
 from graphcollab.train.start import Models
 
-WIDTH = 64
-"""Width of the hidden layer, where none are asked for."""
-
-STEP_SIZES = (0.01, 0.1)
-"""Step sizes that comparisons of tables choose from, unless others are asked for."""
-
-POOLED, SHRINK = "partial_pooling", "0,4,40"
-"""The method that a benefit of tables tries beside meta_l2c, and its strengths to choose from."""
-
-OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")
-"""Options of tables that datasets without sites have, too."""
+WIDTH = 64  # width of the hidden layer, where none are asked for
+STEP_SIZES = (0.01, 0.1)  # step sizes that comparisons of tables choose from, unless others are asked for
+POOLED, SHRINK = (
+    "partial_pooling",
+    "4,40",
+)  # what a benefit of tables tries beside meta_l2c, its strengths to choose from
+OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")  # options of tables that datasets without sites have, too
 
 
 def require_data(data: str) -> None:
@@ -108,7 +104,7 @@ def methods_for(asked: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     named, words = asked["methods"], asked["set"]
     if named is not None or str(asked["data"]) in DATASETS or asked["event"] is not None:  # risks have no intercept
         return ["meta_l2c"] if named is None else [*named], [*words]
-    own = {f"{POOLED}.shrink": SHRINK, f"{POOLED}.warmup": asked["rounds"] // 3}
+    own = {f"{POOLED}.shrink": SHRINK, f"{POOLED}.warmup": f"0,{asked['rounds'] // 3}"}
     given = {word.split("=")[0] for word in words}
     return ["meta_l2c", POOLED], [*words, *(f"{name}={value}" for name, value in own.items() if name not in given)]
 

@@ -35,9 +35,7 @@ from graphcollab.train.start import candidates
 from graphcollab.train.trial import Trial
 from graphcollab.train.trials import Contestant
 
-CLEARLY = 0.01
-"""By which share of a constant's metric a model is worse on its own rows before it is said."""
-
+CLEARLY = 0.01  # by which share of a constant's metric a model is worse on its own rows before it is said
 Told = dict[Path, str]
 """What is to be said of folders of saved models."""
 
@@ -157,13 +155,9 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
         local_steps = {name: asked[name] for name in ("epochs", "batch_size")}
         one = Contestant(arm, 0, {**dict(point), **local_steps}, makers[arm], candidates(models)[model])
         play = partial(one.play, {name: asked[name] for name in ("device", "threads")}, asked["seed"])
-        known: dict[str, Any] = {
-            "metric": found.metric,
-            "test": found.scores[arm],
-            "constant": found.constant,
-            "flat": found.flat,
-        }
-        known["setting"], known["geometric"] = {**({"model": model} if model else {}), **dict(point)}, found.relative
+        setting = {**({"model": model} if model else {}), **dict(point)}
+        known: dict[str, Any] = {"metric": found.metric, "test": found.scores[arm], "setting": setting}
+        known |= {"constant": found.constant, "flat": found.flat, "geometric": found.relative}
         tasks = _all_rows(asked, asked["seed"], one.method())
         told |= _save(arm, partial(Final.fit, play, tasks, rounds, **known), out, {})
     return told

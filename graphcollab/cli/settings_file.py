@@ -13,10 +13,8 @@ from graphcollab.cli.options import Dataset
 from graphcollab.errors import FormatError, InvalidTypeError, MismatchError
 
 RUN = "run.toml"
-PATHS = ("data", "saved", "out")
-"""Options that are paths; in a file they are relative to its folder."""
-ENTRIES = ("categories", "graphs", "set")
-"""Options of entries ``NAME=VALUE``, which are left out where there are none."""
+PATHS = ("data", "saved", "out")  # options that are paths; in a file they are relative to its folder
+ENTRIES = ("categories", "graphs", "set")  # options of entries ``NAME=VALUE``, which are left out where there are none
 
 
 def read_toml(path: Path) -> dict[str, Any]:

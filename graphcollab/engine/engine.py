@@ -189,13 +189,7 @@ class Engine:
         return Fitted(fitted, seen, after, taken + planned)
 
     def batch_gradient(
-        self,
-        rows: Rows,
-        *,
-        seed: int,
-        round_: int,
-        batch_size: int,
-        part: str = "all",
+        self, rows: Rows, *, seed: int, round_: int, batch_size: int, part: str = "all"
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
 
@@ -235,12 +229,7 @@ class Engine:
         return in_order(losses, order), in_order(gradients, order), buffers
 
     def grad(
-        self,
-        rows: Rows,
-        split: str,
-        *,
-        part: str = "all",
-        reduce: Callable[[Tensor, Tensor], Tensor] | None = None,
+        self, rows: Rows, split: str, *, part: str = "all", reduce: Callable[[Tensor, Tensor], Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return every row's mean loss on a split of its node's data and that loss's gradient.
 

@@ -78,11 +78,8 @@ def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
     Batch normalisation looks across the batch in training, and without running statistics in evaluation too. Whatever
     has buffers may average over the batch.
     """
-    norms = [
-        m
-        for m in module.modules()
-        if isinstance(m, nn.modules.batchnorm._NormBase) and not isinstance(m, nn.modules.instancenorm._InstanceNorm)
-    ]
+    kind, of_samples = nn.modules.batchnorm._NormBase, nn.modules.instancenorm._InstanceNorm
+    norms = [m for m in module.modules() if isinstance(m, kind) and not isinstance(m, of_samples)]
     if any(m.running_mean is None or m.running_var is None for m in norms):
         return "never"
     return "evaluation" if norms or "buffers" in spec.parts else "always"

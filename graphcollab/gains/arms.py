@@ -27,8 +27,7 @@ from graphcollab.train.start import Model
 Make = Callable[..., Method | Phases]
 Setting = Mapping[str, Any]
 
-WILD = 10.0
-"""Times what is usual at a site, and in the mean over sites, from which on a validation loss counts as wild."""
+WILD = 10.0  # times what is usual at a site, and at the median site, from which on a validation loss counts as wild
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,9 @@ class Arm:
         """Return the scores [M, H, n] of the setting and evaluation best on validation samples, and which these are.
 
         The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
-        single sites are worse: the least mean of l / (l + usual), where each has the same say; of l if some are < 0,
-        or of classes, as the other mean forgives models that are too sure. That is bounded, so what leaves fewer nodes
-        with wild losses (`WILD`) comes first.
-        ``usual`` [n] are the `usual` losses of the nodes' sites when they train alone.
+        single sites are worse: the least mean of losses, of amounts divided by what is usual at the site, or at the
+        median site where that is more, so that sites of other units have the same say. What leaves fewer nodes with
+        wild losses (`WILD`) comes first. ``usual`` [n] are the `usual` losses of the nodes' sites when they train alone.
         """
         mean = self._regret(self.loss, usual)
         s, t = divmod(int(mean.argmin()), mean.shape[1])
@@ -95,9 +93,9 @@ class Arm:
         """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
         if self.classes or bool((self.loss < 0).any()):
             return loss.nan_to_num(torch.inf).mean(-1)
-        share = torch.where(loss > 0, loss / (loss + usual), 0)  # 0 of losses that are 0
-        wild = ~(loss <= WILD * torch.maximum(usual, usual.mean()))
-        return share.nan_to_num(1.0).mean(-1) + wild.sum(-1)  # 1 of losses that are not finite
+        times = torch.where(loss > 0, loss / torch.maximum(usual, usual.median()), 0)  # 0 of losses that are 0
+        wild = ~(times <= WILD)  # or not finite
+        return times.nan_to_num(WILD).clamp(max=WILD).mean(-1) + WILD * wild.sum(-1)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ class Experiment:
             played.scores[name], at = arm.choose(usual[sites])
             played.chosen[name], played.models[name], played.picked[name] = CONSTANTS.get(str(split.loss), ""), "", None
             if at is not None:
-                model, point, rounds = played.picked[name] = (*arm.settings[at[0]], self._rounds(at[1]))
+                rounds = min((at[1] + 1) * self.settings["evaluate_every"], self.settings["rounds"])
+                model, point, _ = played.picked[name] = (*arm.settings[at[0]], rounds)
                 played.models[name], told = model, [f"{key}={value}" for key, value in point.items()]
                 played.chosen[name] = ", ".join(filter(None, (model, *told, f"{rounds} rounds")))
             if name in runs:
@@ -115,10 +116,6 @@ class Experiment:
     def _sites(self, arm: str) -> Tensor:
         """Return whose models an arm trains, [n]."""
         return self.layout.site[self.layout.nodes(arm if arm in ("pairs", "without") else "alone")]
-
-    def _rounds(self, evaluation: int) -> int:
-        every, rounds = self.settings["evaluate_every"], self.settings["rounds"]
-        return int(min((evaluation + 1) * every, rounds))
 
 
 @torch.no_grad()

@@ -263,10 +263,8 @@ class Benefit:
     @cached_property
     def relative(self) -> bool:
         """Whether gains are shares of an error: the metric is positive, and better the smaller it is."""
-        return not self.higher_is_better and all(
-            bool((s > 0).logical_or(s.isnan()).all())
-            for s in (*self.scores.values(), self.pairs, self.without, self.outside)
-        )
+        every = (*self.scores.values(), self.pairs, self.without, self.outside)
+        return not self.higher_is_better and all(bool(((one > 0) | one.isnan()).all()) for one in every)
 
     def by_constants(self, by: str) -> bool:
         """Tell whether constants stood for an arm's models on half of the splits: then these have no part in a gain."""

@@ -41,18 +41,14 @@ def kind_of(base: nn.Module) -> Literal["causal", "classification"]:
     known = transformers().models.auto.modeling_auto
     classes = {one.__name__ for one in type(base).__mro__}
     for kind, mapping in KINDS.items():
-        names = {name for entry in getattr(known, mapping).values() for name in _as_tuple(entry)}
-        if classes & names:
+        entries = getattr(known, mapping).values()  # names, some of them several in a tuple
+        if classes & {name for one in entries for name in ([one] if isinstance(one, str) else one)}:
             return kind  # type: ignore[return-value]
     raise InvalidTypeError(
         "model",
         f"expected a model of transformers for next tokens (AutoModelForCausalLM) or for classes of texts "
         f"(AutoModelForSequenceClassification), got {type(base).__name__}",
     )
-
-
-def _as_tuple(entry: str | Sequence[str]) -> Sequence[str]:
-    return (entry,) if isinstance(entry, str) else entry
 
 
 def require_causal(base: Any) -> None:

@@ -13,12 +13,7 @@ from graphcollab.weigh import DoubleGreedy, PeerWeights
 
 @method(DoubleGreedy, lr=0.01, epochs=5, batch_size=16, momentum=0.9, weight_decay=1e-4)
 def dpfl(
-    *,
-    budget: Count = 10,
-    every: Count = 2,
-    part: str = "all",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    *, budget: Count = 10, every: Count = 2, part: str = "all", buffers: Buffers = "keep", **training: Unpack[Training]
 ) -> Method:
     r"""DPFL: every node averages with at most B − 1 others, chosen by what the average is worth on its validation data.
 

@@ -58,11 +58,10 @@ def ifca(
         buffers: ``"average"``: each centre has running statistics; ``"keep"``: they stay with the node.
     """
     also = sample_nodes(fraction)
+    choose = ChooseCenter(clusters, part, buffers, centers, samples, redraws, least_share, patience, also, incomplete)
     return Method(
         "ifca",
         local=fit(training),
         exchange=Exchange(part=part, buffers=buffers, route=ThroughCenters(weights, divide)),
-        rewire=ChooseCenter(
-            clusters, part, buffers, centers, samples, redraws, least_share, patience, also, incomplete
-        ),
+        rewire=choose,
     )

@@ -80,12 +80,7 @@ def percentile_interval(values: Tensor, confidence: Annotated[float, Real(above=
 
 
 def bootstrap_nodes(
-    engine: Engine,
-    models: Stacks,
-    split: str,
-    metrics: Sequence[Metric],
-    resamples: int,
-    seed: int = 0,
+    engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric], resamples: int, seed: int = 0
 ) -> Tensor:
     """Return metrics of every node's resampled samples of a split, [M, K, B], NaN where it has none, or elsewhere."""
     found = torch.full((len(metrics), engine.tasks.num_nodes, resamples), torch.nan, dtype=torch.float64)

@@ -14,8 +14,7 @@ from torch.nn import functional
 from graphcollab.metrics.classification import as_classes
 from graphcollab.metrics.metric import Metric, row_mean
 
-BINS = 15
-"""How many bins `ece` has."""
+BINS = 15  # how many bins `ece` has
 
 
 def _log_probabilities(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -56,11 +56,7 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor) -
 
 @measure
 def adjusted_rand_index(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    cluster: Tensor,
-    num_clusters: Count | None = None,
-    seed: Seed = 0,
+    edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, num_clusters: Count | None = None, seed: Seed = 0
 ) -> float:
     """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
 
@@ -76,11 +72,7 @@ def adjusted_rand_index(
 
 @measure
 def recovered_clusters(
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    num_nodes: Natural,
-    num_clusters: Count | None = None,
-    seed: Seed = 0,
+    edge_index: Tensor, edge_weight: Tensor, num_nodes: Natural, num_clusters: Count | None = None, seed: Seed = 0
 ) -> Tensor:
     """Return the cluster of every node, as the graph has it.
 

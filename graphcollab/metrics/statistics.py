@@ -39,14 +39,9 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
     counted = values[~values.isnan()].sort(descending=not higher_is_better).values
     nodes = counted.numel()
     worst10, worst20 = (float(counted[: -(-nodes * percent // 100)].mean()) for percent in WORST)
-    return {
-        "mean": float(counted.mean()),
-        "worst10": worst10,
-        "worst20": worst20,
-        "std": float(counted.std(correction=0)) if nodes else float("nan"),
-        "nodes": nodes,
-        "ignored": values.numel() - nodes,
-    }
+    mean, std = float(counted.mean()), float(counted.std(correction=0)) if nodes else float("nan")
+    found = {"mean": mean, "worst10": worst10, "worst20": worst20, "std": std}
+    return {**found, "nodes": nodes, "ignored": values.numel() - nodes}
 
 
 def worst_shown(nodes: float, of_nodes: float) -> list[int]:

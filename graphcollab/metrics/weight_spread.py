@@ -65,13 +65,9 @@ def weight_spread(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> We
     each = torch.special.xlogy(weight, weight)
     among = scatter(each, of, dim_size=num_nodes)
     largest = scatter(weight, of, dim_size=num_nodes, reduce="max")
-    return WeightSpread(
-        neighbors,
-        own.masked_fill(~hears, torch.nan),
-        _entropy(among + torch.special.xlogy(own, own), total + own, chances).masked_fill(~hears, torch.nan),
-        _entropy(among, total, neighbors),
-        largest.masked_fill(~hears, torch.nan),
-    )
+    entropy = _entropy(among + torch.special.xlogy(own, own), total + own, chances)
+    own, entropy, largest = (one.masked_fill(~hears, torch.nan) for one in (own, entropy, largest))
+    return WeightSpread(neighbors, own, entropy, _entropy(among, total, neighbors), largest)
 
 
 def _entropy(products: Tensor, total: Tensor, count: Tensor) -> Tensor:

@@ -111,12 +111,8 @@ class SplitModel(nn.Module):
             backbone = nn.Sequential(OrderedDict(layers, relu=nn.ReLU()))
         self.backbone = backbone
         self.prototypes = nn.Linear(projection, num_classes, bias=False, **like).weight
-        self.projection = nn.Sequential(
-            nn.Linear(width, hidden, **like),
-            _NORMS[norm](hidden, **like),
-            nn.ReLU(),
-            nn.Linear(hidden, projection, **like),
-        )
+        hidden_layers = nn.Linear(width, hidden, **like), _NORMS[norm](hidden, **like), nn.ReLU()
+        self.projection = nn.Sequential(*hidden_layers, nn.Linear(hidden, projection, **like))
         self.head = nn.Linear(width, num_classes, **like)
 
     @classmethod

@@ -105,11 +105,8 @@ def _misfit(widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping
                 return f"{name} must be a matrix, got {list(tensors[name].shape)}"
         hidden, out = (len(tensors[name]) for name in names[:2])
         sizes |= dict(zip(names, ([hidden, width], [out, hidden], [hidden], [out]), strict=False))
-    sizes |= {
-        name: []
-        for name, there in (("temperature", form["score"] == "cosine"), ("gate", form["own"] == "gate"))
-        if there
-    }
+    sizes |= {"temperature": []} if form["score"] == "cosine" else {}
+    sizes |= {"gate": []} if form["own"] == "gate" else {}
     for name, size in sizes.items():
         if name not in tensors:
             return f"{name} is missing"

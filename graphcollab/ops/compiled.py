@@ -59,7 +59,8 @@ def weighted_sums(
     x = _side_by_side(x)
     base, against = (None if one is None else _side_by_side(one) for one in (base, against))
     w = weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous().resolve_neg()
-    total = None if against is None else _totals(structure, w)
+    nothing = None if against is None else w.new_zeros(structure.num_receivers, 1)
+    total = None if nothing is None else nothing.index_add_(0, structure.receiver, w[:, None])
     dense = _tiles(structure, w) if structure.density >= DENSE_DENSITY and not structure.repeats else None
     y = new_rows(x, structure.num_receivers, x.shape[1])
     name, kind = instructions or INSTRUCTIONS[-1], KINDS[x.dtype]
@@ -127,10 +128,6 @@ def _side_by_side(rows: Tensor) -> Tensor:
 def _at(rows: Tensor | None, first: int = 0) -> tuple[int, int]:
     """Return where rows lie from one of them on, and how many numbers they are apart."""
     return (0, 0) if rows is None else (address(rows) + first * rows.stride(0) * rows.element_size(), rows.stride(0))
-
-
-def _totals(structure: Structure, weight: Tensor) -> Tensor:
-    return weight.new_zeros(structure.num_receivers, 1).index_add_(0, structure.receiver, weight[:, None])
 
 
 def _tiles(structure: Structure, weight: Tensor) -> Tensor:

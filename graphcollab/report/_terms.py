@@ -103,9 +103,8 @@ def past_best(comparison: Comparison) -> list[Finding]:
         f"{number(scale * mean(comparison.values(name)), digits)} at the end)"
         for name, one in found.items()
     ]
-    stop = setting(patience=20)
+    stop, rounds = setting(patience=20), {name: one.rounds for name, one in found.items()}
     said = f"trained past the best: {few(which)}; gains over that may be nothing else: stop in time, by {stop}"
-    rounds = {name: one.rounds for name, one in found.items()}
     return noted("past-best", "patience", said * bool(found), rounds=rounds)
 
 

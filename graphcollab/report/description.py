@@ -128,12 +128,9 @@ def describe_table(frame: Any, **settings: Any) -> Description:
     source, table = str(frame) if isinstance(frame, str | os.PathLike) else "", open_table(frame, given["node"])
     names = ("node", "target", "event", "weight", "group", "columns", "leave_out", "categorical")
     more = ("indicator_above", "standardise_target", "preparation", "refit", "min_rows")
-    how = TableSettings(
-        **{name: given[name] for name in (*names, *more)},
-        declared=declared_columns(given["categories"] or {}),
-        per_site=given["pooled"] == "per_site",
-        drop_missing=True,
-    )
+    own = {name: given[name] for name in (*names, *more)}
+    declared, per_site = declared_columns(given["categories"] or {}), given["pooled"] == "per_site"
+    how = TableSettings(**own, declared=declared, per_site=per_site, drop_missing=True)
     with own_filter("ignore", code="quality"), np.errstate(invalid="ignore"):
         rows = read_rows(table, how, Draw(given["split"], 0, 0, False, 0))
         facts = facts_of(rows, given["loss"])
@@ -153,20 +150,11 @@ def describe_table(frame: Any, **settings: Any) -> Description:
     known = rows.values if rows.values.dtype.kind != "O" and not total.classes else np.array([math.nan])
     judged = ("", "") if ambiguous else judged_by(facts["amounts"], given["loss"], given["metric"])
     loss, metric = (one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__) for one in judged)
-    return Description(
-        source,
-        rows.how.node,
-        rows.how.target,
-        rows.how.group if isinstance(rows.how.group, str) else "",
-        total,
-        (float(known.min()), float(known.max())),
-        loss,
-        metric,
-        sites,
-        columns,
-        tuple(one for one in findings if not refused or one.code != "left-out-sites"),
-        refused,
-    )
+    findings = tuple(one for one in findings if not refused or one.code != "left-out-sites")
+    how, ends = rows.how, (float(known.min()), float(known.max()))
+    group = how.group if isinstance(how.group, str) else ""
+    read = source, how.node, how.target, group, total, ends
+    return Description(*read, loss, metric, sites, columns, findings, refused)
 
 
 def _tasks(table: Any, settings: Mapping[str, Any]) -> tuple[Tasks | None, str]:
@@ -200,23 +188,18 @@ def _counted(
         beside = len(others) if rows.groups is None else len(rows.groups[others].unique())
         lack = [name for name, nothing in zip(rows.read, empty[:, k], strict=True) if nothing]
         what = "value" if amounts else "class"
-        told = {
-            "one-class": f"one {what} only" * (len(kinds) == 1),
-            "few-beside": f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST),
-        }
+        told = {"one-class": f"one {what} only" * (len(kinds) == 1)}
+        told["few-beside"] = f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST)
         if rows.events is not None:
             told = {"few-events": f"{beside} events" * (beside < LEAST)}
-        told |= {
-            "few-rows": "few rows" * (round(tested * len(own)) < FEW),
-            "no-values": f"no value of {few(lack)}" * bool(lack),
-        }
+        told["few-rows"] = "few rows" * (round(tested * len(own)) < FEW)
+        told["no-values"] = f"no value of {few(lack)}" * bool(lack)
         yield from (Finding(code, f"site {sites.names[k]!r}", text) for code, text in told.items() if text)
 
-    found = [
-        counted(name, own, int(lacking[:, k].sum()), tuple(odd(k, own)))
-        for k, name in enumerate(sites.names)
-        for own in [sites.rows.of(k).numpy()]
-    ]
+    found = []
+    for k, name in enumerate(sites.names):
+        own = sites.rows.of(k).numpy()
+        found.append(counted(name, own, int(lacking[:, k].sum()), tuple(odd(k, own))))
     columns = []
     for (name, values), lack in zip(rows.read.items(), lacking, strict=True):
         worst, numbers = int((lack / many).argmax()), values.dtype.kind != "O" and name not in rows.categorical
@@ -246,9 +229,8 @@ def summary(description: Description) -> list[Finding]:
     )
     judged = f"Models are trained by {description.loss} and judged by {description.metric}."
     judged = judged if description.loss else "loss= must say whether that is an amount or a class."
-    inputs = (
-        f"Columns to predict from: {len(description.columns)}; {_percent(total.missing)} of their values are missing."
-    )
+    missing = _percent(total.missing)
+    inputs = f"Columns to predict from: {len(description.columns)}; {missing} of their values are missing."
     if len(total.classes) > 2 and all(map(is_number, total.classes)):
         judged += f" If they are counts, give {setting(loss='poisson')}; if other amounts, {setting(loss='mse')}."
     found = [

@@ -99,9 +99,8 @@ class SiteScores:
         yield from self.about[:1]
         fewer = [metric.name for metric in self._first.metrics if not metric.higher_is_better]
         so = f", so − is an improvement on {self.reference}" * bool(self.differences)
-        yield from noted(
-            "less-is-better", ", ".join(fewer), f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
-        )
+        said = f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
+        yield from noted("less-is-better", ", ".join(fewer), said)
         yield from self.about[1:]
         yield from self._limits()
 
@@ -249,14 +248,17 @@ def site_table(
     with own_filter("ignore", code="quality", subject="metric"):  # it is said below, once for all methods
         scores = {name: result.scores(judged, split) for name, result in many.items()}
     _warn_of_undefined(scores, split)
-    drawn = {name: _resampled(result, split, judged, resamples, seed, scores[name]) for name, result in many.items()}
+    drawn = {}  # [M, K, B]; NaN of nodes elsewhere, without a value, or with one sample
+    for name, result in many.items():
+        values = bootstrap_nodes(result.env.engine, result.stacks, split, judged, resamples, seed)
+        unknown = _stacked(scores[name]).isnan() | (scores[name].sizes < 2)
+        drawn[name] = values.masked_fill(unknown[..., None], torch.nan)
 
     def interval(values: Tensor) -> Tensor:  # published are its ends, which say less than every resample
         ends = percentile_interval(values, confidence)
-        ends = ends.masked_fill(
-            ends[..., :1] == ends[..., 1:], torch.nan
-        )  # resamples of one kind say nothing of others
-        return first.env.plane.publish(ends.transpose(0, 1).contiguous()).transpose(0, 1)
+        alike = ends[..., :1] == ends[..., 1:]  # resamples of one kind say nothing of others
+        own = ends.masked_fill(alike, torch.nan).transpose(0, 1).contiguous()
+        return first.env.plane.publish(own).transpose(0, 1)
 
     differences = {}
     for name in many:
@@ -322,14 +324,6 @@ def _held(tasks: Tasks, split: str) -> Tensor:
     pool = tasks.pools[held.pool]
     values = (pool.inputs, pool.targets, torch.ones(len(pool)) if pool.weight is None else pool.weight)
     return torch.stack([held.sizes, *(digests(held, one) for one in values)])
-
-
-def _resampled(
-    result: Result, split: str, metrics: tuple[Metric, ...], resamples: int, seed: int, scores: Scores
-) -> Tensor:
-    """Return the metrics of resamples, [M, K, B]; NaN of nodes elsewhere, without a value, or with one sample."""
-    drawn = bootstrap_nodes(result.env.engine, result.stacks, split, metrics, resamples, seed)
-    return drawn.masked_fill((_stacked(scores).isnan() | (scores.sizes < 2))[..., None], torch.nan)
 
 
 def _warn_of_undefined(scores: Mapping[str, Scores], split: str) -> None:

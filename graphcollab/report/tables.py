@@ -224,13 +224,10 @@ def paired_values(
         else:
             judged.append(name)
         rows.append([Cell(name), Cell(scale * found.mean), interval, p_value, better])
-    columns = [
-        Column(f"minus {reference}{', points' * points}"),
-        Column(column, "signed", digits),
-        Column(f"{100 * confidence:.4g} % interval", "signed", digits),
-        Column("p-value", "p-value"),
-        Column("better on", "count"),
-    ]
+    titles = column, f"{100 * confidence:.4g} % interval"
+    signed = [Column(title, "signed", digits) for title in titles]
+    columns = [Column(f"minus {reference}{', points' * points}"), *signed, Column("p-value", "p-value")]
+    columns += [Column("better on", "count")]
     seeds = len(comparison.chosen[reference])
     of = comparison.metric if column in METRIC_COLUMNS[:3] else column
     less = f"of {of} less is better, so − is an improvement on {reference}" * (sign < 0)

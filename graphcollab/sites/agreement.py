@@ -16,8 +16,7 @@ from graphcollab.naming import few
 from graphcollab.tasks._values import LARGEST_FLOAT, without
 from graphcollab.tasks.statistics import common_kind, differing
 
-FEW = 6
-"""Values of which no sums are told if there are fewer: those of five whole numbers can have one solution."""
+FEW = 6  # values of which no sums are told if there are fewer: those of five whole numbers can have one solution
 _MOST_ROWS, _MOST_CLASSES = 10**7, 10**6  # of a site; what is allocated for it is 8 bytes a row, and one a class
 _MOST_NAMES, _LONGEST = 1000, 1000  # of a column; letters of each
 _FAR = 100  # as many deviations, or as many times larger or smaller, is a column of another unit
@@ -207,10 +206,8 @@ def require_done(told: Readers, names: Sequence[str]) -> None:
 
 def _require_same_settings(told: Readers) -> None:
     settings = [one["settings"] for one in told]
-    differing = {
-        name: _differing(told, [one.get(name) for one in settings])
-        for name in dict.fromkeys(n for s in settings for n in s)
-    }
+    names = dict.fromkeys(name for one in settings for name in one)
+    differing = {name: _differing(told, [one.get(name) for one in settings]) for name in names}
     said = [f"{name}= is {which}" for name, which in differing.items() if which]
     if said:
         raise MismatchError("settings", f"sites have different settings: {few(said)}. Give the same at all of them")
@@ -218,11 +215,9 @@ def _require_same_settings(told: Readers) -> None:
 
 def _require_columns(told: Readers) -> None:
     columns = {one["site"]: one["facts"]["columns"] for one in told}
-    partly = {
-        name: [site for site, known in columns.items() if name in known]
-        for name in dict.fromkeys(name for known in columns.values() for name in known)
-    }
-    partly = {name: have for name, have in partly.items() if len(have) < len(columns)}
+    names = dict.fromkeys(name for known in columns.values() for name in known)
+    every = {name: [site for site, known in columns.items() if name in known] for name in names}
+    partly = {name: have for name, have in every.items() if len(have) < len(columns)}
     for name, have in partly.items():
         lack = [site for site in columns if site not in have]
         instead = [repr(other) for other, where in partly.items() if sorted(where) == sorted(lack)]

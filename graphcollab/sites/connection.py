@@ -220,11 +220,8 @@ class Connection:
 
     def give(self, content: bytes) -> None:
         """Hand what everybody may know of the run to those that come back."""
-        self._until(
-            {"verb": "give", "run": self.runs},
-            [torch.frombuffer(bytearray(content), dtype=torch.uint8)],
-            "state for a site that comes back",
-        )
+        state = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        self._until({"verb": "give", "run": self.runs}, [state], "state for a site that comes back")
 
     def take(self) -> bytes:
         """Return what another site has handed over."""

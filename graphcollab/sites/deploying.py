@@ -43,27 +43,12 @@ def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) ->
     connect = {"path": OWN + "again.Executor", "args": {"client_obj_id": "graphcollab"}}
     meets = {"id": "graphcollab", "path": OWN + "Server", "args": {"deadline": deadline, "at_least": at_least}}
     acts = {"id": "graphcollab", "path": OWN + "Client", "args": {"deadline": deadline}}
-    content: dict[str, dict[str, Any]] = {
-        "app/config/config_fed_server.json": {
-            "format_version": 2,
-            "server": {"task_request_interval": 0.2},
-            "workflows": [flow],
-            "components": [meets],
-        },
-        "app/config/config_fed_client.json": {
-            "format_version": 2,
-            "executors": [{"tasks": ["*"], "executor": connect}],
-            "components": [acts],
-        },
-        "meta.json": {
-            "name": folder.name,
-            "resource_spec": {},
-            "min_clients": at_least,
-            "deploy_map": {"app": ["@ALL"]},
-        },
-    }
-    for name, value in content.items():
-        write_whole(folder / name, _text(value))
+    server = {"server": {"task_request_interval": 0.2}, "workflows": [flow], "components": [meets]}
+    client = {"executors": [{"tasks": ["*"], "executor": connect}], "components": [acts]}
+    about = {"name": folder.name, "resource_spec": {}, "min_clients": at_least, "deploy_map": {"app": ["@ALL"]}}
+    write_whole(folder / "app/config/config_fed_server.json", _text({"format_version": 2, **server}))
+    write_whole(folder / "app/config/config_fed_client.json", _text({"format_version": 2, **client}))
+    write_whole(folder / "meta.json", _text(about))
     return folder
 
 

@@ -72,23 +72,22 @@ class Leaving:
             max(len(text) for text in column) for column in zip(*((x.what, x.to) for x in self.lines), strict=True)
         )
         rows = [f"{x.what:{width}}  {x.to:{reader}}  {x.messages:8,}  {x.bytes:14,}" for x in self.lines]
-        return "\n".join(
-            [
-                f"What would leave {self.site} in {self.rounds} rounds of {self.method} among {self.sites} sites "
-                "(nothing has left it; samples never do):",
-                "",
-                f"{'what':{width}}  {'read by':{reader}}  messages  {'bytes':>14}",
-                *rows,
-                "",
-                f"{self.bytes:,} bytes in all. What the method tells, besides scores and counters:",
-                *(f"  to {READERS[reader]}: {'; '.join(what) or 'nothing'}" for reader, what in self.told.items()),
-                "Whatever the method: of the table its columns, numbers of rows, sums and squared deviations (unless "
-                'pooled="per_site"), and names of categories and classes; graphcollab.sites.told_by_site lists them.',
-                "Everybody: all sites and the coordinator.",
-                "docs/threat_model.md says all of it. Models are larger where other sites have categories or classes "
-                "that this one has not.",
-            ]
-        )
+        lines = [
+            f"What would leave {self.site} in {self.rounds} rounds of {self.method} among {self.sites} sites "
+            "(nothing has left it; samples never do):",
+            "",
+            f"{'what':{width}}  {'read by':{reader}}  messages  {'bytes':>14}",
+            *rows,
+            "",
+            f"{self.bytes:,} bytes in all. What the method tells, besides scores and counters:",
+            *(f"  to {READERS[reader]}: {'; '.join(what) or 'nothing'}" for reader, what in self.told.items()),
+            "Whatever the method: of the table its columns, numbers of rows, sums and squared deviations (unless "
+            'pooled="per_site"), and names of categories and classes; graphcollab.sites.told_by_site lists them.',
+            "Everybody: all sites and the coordinator.",
+            "docs/threat_model.md says all of it. Models are larger where other sites have categories or classes "
+            "that this one has not.",
+        ]
+        return "\n".join(lines)
 
 
 def leaving(

@@ -14,8 +14,7 @@ from graphcollab.tasks.table import Table
 
 FEW = 5  # events at a site, below which nothing much can be learned or told
 
-OF_EVENTS = {"poisson": "counts, whole numbers from 0 on", "cox": "times from 0 on"}
-"""What losses of events are for."""
+OF_EVENTS = {"poisson": "counts, whole numbers from 0 on", "cox": "times from 0 on"}  # what losses of events are for
 
 
 def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str], loss: str) -> None:

@@ -28,8 +28,7 @@ from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, of_
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import Counts, Statistics
 
-USUAL = {"poisson": "poisson_deviance", "cox": "concordance"}
-"""The metric of losses that have one of their own."""
+USUAL = {"poisson": "poisson_deviance", "cox": "concordance"}  # the metric of losses that have one of their own
 
 
 def tasks_of_table(

@@ -23,8 +23,7 @@ from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.statistics import common_kind
 from graphcollab.tasks.table import Table, no_column, open_table
 
-_DEFAULTS = {"node": "site", "target": "y"}
-"""What columns of sites and of targets are called where nothing is said."""
+_DEFAULTS = {"node": "site", "target": "y"}  # what columns of sites and of targets are called where nothing is said
 _TAKEN = "which the preparation reads"
 _MANY_CLASSES, MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
 

@@ -20,16 +20,12 @@ from torch import Tensor
 from graphcollab.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
 from graphcollab.naming import setting
 
-LARGEST = 2**63 - 1
-"""The largest whole number that a column of int64 can hold."""
+LARGEST = 2**63 - 1  # the largest whole number that a column of int64 can hold
 LARGEST_FLOAT = 1e30
 """The largest number of a column: its square is a float of 8 bytes, with room for sums, and it is one of 4 itself."""
-DROP = "drop the row where it is unknown"
-"""What to do with a target that is not known."""
-LACKING = "leave it empty where unknown"
-"""What to do with an input that is not known."""
-NOTHING = "no values"
-"""The kind of a column that is empty at a site, which goes with every other."""
+DROP = "drop the row where it is unknown"  # what to do with a target that is not known
+LACKING = "leave it empty where unknown"  # what to do with an input that is not known
+NOTHING = "no values"  # the kind of a column that is empty at a site, which goes with every other
 MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"}
 """Text that means a missing value, wherever it comes from."""
 TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}

@@ -24,8 +24,7 @@ class _Metrics(UserDict[str, Any]):
 
 
 METRICS = _Metrics()
-AMOUNTS = ("mse", "poisson")
-"""Losses of which models predict amounts."""
+AMOUNTS = ("mse", "poisson")  # losses of which models predict amounts
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:

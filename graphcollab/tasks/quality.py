@@ -83,11 +83,7 @@ def _of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | No
         )
         yield _finding("tells-target", exactly, message)
     rest = {name: column for name, column in read.items() if name not in exactly and column.dtype.kind != "O"}
-    ordered = [
-        name
-        for name, column in rest.items()
-        if _sorts(column[some], values[some]) and _sorts(column[rows], values[rows])
-    ]
+    ordered = [name for name, one in rest.items() if all(_sorts(one[k], values[k]) for k in (some, rows))]
     if ordered:
         message = (
             f"{_each(ordered)} tells the target {target!r} by its order alone, without an error in any row, as by "

@@ -154,10 +154,8 @@ def concept_shift(
     """
     check_clusters(nodes, len(sources), "sources")
     starts = label_starts(sources)
-    shares = [
-        deal(torch.arange(len(source.train_targets)), many, train, val, seed, f"source {c}")
-        for c, (source, many) in enumerate(zip(sources, nodes, strict=True))
-    ]
+    sizes = zip([len(source.train_targets) for source in sources], nodes, strict=True)
+    shares = [deal(torch.arange(n), many, train, val, seed, f"source {c}") for c, (n, many) in enumerate(sizes)]
     return stored_apart(sources, shares, lambda c, x, y: (x, y + starts[c]), test, seed, **kwargs)
 
 

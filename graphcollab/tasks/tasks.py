@@ -266,14 +266,10 @@ class Tasks(Builders):
         In a list numbers are names where all names are whole numbers (`Node`); in a tensor they are always positions.
         """
         nodes = torch.as_tensor(nodes if isinstance(nodes, Tensor) else find_nodes(nodes, self.names)).long().cpu()
-        return replace(
-            self,
-            splits={name: split.select(nodes) for name, split in self.splits.items()},
-            names=tuple(self.names[k] for k in nodes.tolist()),
-            node_id=self.ids[nodes],
-            cluster=None if self.cluster is None else self.cluster[nodes],
-            told=None if self.told is None else self.told[nodes],
-        )
+        splits = {name: split.select(nodes) for name, split in self.splits.items()}
+        cluster, told = (None if one is None else one[nodes] for one in (self.cluster, self.told))
+        names = tuple(self.names[k] for k in nodes.tolist())
+        return replace(self, splits=splits, names=names, node_id=self.ids[nodes], cluster=cluster, told=told)
 
     @cached_property
     def elsewhere(self) -> Tensor:

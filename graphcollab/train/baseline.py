@@ -18,7 +18,7 @@ from graphcollab.metrics.scores import judging
 from graphcollab.metrics.statistics import summarize
 from graphcollab.tasks import Tasks
 from graphcollab.tasks.metric_fit import AMOUNTS
-from graphcollab.train.constants import CONSTANTS, constants
+from graphcollab.train.constants import ADDED, CONSTANTS, constants
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.shared_samples import identify_samples
 from graphcollab.train.trial import COLUMNS, Trial
@@ -30,7 +30,6 @@ BASELINES = (CONSTANT, *SKLEARN)
 FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
 CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
 PENALTIES = np.logspace(-4, 2, 7)
-ADDED = 0.5  # rows of each class beside those there are
 Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """What a model says of inputs [n, D], as outputs of a network: [n, C] or [n, D']."""
 

@@ -92,9 +92,8 @@ def _all_alike(own: Tensor, plane: Plane, owner: Tensor, to: Tensor) -> bool:
     secret = _numbers(own.numpy().tobytes())
     shown = torch.cat([secret, *coarse])  # [4 + 4 + 4]
     committed = _commitment(int(plane.own[0]), shown)
-    commitments = plane.tell(
-        committed.expand(len(owner), -1), owner, to, "a commitment to checksums of its initial model"
-    )
+    what = "a commitment to checksums of its initial model"
+    commitments = plane.tell(committed.expand(len(owner), -1), owner, to, what)
     told = plane.tell(shown.expand(len(owner), -1), owner, to, "checksums of its initial model")
     for sender, commitment, numbers in zip(*(x[plane.known(to)] for x in (owner, commitments, told)), strict=True):
         if not torch.equal(commitment, _commitment(int(sender), numbers)):

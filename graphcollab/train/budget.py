@@ -15,8 +15,7 @@ from graphcollab.phases import Phases
 from graphcollab.settings import Count
 from graphcollab.tasks import Tasks
 
-ROUNDS = 100
-"""How many rounds are played where nothing is said."""
+ROUNDS = 100  # how many rounds are played where nothing is said
 _MOST = 2**40  # rounds, after which a method that has taken no step takes none
 
 Budget: TypeAlias = Annotated[

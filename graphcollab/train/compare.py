@@ -179,11 +179,8 @@ def compare(
     results = {name: kept[name, p] for name, p in last.items() if (name, p) in kept}
     for trial in simple:
         chosen.setdefault(trial.method, []).append(trial)
-    again = {
-        one.name: partial(one.play, settings, chosen[one.name][-1].seed)
-        for one in every
-        if one.number == last[one.name]
-    }
+    best = [one for one in every if one.number == last[one.name]]
+    again = {one.name: partial(one.play, settings, chosen[one.name][-1].seed) for one in best}
     return Comparison(trials, chosen, higher, results, metric, again)
 
 

@@ -199,15 +199,10 @@ class Comparison:
         if method not in self.again:
             raise MissingError("comparison", "a comparison that was pickled does not know how to train: compare again")
         tasks = with_all_rows(result.tasks, needed(result.method)) if tasks is None else tasks
-        return Final.fit(
-            self.again[method],
-            tasks,
-            round(median(trial.kept for trial in trials)),
-            metric=self.metric,
-            test=torch.tensor([trial.per_node for trial in trials], dtype=torch.float64),
-            setting=dict(trials[-1].setting),
-            **known,
-        )
+        rounds, setting = round(median(trial.kept for trial in trials)), dict(trials[-1].setting)
+        test = torch.tensor([trial.per_node for trial in trials], dtype=torch.float64)
+        own: dict[str, Any] = {"metric": self.metric, "test": test, "setting": setting}
+        return Final.fit(self.again[method], tasks, rounds, **own, **known)
 
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return for every method the mean over seeds of every column, its spread, the setting and the values.

@@ -72,11 +72,8 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
         loss[own] = score_rows(env.engine, Rows.own(models, own), "train", metric)[0]
         parts["loss"] = loss
     known_here = [name for name in parts if name not in SENT]
-    told = env.plane.fill_in(
-        "losses and scores of the site, and how much it has sent",
-        [parts[name] for name in known_here],
-        [parts[name] for name in SENT],
-    )
+    said = "losses and scores of the site, and how much it has sent"
+    told = env.plane.fill_in(said, [parts[name] for name in known_here], [parts[name] for name in SENT])
     found = dict(zip([*known_here, *SENT], told, strict=True))
     values = {name: found[name] for name in parts}
     for split, whose in (("val", judged), ("test", judged), ("train", unseen)):

@@ -75,9 +75,8 @@ class Final:
         """
         read, one = {"temperature": temperature, "threshold": threshold}, self.result
         about = {**one.about(), "best": None, "made": "; ".join([self.how, *_as_read(**read)]), "warning": self.warning}
-        means = {
-            name: [None if math.isnan(v) else v for v in values.tolist()] for name, values in self._means().items()
-        }
+        known = {name: values.tolist() for name, values in self._means().items()}
+        means = {name: [None if math.isnan(v) else v for v in values] for name, values in known.items()}
         about |= {"rows": int(one.tasks.sizes("train").sum()), "setting": dict(self.setting), "means": means}
         return save_models(folder, one.stacks, one.modules, one.tasks, one.graph(), about, self.shared, read)
 

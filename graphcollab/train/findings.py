@@ -109,9 +109,8 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
         if found is None:
             last = method.last(data.round)
             early = not last.rewire.weighs and played < last.weigh.settling
-            found = _uniform(
-                method, data, *_evenness(method, data, env, spread), history, kind=STILL if early else UNIFORM
-            )
+            evenness, kind = _evenness(method, data, env, spread), STILL if early else UNIFORM
+            found = _uniform(method, data, *evenness, history, kind=kind)
             found = None if dropped and early else found
     if found is not None:
         history.findings.append(found)

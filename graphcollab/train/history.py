@@ -173,17 +173,11 @@ class History:
         def plain(row: Tensor) -> list[float | None]:
             return [value if math.isfinite(value) else None for value in row.tolist()]
 
-        told = {
-            "nodes": list(self.names),
-            "metric": self.metric,
-            "rounds": self.rounds,
-            "seconds": self.seconds,
-            "isolated": self.isolated,
-            "isolated_because": self.isolated_because,
-            "refused": self.refused,
-            "findings": [asdict(finding) for finding in self.findings],
-            "values": {name: list(map(plain, rows)) for name, rows in self.values.items()},
-        }
+        told: dict[str, object] = {"nodes": list(self.names)}
+        for name in ("metric", "rounds", "seconds", "isolated", "isolated_because", "refused"):
+            told[name] = getattr(self, name)
+        told["findings"] = [asdict(finding) for finding in self.findings]
+        told["values"] = {name: list(map(plain, rows)) for name, rows in self.values.items()}
         return write_whole(path, json.dumps(told, allow_nan=False).encode())
 
     def to_csv(self, path: str | Path) -> Path:

@@ -56,7 +56,7 @@ def describe_run(
         "pretrained mixers": [_checksums(piece.given) for piece in method.walk() if piece.given],
         "seed": seed,
         "attendance": describe(attend or Attendance(), "attendance"),
-        FACTOR: _factor(isolate),
+        FACTOR: isolate.factor if isinstance(isolate, Isolate) else Isolate().factor if isolate else None,
         "number of nodes": tasks.num_nodes,
         SHAPES: describe([dict(zip(spec.names, spec.shapes, strict=True)) for spec in data.x.specs], SHAPES),
         "number type of the models": str(data.x.dtype),
@@ -109,9 +109,8 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
             if values is not None:
                 told = f"{list(values.shape[1:])} {values.dtype}"
                 found = digests(split, values)
-                about[f"{kind} in split {name!r}"] = (
-                    f"{told} {checksum(found if plane.private else plane.publish(found))}"
-                )
+                found = found if plane.private else plane.publish(found)
+                about[f"{kind} in split {name!r}"] = f"{told} {checksum(found)}"
     return about
 
 
@@ -218,10 +217,6 @@ def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str
 def _shown(value: Any) -> str:
     text = str(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
-
-def _factor(isolate: Isolate | bool) -> float | None:
-    return isolate.factor if isinstance(isolate, Isolate) else Isolate().factor if isolate else None
 
 
 def _versions(modules: Sequence[nn.Module]) -> dict[str, str]:

@@ -141,18 +141,11 @@ def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
     edges, weight = tensors["graph/edge_index"], tensors["graph/edge_weight"]
     graph = LearnedGraph(edge_index=edges, edge_weight=weight, num_nodes=len(told), name=list(told))
     graph.node_id = tensors["graph/node_id"]
-    prepared = content["preparation"]
-    return Models(
-        names,
-        content["about"],
-        None if prepared is None else Preparation.from_json(prepared),
-        graph,
-        Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])}),
-        (tuple(content["inputs"]["shape"]), dtype_of(content["inputs"]["type"])),
-        (),
-        rows,
-        [places[k] for k in range(max(len(names), len(places)))],
-    )
+    prepared = None if content["preparation"] is None else Preparation.from_json(content["preparation"])
+    answers = Answers(**{**content["answers"], "classes": tuple(content["answers"]["classes"])})
+    inputs = tuple(content["inputs"]["shape"]), dtype_of(content["inputs"]["type"])
+    every = [places[k] for k in range(max(len(names), len(places)))]
+    return Models(names, content["about"], prepared, graph, answers, inputs, (), rows, every)
 
 
 def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

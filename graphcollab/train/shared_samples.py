@@ -70,14 +70,11 @@ def _of_own(tasks: Tasks) -> tuple[int, int, int, int, str, str]:
     node, value = torch.cat(pairs, 1)
     whole = torch.cat([_values(pool.targets) for pool in tasks.pools.values()])
     sizes = {name: len(pool) for name, pool in tasks.pools.items()}
-    return (
-        used,
-        len(whole),
-        _different(tasks, "train"),
-        _different(tasks, "test"),
-        fingerprint([*tasks.names, *places, _summary(node.long(), value)]),
-        fingerprint([*map(str, sizes.items()), _summary(torch.zeros(len(whole), dtype=torch.int64), whole)]),
-    )
+    of_nodes = fingerprint([*tasks.names, *places, _summary(node.long(), value)])
+    of_all = fingerprint([*map(str, sizes.items()), _summary(torch.zeros(len(whole), dtype=torch.int64), whole)])
+    parts = [tasks.splits.get(name) for name in ("train", "test")]
+    train, test = (0 if part is None else len(part.index.unique()) for part in parts)
+    return used, len(whole), train, test, of_nodes, of_all
 
 
 def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple[float, str]:
@@ -108,10 +105,6 @@ def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple
         "intervals and p-values are corrected for samples that seeds share: of n seeds the variance of the mean is "
         f"that of differences times 1/n + {ratio:.2g}, not 1/n (Nadeau and Bengio){careful}"
     )
-
-
-def _different(tasks: Tasks, name: str) -> int:
-    return len(tasks.splits[name].index.unique()) if name in tasks.splits else 0
 
 
 def _values(targets: Tensor) -> Tensor:

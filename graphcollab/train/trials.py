@@ -30,11 +30,8 @@ from graphcollab.train.trial import COLUMNS, Trial
 OF_TRIALS = ("patience", "callbacks", "progress", "checkpoint_every", "resume")
 """Settings of `run` that are for trials only."""
 
-LOOKS = 20
-"""How often final models are evaluated."""
-
-MODEL = "model"
-"""The setting under which a comparison says which of several models a trial has."""
+LOOKS = 20  # how often final models are evaluated
+MODEL = "model"  # the setting under which a comparison says which of several models a trial has
 
 
 @dataclass(frozen=True)
@@ -130,14 +127,13 @@ class Trials:
     def _run(self, one: Contestant, seed: int, drawn: Tasks) -> Result:
         place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
         spent = {} if one.spending is None else vars(one.spending)
+        settings = {**self.settings, **spent, "checkpoint": place}
         with (  # `compare` warns once for all trials
             own_filter("ignore", code="quality", subject="metric"),
             own_filter("ignore", code="quality", subject="weights"),
             own_filter("ignore", code="diverged", subject="models"),
         ):
-            return run(
-                one.method(), drawn, one.model, one.graph, seed=seed, **{**self.settings, **spent, "checkpoint": place}
-            )
+            return run(one.method(), drawn, one.model, one.graph, seed=seed, **settings)
 
 
 def _of_machine(error: Exception) -> bool:

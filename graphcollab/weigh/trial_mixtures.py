@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -135,20 +135,17 @@ class TrialMixtures(Weigher):
     def _tuned_scores(self, data: Data, env: Env, sent: Halo, sender: Tensor, receiver: Tensor, p: Tensor) -> Tensor:
         """Return the scores [R] of fine-tuned mixtures, which exist one chunk at a time."""
         engine, out = env.engine, torch.empty(len(p), dtype=torch.float64, device=data.x.device)
+        steps = LocalSteps(self.epochs, self.steps, self.batch_size, self.optimizer)
+        seed = keyed_seed(env.seed, _TRIAL_STREAM, 0)
         for s, where, row in data.x.locate(receiver):
             columns = data.x.specs[s].columns(self.part)
             for take, own in zip(*(t.split(engine.plans[s].chunk) for t in (where, row)), strict=True):
                 models = data.x.tensors[s][beside(own, sent.rows)]
                 heard, share = pick(sent.rows, sent.place(sender[take])), beside(p[take, None], sent.rows)
                 models[:, columns] = torch.lerp(models[:, columns], heard, share)
-                fitted = engine.fit(
-                    Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take))),
-                    LocalSteps(self.epochs, self.steps, self.batch_size, self.optimizer),
-                    seed=keyed_seed(env.seed, _TRIAL_STREAM, 0),
-                    round_=data.round,
-                )
-                tuned = _only(data.x, s, fitted.models.tensors[0])
-                rows = Rows(tuned, receiver[take], torch.arange(len(take)))
+                mixed = Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take)))
+                fitted = engine.fit(mixed, steps, seed=seed, round_=data.round)
+                rows = replace(mixed, source=_only(data.x, s, fitted.models.tensors[0]))
                 out[beside(take, out)] = self._scores(engine, rows).masked_fill(fitted.outcome()[1] >= 0, WORST)
         return out
 

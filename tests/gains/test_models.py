@@ -73,25 +73,26 @@ def test_the_model_that_can_learn_the_target_is_chosen():
     assert found.models["alone"] == found.models["together"] == ["layers"] * 3
 
 
-def test_models_of_classes_that_are_too_sure_are_not_chosen():
-    """Means of l / (l + 0.9): 0.26 of the first and 0.5 of the second; of l: 1.01 and 0.9."""
-    loss = torch.tensor([[[0.01, 0.01, 3.0]], [[0.9, 0.9, 0.9]]])
+def test_sites_of_other_units_have_the_same_say():
+    """Divided by 1, 1 and 100 the means are 0.8 and 0.9; where little is lost at a site that of the median counts."""
+    loss = torch.tensor([[[0.5, 0.9, 100.0]], [[0.8, 1.0, 90.0]]])
     arm = Arm([("", {}), ("", {})], loss, torch.zeros(1, 1, 2, 1, 3))
-    usual = torch.full((3,), 0.9)
-    assert arm.choose(usual)[1] == (0, 0)
-    assert replace(arm, classes=True).choose(usual)[1] == (1, 0)
+    assert arm.choose(torch.tensor([1.0, 1.0, 100.0]))[1] == (0, 0)
+    assert arm.choose(torch.tensor([1.0, 1.0, 1.0]))[1] == (1, 0)
+    assert arm.choose(torch.tensor([0.01, 1.0, 100.0]))[1] == (0, 0)  # by 1: 0.8, else 50 times what is usual
+    assert replace(arm, classes=True).choose(torch.tensor([1.0, 1.0, 100.0]))[1] == (1, 0)
 
 
 def test_a_setting_that_lets_a_site_explode_is_not_chosen():
-    """The first is better at three sites of four, and the mean of l / (l + usual) is bounded."""
-    loss = torch.tensor([[[0.2, 0.2, 0.2, 1e15]], [[1.0, 1.0, 1.0, 1.0]], [[0.9, 0.9, 0.9, 8.0]]])
+    """The first is better at three sites of four."""
+    loss = torch.tensor([[[0.2, 0.2, 0.2, 1e15]], [[1.0, 1.0, 1.0, 1.0]], [[0.5, 0.5, 0.5, 12.0]]])
     arm = Arm([("linear", {"lr": lr}) for lr in (0.3, 0.1, 0.2)], loss, torch.zeros(1, 1, 3, 1, 4))
     usual = torch.tensor([1.0, 1.0, 1.0, 1.0])
-    assert arm.choose(usual)[1] == (1, 0)  # 0.5 in the mean; the last has 0.577
-    assert replace(arm, loss=loss.nan_to_num(posinf=1.0).clamp(max=9.0)).choose(usual)[1] == (0, 0)  # 0.35
+    assert arm.choose(usual)[1] == (1, 0)
+    assert replace(arm, loss=loss.clamp(max=3.0)).choose(usual)[1] == (0, 0)  # 0.9 in the mean
     assert replace(arm, loss=loss.where(loss < 9, torch.nan)).choose(usual)[1] == (1, 0)
-    few = torch.tensor([1.0, 1.0, 1.0, 0.01])  # a site where little is lost: 8 is wild, 1 is not
-    assert arm.choose(few)[1] == (1, 0)
+    at = replace(arm, loss=torch.tensor([[[0.0, 0.0, 20.0]], [[9.0, 9.0, 9.0]]]), settings=arm.settings[:2])
+    assert at.choose(torch.ones(3))[1] == (1, 0)  # of which the mean is larger, but no site's loss is wild
 
 
 def test_a_comparison_tries_every_model_with_every_setting():

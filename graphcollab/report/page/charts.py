@@ -98,9 +98,8 @@ def curve_chart(name: str, caption: str, table: Table) -> Chart:
     rows = []
     for method, x, mean in table.rows:
         value, spread = mean.order or 0.0, mean.spread or 0.0
-        rows.append(
-            {"method": method.value, "x": x.value, "mean": value, "low": value - spread, "high": value + spread}
-        )
+        ends = {"low": value - spread, "high": value + spread}
+        rows.append({"method": method.value, "x": x.value, "mean": value, **ends})
     base, pick, methods = _by_method(rows)
     axis = alt.X("x:Q", title=over, axis=alt.Axis(tickCount=8, tickMinStep=1))
     tips = ["method:N", alt.Tooltip("x:Q", title=over), alt.Tooltip("mean:Q", title=what, format=FORMAT)]

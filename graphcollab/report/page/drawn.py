@@ -55,9 +55,8 @@ def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section with a chart of every method whose nodes listen to others, if there is any."""
     found = {name: weights_of(result, len(last)) for name, result in last.items()}
     some = {name: one for name, one in found.items() if one is not None}
-    charts = [
-        _graph_chart(f"graph-{k}", name, one, len(last[name].tasks.names)) for k, (name, one) in enumerate(some.items())
-    ]
+    named = ((name, one, len(last[name].tasks.names)) for name, one in some.items())
+    charts = [_graph_chart(f"graph-{k}", *one) for k, one in enumerate(named)]
     if charts:
         yield Section("graph", "Who listens to whom", [SAID], charts)
 
@@ -183,11 +182,8 @@ def _between_parties(result: Result) -> bool:
 
 def _bins(result: Result) -> Tensor:
     """Return sums of weights, confidences and right predictions of every bin over all nodes, [3, BINS]."""
-    measures = [
-        Metric(f"{kind} {b}", True, partial(_sum, kind, b), weighted=True, of_classes=True)
-        for kind in KINDS
-        for b in range(BINS)
-    ]
+    kinds = {f"{kind} {b}": partial(_sum, kind, b) for kind in KINDS for b in range(BINS)}
+    measures = [Metric(name, True, one, weighted=True, of_classes=True) for name, one in kinds.items()]
     with own_filter("ignore", code="quality", subject="metric"):  # nodes without test samples have none in any bin
         scores = result.scores(measures, "test")
     sums = torch.stack([scores[one.name][scores.members] for one in measures]).nansum(1)

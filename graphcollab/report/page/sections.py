@@ -20,13 +20,7 @@ from graphcollab.report.page.drawn import calibration_section, curve_section, gr
 from graphcollab.report.site_table import site_table, sites_of_comparison
 from graphcollab.report.tables import paired_values, results_values
 from graphcollab.report.values import Cell, Column, Table
-from graphcollab.report.words import (
-    asked_of,
-    metric_in_words,
-    rows_used,
-    terms_of_benefit,
-    terms_of_comparison,
-)
+from graphcollab.report.words import asked_of, metric_in_words, rows_used, terms_of_benefit, terms_of_comparison
 from graphcollab.train import Comparison, Result
 from graphcollab.train.baseline import BASELINES
 
@@ -65,10 +59,8 @@ def content_of_comparison(
         Section("words", "What words mean", terms=terms_of_comparison(comparison)),
         Section("settings", "Settings", folded=settings),
     ]
-    asked = _asked(comparison, last, source)
-    return Content(
-        title or "Who learns best, and with whom", asked, comparison_findings(comparison, reference), sections
-    )
+    asked, answer = _asked(comparison, last, source), comparison_findings(comparison, reference)
+    return Content(title or "Who learns best, and with whom", asked, answer, sections)
 
 
 def _asked(comparison: Comparison, last: Mapping[str, Result], source: str) -> str:
@@ -103,10 +95,8 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
     scale, digits, unit = scale_of(benefit)
     names = benefit.names[:MOST_SITES]
     gains = [g for g in benefit.pair_gains if {g.site, g.by} <= {*names} and not math.isnan(g.gain)]
-    rows = [
-        [Cell(gain.site), Cell(gain.by), gain_cell(gain, scale)]
-        for gain in sorted(gains, key=lambda gain: -abs(gain.gain))
-    ]
+    gains.sort(key=lambda gain: -abs(gain.gain))
+    rows = [[Cell(gain.site), Cell(gain.by), gain_cell(gain, scale)] for gain in gains]
     what = f"gain{unit if benefit.relative else f', {of_metric(benefit)}'}"
     caption = (
         f"What each site gains by each other when the two collaborate alone ({what}), of {len(names)} of "
