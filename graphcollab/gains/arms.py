@@ -77,7 +77,7 @@ class Arm:
         The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
         single sites are worse: the least mean of losses, of amounts divided by what is usual at the site, or at the
         median site where that is more, so that sites of other units have the same say. What leaves fewer nodes with
-        wild losses (`WILD`) comes first. ``usual`` [n] are the `usual` losses of the nodes' sites when they train alone.
+        wild losses (`WILD`) comes first. ``usual`` [n] are the `usual` losses of sites that train alone.
         """
         mean = self._regret(self.loss, usual)
         s, t = divmod(int(mean.argmin()), mean.shape[1])
@@ -93,7 +93,7 @@ class Arm:
         """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
         if self.classes or bool((self.loss < 0).any()):
             return loss.nan_to_num(torch.inf).mean(-1)
-        times = torch.where(loss > 0, loss / torch.maximum(usual, usual.median()), 0)  # 0 of losses that are 0
+        times = torch.where(loss == 0, 0, loss / torch.maximum(usual, usual.median()))
         wild = ~(times <= WILD)  # or not finite
         return times.nan_to_num(WILD).clamp(max=WILD).mean(-1) + WILD * wild.sum(-1)
 

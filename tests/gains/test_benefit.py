@@ -71,7 +71,8 @@ def targets(tasks, split, node):
 def best(histories, tasks, nodes, usual):
     """Test metrics at the evaluation that does best on validation samples, or of constants, of some runs together.
 
-    That is where the mean of loss / (loss + usual loss) is least; ``usual`` are the sites' median losses alone.
+    That is where the mean of loss / max(usual loss, median of these) is least; ``usual`` are the sites' median losses
+    alone.
     """
     means = [float(targets(tasks, "train", k).mean()) for k in nodes]
     flat, score = (
@@ -79,7 +80,8 @@ def best(histories, tasks, nodes, usual):
         for split in ("val", "test")
     )
     loss, found = (torch.cat([h.table(name) for h in histories], 1) for name in ("val_loss", "test_metric"))
-    regret, flat_regret = ((some / (some + usual[nodes])).mean(-1) for some in (loss, flat.double()))
+    scale = usual[nodes].clamp(min=usual[nodes].median())
+    regret, flat_regret = ((some / scale).mean(-1) for some in (loss, flat.double()))
     at = regret.argmin()
     return score.double() if float(flat_regret) < float(regret[at]) else found[at]
 

@@ -74,13 +74,13 @@ def test_the_model_that_can_learn_the_target_is_chosen():
 
 
 def test_sites_of_other_units_have_the_same_say():
-    """Divided by 1, 1 and 100 the means are 0.8 and 0.9; where little is lost at a site that of the median counts."""
-    loss = torch.tensor([[[0.5, 0.9, 100.0]], [[0.8, 1.0, 90.0]]])
+    """Divided by 1, 1 and 5 the means are 0.8 and 0.9; where little is lost at a site that of the median counts."""
+    loss = torch.tensor([[[0.5, 0.9, 5.0]], [[0.8, 1.0, 4.5]]])
     arm = Arm([("", {}), ("", {})], loss, torch.zeros(1, 1, 2, 1, 3))
-    assert arm.choose(torch.tensor([1.0, 1.0, 100.0]))[1] == (0, 0)
+    assert arm.choose(torch.tensor([1.0, 1.0, 5.0]))[1] == (0, 0)
     assert arm.choose(torch.tensor([1.0, 1.0, 1.0]))[1] == (1, 0)
-    assert arm.choose(torch.tensor([0.01, 1.0, 100.0]))[1] == (0, 0)  # by 1: 0.8, else 50 times what is usual
-    assert replace(arm, classes=True).choose(torch.tensor([1.0, 1.0, 100.0]))[1] == (1, 0)
+    assert arm.choose(torch.tensor([0.01, 1.0, 5.0]))[1] == (0, 0)  # by 1: 0.8, else 50 times what is usual
+    assert replace(arm, classes=True).choose(torch.tensor([1.0, 1.0, 5.0]))[1] == (1, 0)
 
 
 def test_a_setting_that_lets_a_site_explode_is_not_chosen():
