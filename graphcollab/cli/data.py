@@ -21,10 +21,7 @@ from graphcollab.train.start import Models
 
 WIDTH = 64  # width of the hidden layer, where none are asked for
 STEP_SIZES = (0.01, 0.1)  # step sizes that comparisons of tables choose from, unless others are asked for
-POOLED, SHRINK = (
-    "partial_pooling",
-    "4,40",
-)  # what a benefit of tables tries beside meta_l2c, its strengths to choose from
+POOLED = "partial_pooling"  # what a benefit of tables tries beside meta_l2c
 OF_SAMPLES = ("val_fraction", "stratify", "loss", "metric")  # options of tables that datasets without sites have, too
 
 
@@ -104,7 +101,7 @@ def methods_for(asked: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     named, words = asked["methods"], asked["set"]
     if named is not None or str(asked["data"]) in DATASETS or asked["event"] is not None:  # risks have no intercept
         return ["meta_l2c"] if named is None else [*named], [*words]
-    own = {f"{POOLED}.shrink": SHRINK, f"{POOLED}.warmup": f"0,{asked['rounds'] // 3}"}
+    own = {f"{POOLED}.shrink": "0,10", f"{POOLED}.warmup": f"0,{asked['rounds'] // 3}"}
     given = {word.split("=")[0] for word in words}
     return ["meta_l2c", POOLED], [*words, *(f"{name}={value}" for name, value in own.items() if name not in given)]
 

@@ -91,7 +91,7 @@ def benefit(
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
             Their other settings are their own defaults. Default: ``{"meta_l2c": meta_l2c}``.
         grids: For every method the values to try of further settings, as in `compare`, such as
-            ``{"partial_pooling": {"shrink": [4, 40]}}``, of which the best is chosen.
+            ``{"partial_pooling": {"shrink": [0, 10]}}``, of which the best is chosen.
         metrics: Metrics beside the tasks' own to judge the same models by (names, ``Metric`` or functions). Each has a
             `Benefit` of its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
         repeats: R, splits.

@@ -69,7 +69,7 @@ def partial_pooling(
             are common.
         shrink: ν, the pull of intercepts to their mean. In the book's terms it is :math:`2 \sigma_y^2 /
             \sigma_\alpha^2` for ``loss="mse"``, twice the ratio of the variances within and between nodes, and for
-            classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 4 and 40. Without ``lam``
+            classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 0, 1 and 10. Without ``lam``
             only, and with the whole of slopes as ``part``.
         warmup: Rounds in which intercepts are common as well. Runs must be longer.
         part: Part of the model that is shared. ``"slopes"``: all parameters but the output layer's bias.
