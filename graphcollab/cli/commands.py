@@ -130,7 +130,7 @@ def benefit(
         batch_size: Samples of a step.
         lrs: Step sizes to choose from.
         metrics: Further metrics of the same models.
-        repeats: Number of random splits.
+        repeats: Number of random splits, three or more.
         evaluations: Number of evaluations, after which training may stop.
         level: Probability of claiming any gain where there is none; at most 0.5.
         limit: Number of sites up to which all pairs are tried; of more sites, as many pairs are drawn.

@@ -249,7 +249,10 @@ def _of_units(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
 
 
 def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) -> Iterator[str]:
-    """Yield at which sites values [n] lie beyond those of all others, and would lie among them by a common factor."""
+    """Yield at which sites values [n] lie beyond what is usual, and would lie within by the factor between two units.
+
+    Nothing where values of others lie beyond by no such factor: sites then differ by themselves.
+    """
     counts = np.bincount(owner, minlength=len(sites))
     many = np.flatnonzero(counts >= 10)
     if len(many) < 2:
@@ -258,13 +261,14 @@ def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) ->
     place = first + np.round(last * np.array((0.1, 0.25, 0.5, 0.75, 0.9))).astype(np.int64)
     bounds = values[np.lexsort((values, owner))][place]  # [sites, 5]
     usual = bounds[bounds[:, 2].argsort(kind="stable")[(len(many) - 1) // 2]]
-    for k in np.flatnonzero((bounds[:, 0] > usual[4]) | (bounds[:, 4] < usual[0])).tolist():
-        sizes = np.array([(one[2], one[3] - one[1]) for one in (bounds[k], usual)])  # middle and spread
-        if (sizes <= 0).any():
-            continue
-        apart = np.abs(np.abs(np.log(sizes[0] / sizes[1])) - np.log(_FACTORS)[:, None])  # [factors, 2]
-        if (apart < np.log((1.2, 1.6))).all(1).any():
-            yield f"has the median {sizes[0, 0]:.3g} at site {sites[many[k]]!r}, where {usual[2]:.3g} is usual"
+    beyond = np.flatnonzero((bounds[:, 0] > usual[4]) | (bounds[:, 4] < usual[0]))
+    sizes, own = (np.stack([one[..., 2], one[..., 3] - one[..., 1]], -1) for one in (bounds[beyond], usual))
+    positive = (sizes > 0).all(1) & (own > 0).all()  # middles and spreads
+    beyond, sizes = beyond[positive], sizes[positive]
+    apart = np.abs(np.abs(np.log(sizes / own))[:, None] - np.log(_FACTORS)[:, None])  # [beyond, factors, 2]
+    if (apart < np.log((1.2, 1.6))).all(2).any(1).all():
+        for k, (middle, _) in zip(beyond.tolist(), sizes, strict=True):
+            yield f"has the median {middle:.3g} at site {sites[many[k]]!r}, where {usual[2]:.3g} is usual"
 
 
 def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Finding]:

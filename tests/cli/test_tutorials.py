@@ -29,6 +29,7 @@ def play(page: str, call) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a benefit of all defaults
 def test_from_a_csv_to_a_decision(call, tmp_path):
     warned, auc, brier, answer, compared, *_ = play("csv_to_decision.md", call)
     assert "'num' tells the target" in warned

@@ -275,6 +275,8 @@ def test_sites_of_other_people_have_the_same_unit():
     assert told({**BASE, "age": children}, **ALL) == []
     costs = np.where(WEST, 2.5, 1) * DRAW.lognormal(5, 1, N)  # which overlap
     assert told({**BASE, "costs": costs}, **ALL) == []
+    ranks = np.select([WEST, BASE["site"] == "north"], [2.54, 2.54 * 6], 1) * np.random.default_rng(9).normal(100, 5, N)
+    assert told({**BASE, "salary": ranks}, **ALL) == []  # three levels, of which two are inches to centimeters
 
 
 def test_days_that_are_written_as_numbers():
