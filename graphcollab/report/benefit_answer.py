@@ -21,6 +21,7 @@ from graphcollab.train.trial import SHARES
 
 IN_UNITS = ("mae", "rmse", "mse")
 SHOWN = 8  # gains that are told one by one
+MOST = 20  # times as many samples, beyond which no number is told
 MOVES = {True: "rises", False: "falls"}
 MODELS = {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}
 
@@ -318,5 +319,10 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
         yield so("longer", words | {name: setting(**{name: ...}) for name in ("rounds", "lrs")}, models=stood)
     elif benefit.quick:
         yield so("again", quick=benefit.quick)
+    elif tested and all(gain.high <= 0 for gain in tested):
+        yield so("alone")
     elif tested:
-        yield so("alone") if all(gain.high <= 0 for gain in tested) else so("undecided")
+        every = [((gain.detectable / gain.gain) ** 2, by_whom(gain.by)) for gain in tested if gain.gain > 0]
+        times, by = min(every, default=(math.inf, ""))  # as noise falls with the square root of their number
+        many = f"about {math.ceil(times)} times as many (for the gain {by}, if it is as it seems)"
+        yield so("undecided", {"many": many if times <= MOST else "more"}, times=times)

@@ -79,8 +79,8 @@ ADVICE = {
     "alone": "So train alone.",
     "longer": "So nothing can be said yet: models {which} do no better than {flat}. There may be nothing to learn from "
     "these columns; or train for longer, {rounds}, or by other steps, {lrs}.",
-    "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with more "
-    "samples.",
+    "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with "
+    "{many} samples.",
 }
 """What is said of a benefit, by the codes of findings, and what is advised."""
 

@@ -91,7 +91,8 @@ class Final:
         told = [f"{100 * one:.2f} %" if self.metric in SHARES else f"{one:.4g}" for one in both]
         than = f" ({self.flat}: {told[-1]})" * (len(told) > 1)
         splits = f"{len(self.test)} test split{'s' * (len(self.test) > 1)}"
-        tested = f"; such models of fewer rows had on {splits} a mean {self.metric} of {told[0]}{than}"
+        mean = "geometric mean" if self.geometric else "mean"
+        tested = f"; such models of fewer rows had on {splits} a {mean} {self.metric} of {told[0]}{than}"
         return f"fitted to all {rows + held} rows{own} in {int(self.result.data.round)} rounds{by}{tested}"
 
     @property

@@ -284,7 +284,11 @@ def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(found):
     told = replace(found, scores=scores, pairs=pairs, without=without, quick="")
     seen = told.overall[0]
     assert seen.gain == pytest.approx(1 - (0.88 * 0.92 * 0.9) ** (1 / 3))
-    assert finding(told, "advice").subject == "undecided"
+    undecided = finding(told, "advice")
+    assert undecided.subject == "undecided"
+    assert undecided.numbers["times"] == pytest.approx((seen.detectable / seen.gain) ** 2)
+    times = math.ceil(undecided.numbers["times"])
+    assert f"about {times} times as many (for the gain by all together" in str(undecided)
     worse = replace(told, scores={"alone": alone, "together": alone / ratio, "ditto": alone / ratio})
     assert max(gain.high for gain in worse.overall) < 0
     assert finding(worse, "advice").subject == "alone"
