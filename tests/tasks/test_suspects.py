@@ -230,6 +230,13 @@ def test_numbers_that_mean_nothing_is_known(code):
     assert told(table, categorical=["x"], **ALL) == []
 
 
+def test_a_code_below_0_where_nothing_else_is():
+    grams = np.random.default_rng(10).integers(101, 5160, N)
+    (text,) = told({**BASE, "weight": np.where(np.arange(N) % 90 == 0, -9, grams)}, **ALL)
+    assert text.startswith("column 'weight' has -9 in 4 rows")
+    assert told({**BASE, "weight": np.where(np.arange(N) % 90 == 0, -9, grams - 300)}, **ALL) == []
+
+
 def test_numbers_that_may_mean_themselves():
     old = np.where(np.arange(N) % 30 == 0, 99, BASE["age"])
     assert told({**BASE, "age": old}, **ALL) == []
