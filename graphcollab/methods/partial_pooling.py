@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Unpack
 
 from graphcollab.declare import Training, Weights, fit, method
@@ -71,7 +70,7 @@ def partial_pooling(
             \sigma_\alpha^2` for ``loss="mse"``, twice the ratio of the variances within and between nodes, and for
             classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 0, 1 and 10. Without ``lam``
             only, and with the whole of slopes as ``part``.
-        warmup: Rounds in which intercepts are common as well. Runs must be longer.
+        warmup: Rounds in which intercepts are common as well, if ``part`` is slopes. Runs must be longer.
         part: Part of the model that is shared. ``"slopes"``: all parameters but the output layer's bias.
     """
     local = fit(training)
@@ -82,15 +81,18 @@ def partial_pooling(
     taken = LocalSteps(local.epochs, local.steps, local.batch_size, local.optimizer)
     route = ThroughServer(weights, incomplete=incomplete)
     shrinks = ShrinkIntercepts(buffers=buffers, route=route, shrink=shrink, taken=taken)
-    pooling = Method(
-        "partial_pooling",
-        local=local if lam is None else FitPersonal(local, lam, part),
-        exchange=shrinks if shrink else Exchange(part=part, buffers=buffers, route=route),
-        rewire=sample_nodes(fraction),
-        judge=Judge(field="x" if lam is None else "x_personal"),
-    )
-    return (
-        Phases(replace(pooling, exchange=Exchange(buffers=buffers, route=route)), warmup, pooling)
-        if warmup
-        else pooling
-    )
+
+    def play(shared: str, exchange: Exchange) -> Method:
+        return Method(
+            "partial_pooling",
+            local=local if lam is None else FitPersonal(local, lam, shared),
+            exchange=exchange,
+            rewire=sample_nodes(fraction),
+            judge=Judge(field="x" if lam is None else "x_personal"),
+        )
+
+    pooling = play(part, shrinks if shrink else Exchange(part=part, buffers=buffers, route=route))
+    if warmup == 0:
+        return pooling
+    every = "all" if part == "slopes" else part
+    return Phases(play(every, Exchange(part=every, buffers=buffers, route=route)), warmup, pooling)
