@@ -324,5 +324,7 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
     elif tested:
         every = [((gain.detectable / gain.gain) ** 2, by_whom(gain.by)) for gain in tested if gain.gain > 0]
         times, by = min(every, default=(math.inf, ""))  # as noise falls with the square root of their number
-        many = f"about {math.ceil(times)} times as many (for the gain {by}, if it is as it seems)"
-        yield so("undecided", {"many": many if times <= MOST else "more"}, times=times)
+        many = "more"
+        if times <= MOST:
+            many = f"about {math.ceil(times)} times as many (for the gain {by}, if it is as it seems)"
+        yield so("undecided", {"many": many}, times=times)

@@ -289,6 +289,10 @@ def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(found):
     assert undecided.numbers["times"] == pytest.approx((seen.detectable / seen.gain) ** 2)
     times = math.ceil(undecided.numbers["times"])
     assert f"about {times} times as many (for the gain by all together" in str(undecided)
+    swings = torch.tensor([[0.8], [1.3], [1.1]], dtype=torch.float64)  # a loss in the mean that may be a gain
+    open_ = replace(told, scores={"alone": alone, "together": alone * swings, "ditto": alone * swings})
+    assert max(gain.gain for gain in open_.overall) < 0 < max(gain.high for gain in open_.overall)
+    assert "ask again with more samples." in str(finding(open_, "advice", "undecided"))
     worse = replace(told, scores={"alone": alone, "together": alone / ratio, "ditto": alone / ratio})
     assert max(gain.high for gain in worse.overall) < 0
     assert finding(worse, "advice").subject == "alone"
