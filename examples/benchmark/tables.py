@@ -119,6 +119,7 @@ def main() -> None:
     add("--hidden", nargs="*", type=int, help="widths of hidden layers (default: linear or 64, by validation rows)")
     add("--repeats", type=int, default=10, help="splits (default: %(default)s)")
     add("--rounds", type=int, default=30, help="default: %(default)s")
+    add("--epochs", type=int, default=3, help="passes over a site's samples in a round (default: %(default)s)")
     add("--lrs", nargs="+", type=float, default=[0.01, 0.03, 0.1], help="step sizes (default: %(default)s)")
     add("--least", type=int, default=5, help="sites with fewer rows are left out (default: %(default)s)")
     add_device(parser)
@@ -130,7 +131,7 @@ def main() -> None:
         heart = load_dataset("heart_disease")
         tables = {heart.name: lambda seed: heart.tasks(metric="log_loss", seed=seed)}
     models = {"linear": [], "hidden layer": [64]} if args.hidden is None else {"model": args.hidden}
-    work = {"repeats": args.repeats, "rounds": args.rounds, "lrs": args.lrs, "device": args.device}
+    work = {"repeats": args.repeats, "rounds": args.rounds, "epochs": args.epochs, "lrs": args.lrs}
     grids = {"partial_pooling": {"shrink": [0, 10], "warmup": [0, args.rounds // 3]}}  # as at the command line
     for name, tasks in tables.items():
         start, splits = time.process_time(), [tasks(seed) for seed in range(args.repeats)]
@@ -143,6 +144,7 @@ def main() -> None:
             grids={name: grid for name, grid in grids.items() if name in args.methods},
             baseline="sklearn",
             limit=2,  # pairs are not asked for
+            device=args.device,
             **work,
         )
         beside = {"constant": found.constant, **found.baseline, BOOSTING: torch.stack([*map(boosted, splits)])}

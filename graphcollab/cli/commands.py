@@ -103,7 +103,7 @@ def benefit(
     dealing: Dealing = Dealing(),
     model: Model = Model(),
     rounds: Rounds = 30,
-    epochs: Rounds = 1,
+    epochs: Rounds = 3,
     batch_size: Rounds = 16,
     lrs: StepSizes = (0.01, 0.03, 0.1),
     metrics: Annotated[Strings, Parameter(group=EVALUATION)] = (),

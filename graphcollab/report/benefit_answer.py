@@ -147,7 +147,7 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
         return f"{alike}: try more of them, {setting(repeats=...)}."
     most = 1 - gain.alone if benefit.metric in SHARES and benefit.higher_is_better else 1
     if scale > 1 and gain.detectable >= most:  # of shares
-        return "That is no evidence, and with so few samples no gain would have been found four times out of five."
+        return "That is no evidence, and four times out of five no gain would be found with so few samples or splits."
     least = f"{number(scale * gain.detectable, digits)}{_unit(benefit)}"
     return f"That is no evidence; a gain of {least} would have been found four times out of five."
 

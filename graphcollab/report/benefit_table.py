@@ -25,9 +25,9 @@ GAINS = {
     True: "Gains say by how many percent the error of training alone falls (negative: rises)",
 }
 COLUMNS = (
-    "best single other: what a site gains most by when the two collaborate alone; missed most: whose absence from the "
-    "group of all costs it most, and how much; left out: what the model of all others gains a site that gave them "
-    "nothing"
+    "best single other: what a site gains most by when the two collaborate alone, as it seems: without a star the best "
+    "of several is no advice; missed most: whose absence from the group of all costs it most, and how much; left out: "
+    "what the model of all others gains a site that gave them nothing"
 )
 
 REFERENCE = (

@@ -23,7 +23,7 @@ from graphcollab.tasks._values import factorised
 from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.quality import of_columns
-from graphcollab.tasks.quality_of_samples import of_one_class, of_repeats
+from graphcollab.tasks.quality_of_samples import of_frequent_class, of_one_class, of_repeats
 from graphcollab.tasks.quality_of_values import of_codings, of_many_classes, of_spellings, warn_of
 from graphcollab.tasks.samples import Pool
 from graphcollab.tasks.statistics import Counts, Statistics
@@ -88,6 +88,8 @@ def tasks_of_table(
         _refuse_one_class(target, prepared.classes[0], statistics.complete)
     elif metric == "auc":
         found += of_one_class(sites.names, splits.values(), targets)
+    elif metric == "accuracy":
+        found += of_frequent_class(prepared.classes, targets)
     if counts is not None:
         found += of_codings(tasks.names, counts.rows.tolist(), counts.names, target)
     warn_of(found)

@@ -169,20 +169,24 @@ def _names_of(node: Any, where: str) -> list[str] | list[int]:
         )
     listed: list[Any] = given.tolist() if isinstance(given, np.ndarray) else list(given)
     text = any(issubclass(kind, str) for kind in set(map(type, listed)))
-    for row, one in enumerate(listed):
-        whole = _is_whole(type(one)) or (isinstance(one, float) and one.is_integer() and abs(one) <= _EXACT)
-        if isinstance(one, str) and one if text else whole:
-            continue
-        if is_missing(one):
-            raise MissingError(
+
+    def is_name(one: Any) -> bool:
+        if text:
+            return isinstance(one, str) and one != ""
+        return _is_whole(type(one)) or (isinstance(one, float) and one.is_integer() and abs(one) <= _EXACT)
+
+    odd = {row: one for row, one in enumerate(listed) if not is_name(one)}
+    for row, one in sorted(odd.items(), key=lambda item: is_missing(item[1]))[:1]:  # amounts before empty cells
+        if not is_missing(one):
+            raise InvalidValueError(
                 "node",
-                f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, "
-                "is found: name it or drop the row" + f", or give {setting(drop_missing_target=True)}" * bool(where),
+                f"row {row} has {one!r} as the name of its site{where}, and names must all be strings or all be whole "
+                "numbers: name another column, or mend the row",
             )
-        raise InvalidValueError(
+        raise MissingError(
             "node",
-            f"row {row} has {one!r} as the name of its site{where}, and names must all be strings or all be whole "
-            "numbers: name it or drop the row",
+            f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, "
+            "is found: name it or drop the row" + f", or give {setting(drop_missing_target=True)}" * bool(where),
         )
     return listed if text else [*map(int, listed)]
 

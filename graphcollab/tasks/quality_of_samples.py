@@ -104,3 +104,16 @@ def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor)
         f"{setting(metric='brier')}"
     )
     return [Finding("one-class", "metric", message, {"sites": one})]
+
+
+def of_frequent_class(classes: Sequence[str], targets: Tensor) -> list[Finding]:
+    """Return the finding that four in five rows or more are of one class, of which accuracy tells little."""
+    counts = targets.cpu().long().bincount(minlength=len(classes))
+    share, most = float(counts.max() / counts.sum()), classes[int(counts.argmax())]
+    if not 0.8 <= share < 1:
+        return []
+    message = (
+        f"{100 * share:.0f} % of rows are of class {most!r}, and a model that says so of every row is as accurate: "
+        f"{setting(metric='log_loss')}, {setting(metric='brier')} or {setting(metric='auc')} tells more"
+    )
+    return [Finding("frequent-class", "metric", message, {"share": share})]

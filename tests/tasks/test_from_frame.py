@@ -679,6 +679,20 @@ def test_sites_of_one_class_have_no_auc():
     Tasks.from_frame(table, metric="brier")
 
 
+def test_accuracy_is_doubted_where_most_rows_are_of_one_class():
+    table = {"site": [*"abc"] * 8, "x": [k % 7 for k in range(24)], "y": ["no"] * 20 + ["yes"] * 4}  # 20 / 24 = 83 %
+    with warns("quality", "metric", "83 %", "'no'", "'log_loss'"):
+        Tasks.from_frame(table, metric="accuracy")
+    Tasks.from_frame(table, metric="brier")
+    Tasks.from_frame(table | {"y": ["no"] * 19 + ["yes"] * 5}, metric="accuracy")  # 79 %
+
+
+def test_a_column_of_amounts_names_no_site_with_cells_missing_or_not():
+    for site in ([12.5, None, 3.0, 4.0], [None, 12.5, 3.0, 4.0]):
+        with pytest.raises(ValueError, match="12.5 as the name of its site.*name another column"):
+            Tasks.from_frame({"site": site, "x": [1, 2, 3, 4], "y": [0, 1, 0, 1]})
+
+
 @pytest.mark.parametrize("reader", ["polars", "pyarrow", "pandas"])
 def test_an_index_without_a_name_is_no_column(reader, tmp_path):
     pd, read = pytest.importorskip("pandas"), pytest.importorskip(reader)
