@@ -65,7 +65,7 @@ def group_table(
     first = next(iter(results.values()))
     tasks, judged = first.tasks, as_metrics(metrics, first.tasks.metric)
     grouped = any(pool.group is not None for pool in tasks.pools.values())
-    owner = torch.arange(tasks.num_nodes).repeat_interleave(tasks.sizes("test"))
+    owner = tasks.splits["test"].owner
     names, codes = _groups(_values(tasks, frame, column), bands)
     kinds, counts = (one.tolist() for one in codes.unique(return_counts=True))
     columns, many = [Column(column), Column("rows", "count")], len(kinds) * len(results) * len(judged)

@@ -54,7 +54,7 @@ def importance_table(
     tasks, engine, rows = result.tasks, result.env.engine, Rows.own(result.stacks)
     split, judged = tasks.splits["test"], as_metrics(metric, tasks.metric)[0]
     pool, sign = tasks.pools[split.pool], 1 if judged.higher_is_better else -1
-    owner = torch.repeat_interleave(torch.arange(tasks.num_nodes), split.sizes)
+    owner = split.owner
     keys = tasks.ids[owner], torch.arange(len(owner)) - split.ptr[owner]
     drawn = [keyed_uniform(result.env.seed, _SHUFFLE_STREAM, *keys, r) for r in range(repeats)]
     base, own = score_rows(engine, rows, "test", judged)[1], pool.inputs[split.index]

@@ -38,7 +38,7 @@ def of_repeats(
     if len(different) < 20 or distinct < 0.95 * len(different):
         return []
     twice = counts[place] > 1
-    owner = torch.cat([torch.arange(len(names)).repeat_interleave(split.sizes) for split in splits.values()])
+    owner = torch.cat([split.owner for split in splits.values()])
     by_node = owner[twice].bincount(minlength=len(names))
     where = few([f"{names[k]!r} {int(by_node[k])}" for k in by_node.nonzero().flatten().tolist()])
     drop = "drop those that are there twice, in pandas by frame.drop_duplicates(), or keep them together by "
@@ -91,10 +91,8 @@ def of_scales(pools: Mapping[str, Pool], splits: Mapping[str, Split], names: Seq
 
 def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor) -> list[Finding]:
     """Return the finding that AUC is not defined at sites whose rows are all of one class."""
-    every = [*splits]
-    index = torch.cat([split.index for split in every])
-    owner = torch.cat([torch.arange(len(names)).repeat_interleave(split.sizes) for split in every])
-    pairs = torch.stack([owner, targets.cpu()[index].long()]).unique(dim=1)
+    held = [torch.stack([split.owner, targets.cpu()[split.index].long()]) for split in splits]
+    pairs = torch.cat(held, 1).unique(dim=1)
     one = [names[k] for k in (pairs[0].bincount(minlength=len(names)) == 1).nonzero().flatten().tolist()]
     if not one:
         return []

@@ -168,6 +168,11 @@ class Split:
         """Samples of every node, [K]."""
         return self.ptr.diff()
 
+    @property
+    def owner(self) -> Tensor:
+        """The node of every sample, [N]."""
+        return torch.repeat_interleave(torch.arange(self.num_nodes), self.sizes)
+
     def of(self, node: int) -> Tensor:
         """Return one node's positions in the pool."""
         return self.index[int(self.ptr[node]) : int(self.ptr[node + 1])]
@@ -185,9 +190,8 @@ class Split:
 
     def totals(self, values: Tensor) -> Tensor:
         """Return sums over every node's samples, [K], of values [N] of the pool's; NaN where these are elsewhere."""
-        owner = torch.repeat_interleave(torch.arange(self.num_nodes), self.sizes)
         here = self.index != ELSEWHERE
-        sums = values.new_zeros(self.num_nodes).index_add(0, owner[here], values[self.index[here]])
+        sums = values.new_zeros(self.num_nodes).index_add(0, self.owner[here], values[self.index[here]])
         return sums.masked_fill(self.elsewhere, torch.nan)
 
     def select(self, nodes: Tensor) -> Split:
@@ -237,7 +241,7 @@ def hold_out(
     """
     if group is None:
         return _hold_out(split, ids, _shares(split.sizes, fraction), seed, labels, into)
-    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)
+    owner = split.owner
     found, unit = torch.stack([owner, group], 1).unique(dim=0, return_inverse=True)  # node after node
     first = torch.full((len(found),), len(owner)).scatter_reduce(0, unit, torch.arange(len(owner)), "amin")
     total = _shares(found[:, 0].bincount(minlength=split.num_nodes), fraction)
@@ -289,7 +293,7 @@ def _hold_out(
     split: Split, ids: Tensor, total: Tensor, seed: int, labels: Tensor | None, into: str
 ) -> tuple[Split, Split]:
     """Hold out ``total`` [K] of every node's samples, or groups, each by itself."""
-    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)
+    owner = split.owner
     place = torch.arange(len(owner)) - split.ptr[owner]
     stream = _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
     shuffled = lexsort([keyed_bits(seed, stream, ids[owner], place), owner])  # owners stay where they were

@@ -203,7 +203,7 @@ class Tasks(Builders):
         if targets.is_floating_point() or targets.dim() > 1:
             return None
         count = 1 + int(max(int(pool.targets.max()) for pool in self.pools.values() if len(pool)))
-        owner, targets = torch.repeat_interleave(torch.arange(self.num_nodes), split.sizes), targets[split.index]
+        owner, targets = split.owner, targets[split.index]
         out = torch.zeros(self.num_nodes, count, dtype=torch.bool)
         out[owner[targets >= 0], targets[targets >= 0]] = True
         return out

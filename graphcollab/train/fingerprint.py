@@ -80,7 +80,7 @@ def digests(split: Split, values: Tensor) -> Tensor:
     """
     here = (split.index != ELSEWHERE).nonzero().flatten()
     rows = split.index[here]
-    owner = torch.repeat_interleave(torch.arange(split.num_nodes), split.sizes)[here]
+    owner = split.owner[here]
     place = here - split.ptr[owner]
     used, which = rows.unique(return_inverse=True)
     found = torch.zeros(len(used), dtype=torch.int64)

@@ -61,8 +61,7 @@ def _of_own(tasks: Tasks) -> tuple[int, int, int, int, str, str]:
     places, used = [], 0
     for name, pool in tasks.pools.items():
         mine = [split for split in tasks.splits.values() if split.pool == name]
-        owners = [torch.arange(tasks.num_nodes).repeat_interleave(split.sizes) for split in mine]
-        node, index = torch.cat(owners), torch.cat([split.index for split in mine])
+        node, index = (torch.cat([getattr(split, name) for split in mine]) for name in ("owner", "index"))
         both = (node * len(pool) + index).unique()
         places.append(checksum(both))
         used += len(index.unique())

@@ -689,7 +689,7 @@ def test_accuracy_is_doubted_where_most_rows_are_of_one_class():
 
 def test_a_column_of_amounts_names_no_site_with_cells_missing_or_not():
     for site in ([12.5, None, 3.0, 4.0], [None, 12.5, 3.0, 4.0]):
-        with pytest.raises(ValueError, match="12.5 as the name of its site.*name another column"):
+        with pytest.raises(ValueError, match=r"12\.5 as the name of its site.*name another column"):
             Tasks.from_frame({"site": site, "x": [1, 2, 3, 4], "y": [0, 1, 0, 1]})
 
 
