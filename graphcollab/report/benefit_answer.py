@@ -35,12 +35,13 @@ def benefit_answer(benefit: Benefit) -> str:
 def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
     """Return `benefit_answer` as findings; the last may be of code ``"advice"``, its subject a key of `ADVICE`."""
     every = (benefit, *benefit.also.values())
+    level = benefit.level * len(every)
     return [
         *_question(benefit, source),
         *(_headline(one, len(every) > 1) for one in every),
         *_best(benefit),
         *_unfinished(benefit),
-        *_reading(benefit, benefit.level * len(every)),
+        _say("reading", "gains", {"level": level}, gains=GAINS[benefit.relative], chance=100 * level),
         *_means(benefit),
         *_groups(benefit),
         *_further(benefit),
@@ -89,10 +90,6 @@ def _best(benefit: Benefit) -> Iterator[Finding]:
     words["told"] = f"{write(sign * scale * best.gain, digits)}{_unit(benefit)}"
     between = f" (95 % interval {write(low, digits)} … {write(high, digits)})" * (low == low)
     yield _say("best", best.by, {"gain": best.gain}, between=between, sure=_sure(benefit, best), **words)
-
-
-def _reading(benefit: Benefit, level: float) -> Iterator[Finding]:
-    yield _say("reading", "gains", {"level": level}, gains=GAINS[benefit.relative], chance=100 * level)
 
 
 def _headline(benefit: Benefit, several: bool) -> Finding:

@@ -166,7 +166,7 @@ def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
 def _of_identifiers(numbers: Columns, owner: np.ndarray) -> Iterator[Finding]:
     """Yield whole numbers that are days as 20200131 is, or that number or name the rows."""
     whole = {name: column[np.isfinite(column)] for name, column in numbers.items()}
-    whole = {name: column for name, column in whole.items() if len(column) and _is_whole(column)}
+    whole = {name: column for name, column in whole.items() if len(column) and (column == column.round()).all()}
     days = [name for name, column in whole.items() if _are_days(column)]
     if days:
         message = (
@@ -184,10 +184,6 @@ def _of_identifiers(numbers: Columns, owner: np.ndarray) -> Iterator[Finding]:
             f"{'they say' if many else 'it says'} nothing"
         )
         yield _finding("numbers-rows", names, message)
-
-
-def _is_whole(column: np.ndarray) -> bool:
-    return all(bool((part == np.round(part)).all()) for part in (column[:_LOOK], column))
 
 
 def _are_days(column: np.ndarray) -> bool:

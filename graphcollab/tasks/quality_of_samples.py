@@ -104,7 +104,7 @@ def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor)
     return [Finding("one-class", "metric", message, {"sites": one})]
 
 
-def of_frequent_class(classes: Sequence[str], targets: Tensor) -> list[Finding]:
+def of_frequent_class(classes: Sequence[object], targets: Tensor) -> list[Finding]:
     """Return the finding that four in five rows or more are of one class, of which accuracy tells little."""
     counts = targets.cpu().long().bincount(minlength=len(classes))
     share, most = float(counts.max() / counts.sum()), classes[int(counts.argmax())]
