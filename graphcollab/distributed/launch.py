@@ -207,7 +207,8 @@ def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[
 def _join() -> None:
     if dist.is_initialized():
         return
-    atexit.register(_leave)  # threads that still wait for others end a process by an abort
+    # threads that still wait for others end a process by an abort
+    atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     library: Any = dist  # which does not say to type checkers that it has these
     try:
@@ -222,8 +223,3 @@ def _join() -> None:
             f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with "
             "another --master-port if this one is in use",
         ) from error
-
-
-def _leave() -> None:
-    if dist.is_initialized():
-        dist.destroy_process_group()

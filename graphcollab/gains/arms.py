@@ -74,15 +74,17 @@ class Arm:
     def choose(self, usual: Tensor) -> tuple[Tensor, tuple[int, int] | None]:
         """Return the scores [M, H, n] of the setting and evaluation best on validation samples, and which these are.
 
-        The choice is None if constants do better. One is made for all nodes, as with few validation samples those of
-        single sites are worse: the least mean of losses, of amounts divided by what is usual at the site, or at the
-        median site where that is more, so that sites of other units have the same say. What leaves fewer nodes with
-        wild losses (`WILD`) comes first. ``usual`` [n] are the `usual` losses of sites that train alone.
+        The choice is None if constants do better, in the mean of losses, too. One is made for all nodes, as with few
+        validation samples those of single sites are worse: the least mean of losses, of amounts divided by what is
+        usual at the site, or at the median site where that is more, so that sites of other units have the same say.
+        What leaves fewer nodes with wild losses (`WILD`) comes first. ``usual`` [n] is that of training alone.
         """
-        mean = self._regret(self.loss, usual)
+        mean, plain = self._regret(self.loss, usual), self.loss.nan_to_num(torch.inf).mean(-1)  # [S, T]
         s, t = divmod(int(mean.argmin()), mean.shape[1])
-        if self.constant is not None and float(self._regret(self.constant[0], usual)) <= float(mean[s, t]):
-            return self.constant[1], None
+        if self.constant is not None:
+            flat, scores = self.constant
+            if bool(self._regret(flat, usual) <= mean[s, t]) and bool(flat.mean() <= plain[s, t]):
+                return scores, None
         return self.score[:, :, s, t], (s, t)
 
     def select(self, nodes: Tensor) -> Arm:

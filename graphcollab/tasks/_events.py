@@ -10,6 +10,7 @@ from graphcollab.errors import InvalidValueError
 from graphcollab.findings import Finding
 from graphcollab.naming import few, setting
 from graphcollab.tasks._sites import Sites
+from graphcollab.tasks._values import is_missing
 from graphcollab.tasks.table import Table
 
 FEW = 5  # events at a site, below which nothing much can be learned or told
@@ -35,11 +36,12 @@ def read_events(table: Table, name: str, sites: Sites) -> np.ndarray:
     odd = np.array([one not in (0, 1, 2) for one in values.tolist()])
     if odd.any():
         row = int(odd.argmax())
+        one = values.tolist()[row]
+        drop = f", or leave such rows out by {setting(drop_missing_target=True)}" * is_missing(one)
         raise InvalidValueError(
             f"column {name!r}",
-            f"{sites.at(row)} has {values.tolist()[row]!r} in column {name!r}, which says by 1 and 0 (or 2 and 1, or "
-            "true and false) whether the event was seen: write it so, or leave rows out of which it is not known, by "
-            f"{setting(drop_missing_target=True)}",
+            f"{sites.at(row)} has {one!r} in column {name!r}, which says by 1 and 0 (or 2 and 1, or true "
+            f"and false) whether the event was seen: write it so{drop}",
         )
     return values.astype(np.float64)
 

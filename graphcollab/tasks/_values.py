@@ -31,9 +31,9 @@ MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT"
 TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
 """Words that are true and false where a column has no others."""
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
-_UNITS = r"EUR|USD|GBP|[kmµu]?g|[mdc]?l|[kcm]?m|h|min|m?s|years?|days?|mmHg|bpm|[mµu]?g/[md]?l|[mµu]mol/l"
+_UNITS = r"EUR|USD|GBP|[kmµu]?g|lb|[mdc]?l|[kcm]?m|(sq ?)?ft|h|min|m?s|years?|days?|mmHg|bpm|[mµu]?g/[md]?l|[mµu]mol/l"
 _LIKE_NUMBER = re.compile(  # units of letters after a space: "30s" may be people in their thirties
-    rf"[+−-]?(\d[\d.,'\s]*|\.\d+)(e[+-]?\d+)?(\s*([%‰€$£]|°[CF]?)|(?<=\s)({_UNITS}))?", re.IGNORECASE
+    rf"[+−-]?[€$£]?(\d[\d.,'\s]*|\.\d+)(e[+-]?\d+)?(\s*([%‰€$£]|°[CF]?)|(?<=\s)({_UNITS}))?", re.IGNORECASE
 )
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?")
 _FEW = 10  # different values that may be categories however few rows there are

@@ -22,7 +22,7 @@ Columns = Mapping[str, np.ndarray]
 Known = Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 _CODES = (*(-9.0, 77, 88, 777, 888, 7777, 8888), *(s * (10.0**d - 1) for d in range(2, 8) for s in (-1, 1)))
-_FACTORS = (2.2046, 2.54, 10.0, 18.02, 38.67, 100.0, 1000.0)  # between common units: pounds, inches, mg/dl, …
+_FACTORS = (2.2046, 2.54, 3.281)  # between common units: pounds, inches, feet; from 5 on all are
 _NUMBER = r"[_ .-]?(id|no|nr|num|number|code|key)"
 _PERSON = re.compile(
     rf"(patient|person|subject|participant|proband)({_NUMBER})?|id|mrn|pid|pseudonym"
@@ -35,7 +35,7 @@ _IDENTIFIER = re.compile(
 )
 _SPAN = r"(os|pfs|dfs|rfs|surv(ival)?|vital|cens(or)?|event|death|fu|follow[_ .-]?up)[_ .-]?"
 _EVENT = re.compile(rf"({_SPAN})?(status|event|cens(or(ed|ing)?)?|death|dead|died|delta)", re.IGNORECASE)
-_UNTIL = re.compile(rf"({_SPAN})?time|{_SPAN}(days|weeks|months|years)|time[_ .-]?to[_ .-]?\w+", re.IGNORECASE)
+_UNTIL = re.compile(rf"({_SPAN})?(time|days|weeks|months)|{_SPAN}years|time[_ .-]?to[_ .-]?\w+", re.IGNORECASE)
 
 _LOOK = 10_000  # rows that are looked at first, which clears most columns
 _CHANCE = math.log(1e6)  # in fewer than one of so many tables, chance would do the same
@@ -59,7 +59,9 @@ def of_columns(
     findings += _of_identifiers(numbers, owner)
     known = {name: np.isfinite(one) for name, one in numbers.items()}
     pairs = {name: (one[known[name]], owner[known[name]]) for name, one in numbers.items()}
-    return [*findings, *_of_sentinels(pairs, sites), *_of_units(pairs, sites), *_of_target(target, values, read)]
+    amounts = {target: (values, owner)} if values.dtype.kind in "if" else {}
+    findings += [*_of_sentinels(pairs, sites), *_of_units({**pairs, **amounts}, sites, target)]
+    return [*findings, *_of_target(target, values, read)]
 
 
 def _of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | None) -> Iterator[Finding]:
@@ -201,16 +203,16 @@ def _are_names(name: str, column: np.ndarray, owner: np.ndarray) -> bool:
 
 
 def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
-    """Yield which numbers mean that nothing is known: rows of nines, and 0 in all rows of a site."""
+    """Yield which numbers mean that nothing is known: rows of nines, and 0 far from others, as at one site only."""
     found = [(name, one) for name, (values, _) in columns.items() for one in _nines(values, _CODES)]
     for name, (values, owner) in columns.items():
         zero, others = values == 0, np.sort(np.abs(values[values != 0]))
         rows, zeros = (np.bincount(owner[mask], minlength=len(sites)) for mask in (zero | True, zero))
-        empty = np.flatnonzero((zeros == rows) & (rows >= 10)).tolist()
+        empty = [repr(sites[k]) for k in np.flatnonzero((zeros == rows) & (rows >= 10)).tolist()]
         one_sign = len(others) and (values.min() >= 0 or values.max() <= 0)
-        if empty and one_sign and others[0] > 0.25 * np.median(others) and len(np.unique(others)) >= 20:
-            where = few([repr(sites[k]) for k in empty])
-            found.append((name, f"0 in all rows of site{'s' * (len(empty) > 1)} {where}"))
+        if zeros.sum() >= 3 and one_sign and others[0] > 0.25 * np.median(others) and len(np.unique(others)) >= 20:
+            where = f"all rows of site{'s' * (len(empty) > 1)} {few(empty)}" if empty else f"{zeros.sum()} rows"
+            found.append((name, f"0 in {where}"))
     if found:
         told = few([f"column {name!r} has {one}" for name, one in found])
         message = (
@@ -236,21 +238,21 @@ def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
     return [f"{code:.0f} in {n} rows" for code, n in counts if n >= 3 and (code < least or code > others.max() + span)]
 
 
-def _of_units(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
+def _of_units(columns: Known, sites: Sequence[str], target: str) -> Iterator[Finding]:
     """Yield columns whose middle and spread at a site are those of others times the factor between two units."""
     found = [(name, one) for name, (values, owner) in columns.items() for one in _other_units(values, owner, sites)]
     if found:
         told = few([f"column {name!r} {one}" for name, one in found])
         own, code = setting(pooled="per_site"), setting(categorical=[found[0][0]])
-        cure = f"give all sites the same unit, or give {own}; if it is a code, give {code}"
-        message = f"{told}, as where its unit differs: {cure}"
+        cure = f", or give {own}; if it is a code, give {code}" * (found[0][0] != target)
+        message = f"{told}, as where its unit differs: give all sites the same unit{cure}"
         yield _finding("other-units", list(dict.fromkeys(name for name, _ in found)), message)
 
 
 def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) -> Iterator[str]:
-    """Yield at which sites values [n] lie beyond what is usual, and would lie within by the factor between two units.
+    """Yield at which sites values [n] lie beyond what is usual, by the factor between two units or by 5 and more.
 
-    Nothing where values of others lie beyond by no such factor: sites then differ by themselves.
+    Nothing where others lie beyond by another factor, larger than its third root: sites then differ by themselves.
     """
     counts = np.bincount(owner, minlength=len(sites))
     many = np.flatnonzero(counts >= 10)
@@ -264,10 +266,14 @@ def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) ->
     sizes, own = (np.stack([one[..., 2], one[..., 3] - one[..., 1]], -1) for one in (bounds[beyond], usual))
     positive = (sizes > 0).all(1) & (own > 0).all()  # middles and spreads
     beyond, sizes = beyond[positive], sizes[positive]
-    apart = np.abs(np.abs(np.log(sizes / own))[:, None] - np.log(_FACTORS)[:, None])  # [beyond, factors, 2]
-    if (apart < np.log((1.2, 1.6))).all(2).any(1).all():
-        for k, (middle, _) in zip(beyond.tolist(), sizes, strict=True):
-            yield f"has the median {middle:.3g} at site {sites[many[k]]!r}, where {usual[2]:.3g} is usual"
+    times = np.log(sizes / own)
+    apart = np.abs(np.abs(times)[:, None] - np.log(_FACTORS)[:, None])  # [beyond, factors, 2]
+    fits = (apart < np.log((1.2, 1.6))).all(2).any(1)
+    fits |= (np.abs(times[:, 0]) > np.log(5)) & (np.abs(times[:, 0] - times[:, 1]) < np.log(2))
+    unlike = np.abs(times[:, 0] - times[:, :1]) > np.log(1.5)  # [beyond, beyond]
+    fits &= np.abs(times[:, 0]) > 3 * np.where(unlike, np.abs(times[:, 0]), 0).max(1, initial=0)
+    for k, (middle, _) in zip(beyond[fits].tolist(), sizes[fits], strict=True):
+        yield f"has the median {middle:.3g} at site {sites[many[k]]!r}, where {usual[2]:.3g} is usual"
 
 
 def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Finding]:

@@ -95,6 +95,16 @@ def test_a_setting_that_lets_a_site_explode_is_not_chosen():
     assert at.choose(torch.ones(3))[1] == (1, 0)  # of which the mean is larger, but no site's loss is wild
 
 
+def test_constants_take_the_place_of_models_where_the_mean_loss_says_so_too():
+    """At the third site of three its own mean is hard to beat, by 12 times what is usual, but not in the mean."""
+    loss, flat = torch.tensor([[[0.2, 0.2, 2.4]]]), torch.tensor([2.0, 2.0, 0.1])
+    scores = torch.ones(1, 1, 3)
+    arm = Arm([("", {})], loss, torch.zeros(1, 1, 1, 1, 3), (flat, scores))
+    usual = torch.tensor([0.2, 0.2, 0.1])
+    assert arm.choose(usual)[1] == (0, 0)  # 2.8 / 3 and 4.1 / 3
+    assert replace(arm, constant=(flat / 2, scores)).choose(usual)[1] is None  # 2.05 / 3
+
+
 def test_a_comparison_tries_every_model_with_every_setting():
     grid = {"*": {"lr": [0.1, 0.3]}}
     found = compare({"fedavg": methods.fedavg}, tasks, MODELS, seeds=(0, 1), grids=grid, rounds=2)

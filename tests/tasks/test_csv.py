@@ -68,7 +68,8 @@ def test_points_that_may_separate_thousands_are_refused_beside_decimal_commas(tm
 @pytest.mark.parametrize(
     "cells",
     [["1.234,5", "2.000,0"], ["1 234,5", "12"], ["12 %", "7%"], ["1'000", "20"], ["5 €", "-1 €"], ["7\u00a0%", "8 %"],
-     ["1\u202f000", "20\u202f000,5"], ["3 kg", "4.5 kg"], ["5 mg/dl", "6 mg/dl"]],
+     ["1\u202f000", "20\u202f000,5"], ["3 kg", "4.5 kg"], ["$59,222", "€7"], ["836 sq ft", "796 sqft"],
+     ["5 mg/dl", "6 mg/dl"]],
 )  # fmt: skip
 def test_numbers_with_units_or_separators_are_no_categories(tmp_path, cells):
     for table in (

@@ -250,6 +250,8 @@ def test_a_site_whose_numbers_are_all_0():
     table = {**BASE, "chol": np.where(BASE["site"] == "west", 0, level)}
     (text,) = told(table, **ALL)
     assert text.startswith("column 'chol' has 0 in all rows of site 'west', far from all other values there")
+    (text,) = told({**BASE, "chol": np.where(np.arange(N) % 50 == 0, 0, level)}, **ALL)  # 6 of 300 rows
+    assert text.startswith("column 'chol' has 0 in 6 rows, far from all other values there")
     stays = {**BASE, "days": np.where(BASE["site"] == "west", 0, np.random.default_rng(6).poisson(9, N))}
     assert told(stays, **ALL) == []  # no intensive care in the west
     assert told({**BASE, "mri": np.where(BASE["site"] == "west", 0, 1)}, **ALL) == []
@@ -275,6 +277,15 @@ def test_a_site_that_measures_in_another_unit(unit):
     assert [(one.code, one.numbers) for one in tasks.findings] == [("other-units", {"columns": ["v"]})]
     assert told({**BASE, "v": values.round(1)}, **ALL) == []
     assert told({**BASE, "v": np.where(WEST, values * 1.3, values).round(1)}, **ALL) == []
+
+
+def test_targets_in_another_unit():
+    values = np.random.default_rng(3).lognormal(12, 0.4, N)
+    price, levels = np.where(WEST, values / 1000, values), np.where(WEST, values / 1.7, values)
+    (text,) = told({**BASE, "y": price}, loss="mse", **ALL)
+    assert text.startswith("column 'y' has the median")
+    assert text.endswith("give all sites the same unit")
+    assert told({**BASE, "y": levels}, loss="mse", **ALL) == []
 
 
 def test_sites_of_other_people_have_the_same_unit():
@@ -362,7 +373,7 @@ def test_tasks_keep_what_was_warned_of():
     assert tasks.select([0]).findings == tasks.findings
 
 
-@pytest.mark.parametrize("until", ["time", "os_time", "pfs months", "time_to_death", "Time to event"])
+@pytest.mark.parametrize("until", ["time", "days", "os_time", "pfs months", "time_to_death", "Time to event"])
 def test_targets_that_are_censored_are_named(until):
     table = {**{name: column for name, column in BASE.items() if name != "y"}, "status": BASE["y"], until: BASE["x"]}
     with pytest.warns(RuntimeWarning):
