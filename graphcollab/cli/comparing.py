@@ -71,8 +71,7 @@ def play_compare(asked: dict[str, Any]) -> None:
     """Compare methods, print the answer, and write it."""
     data = str(asked["data"])
     require_data(data)
-    seeds = asked["seeds"]  # a single number above 0 is how many there are
-    asked["seeds"] = list(range(seeds[0])) if len(seeds) == 1 and seeds[0] > 0 else [*seeds]
+    asked["seeds"] = _seeds(asked["seeds"])
     makers = makers_of(asked["methods"])
     asked["lrs"], asked["patience"] = step_sizes(data, asked["lrs"]), asked["patience"] or 0
     asked["baseline"] = asked["baseline"] or ("none" if data in DATASETS else "constant")
@@ -124,6 +123,11 @@ def _explained(found: Comparison, asked: Mapping[str, Any]) -> list[Table]:
 def _source(asked: Mapping[str, Any]) -> Source:
     data = str(asked["data"])
     return open_table(TABLES[data]().columns if data in TABLES else data)
+
+
+def _seeds(given: Sequence[int]) -> list[int]:
+    """Return the seeds; a single number above 0 is how many there are."""
+    return list(range(given[0])) if len(given) == 1 and given[0] > 0 else list(given)
 
 
 def _graphs(words: Sequence[str]) -> dict[str, str]:

@@ -207,8 +207,7 @@ def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[
 def _join() -> None:
     if dist.is_initialized():
         return
-    # threads that still wait for others end a process by an abort
-    atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)
+    atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)  # waiting threads abort
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     library: Any = dist  # which does not say to type checkers that it has these
     try:

@@ -130,7 +130,8 @@ class StackedBackend(Backend):
             losses, kinds = static.losses, static.kinds
         if None in kinds:
             whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
-            first, step = _common(step), beside(step, new)
+            first = int(step[0]) if bool((step == step[0]).all()) else None
+            step = beside(step, new)
         for s, kind in enumerate(kinds):
             if static is not None and kind is not None:
                 static.take(kind)
@@ -226,7 +227,3 @@ def _is_ours(objective: Objective) -> bool:
 def _join(pieces: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Put pieces [r, *shape] side by side as rows [r, columns]."""
     return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1, out=out)
-
-
-def _common(step: Tensor) -> int | None:
-    return int(step[0]) if bool((step == step[0]).all()) else None

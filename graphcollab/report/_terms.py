@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.findings import Finding
+from graphcollab.gains import Benefit, Gain
 from graphcollab.metrics import paired_difference
 from graphcollab.metrics.statistics import PairedDifference
 from graphcollab.metrics.weight_spread import AGREE
@@ -23,8 +24,13 @@ from graphcollab.train import Comparison, Trial
 from graphcollab.train.shared_samples import Over
 
 EXACT = 1 + 1e-9  # means over nodes are rounded
-FLATTERS = "Shown is the {} that did best at a site of all that were tried, often by chance: by itself it is no advice."
 FEW = 5  # test samples, below which it is said that what a node has rests on few
+
+
+def best_way(benefit: Benefit) -> Gain | None:
+    """Return the gain in the mean over sites that there is evidence of, and else the largest; None if none is told."""
+    told = [gain for gain in benefit.overall if not benefit.untold(gain.by) and not math.isnan(gain.gain)]
+    return max(told, key=lambda gain: (gain.verdict == "gains", gain.gain), default=None)
 
 
 def unequal_terms(comparison: Comparison) -> list[Finding]:

@@ -12,7 +12,7 @@ from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.held import LEAST
 from graphcollab.naming import few, setting
-from graphcollab.report._terms import FEW, agreement, with_few
+from graphcollab.report._terms import FEW, agreement, best_way, with_few
 from graphcollab.report.benefit_table import CLAIMED, GAINS, by_whom, gain_cell, mark, of_metric, scale_of, site_of
 from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown, shown_in
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used
@@ -74,10 +74,8 @@ def _question(benefit: Benefit, source: str) -> Iterator[Finding]:
 
 def _best(benefit: Benefit) -> Iterator[Finding]:
     """Say in words what the best of all ways gains in the mean over sites."""
-    told = [gain for gain in benefit.overall if not benefit.untold(gain.by) and not math.isnan(gain.gain)]
-    if not told:
+    if (best := best_way(benefit)) is None:
         return
-    best = max(told, key=lambda gain: (gain.verdict == "gains", gain.gain))
     (scale, digits, _), sign = scale_of(benefit), 1 if best.gain >= 0 else -1
     low, high = sorted(sign * scale * end for end in (best.low, best.high))
     way = f"{explained(best.by, 'all together' if best.by == 'together' else '')}{mark(benefit, best.by)}"

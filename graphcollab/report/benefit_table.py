@@ -10,7 +10,7 @@ from functools import partial
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.naming import numbered
-from graphcollab.report._terms import FLATTERS, noted
+from graphcollab.report._terms import best_way, noted
 from graphcollab.report.values import MISSING, Cell, Column, Table, decimals, shown, shown_in
 from graphcollab.train.trial import SHARES
 
@@ -101,24 +101,20 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
 
 
 def sites_of_benefit(benefit: Benefit) -> Table:
-    """Return a row for every site: what it has alone, and the way by which it gains most."""
+    """Return a row for every site: what it has alone, and what it gains by the way that is best in the mean."""
     (scale, digits, unit), (shown, of_alone, _) = scale_of(benefit), shown_in(benefit.metric in SHARES, 1)
     names, alone = [*benefit.names, "all sites"], benefit.scores["alone"].nanmean(0).tolist()
     rows, many = [], benefit.about.get("rows") or {"train": benefit.train.tolist(), "test": benefit.test.tolist()}
-    held = [*map(sum, zip(*many.values(), strict=True))]
+    held, best = [*map(sum, zip(*many.values(), strict=True))], best_way(benefit)
+    ways = [] if best is None else [best.by]
     for name, size in zip(names, [*held, sum(held)], strict=True):
-        gains = [gain for gain in [*benefit.gains, *benefit.overall] if gain.site == name]
-        told = [gain for gain in gains if not benefit.untold(gain.by) and not math.isnan(gain.gain)]
-        best = max(told, key=lambda gain: gain.gain, default=None)
-        gained = [Cell("alone"), Cell()]
-        if best is not None and best.gain > 0:
-            gained = [Cell(way_of(best.by)), replace(gain_cell(best, scale), mark=mark(benefit, best.by))]
-        rows.append([Cell(name), Cell(size), Cell(shown * gains[0].alone), *gained])
+        own = {gain.by: gain for gain in [*benefit.gains, *benefit.overall] if gain.site == name}
+        gained = [replace(gain_cell(own[by], scale), mark=mark(benefit, by)) for by in ways]
+        rows.append([Cell(name), Cell(size), Cell(shown * own["together"].alone), *gained])
     places = [decimals(alone) if some is None else some for some in (of_alone, digits)]
     columns = [Column("site"), Column("rows", "count"), Column(f"alone, {of_metric(benefit)}", "number", places[0])]
-    title = f"gain over alone{unit if benefit.relative else ''}"
-    columns += [Column("largest gain by"), Column(title, "gain", places[1])]
-    return Table(columns, rows, [Finding("best-way", "sites", FLATTERS.format("way"))], foot=1, caption="Every site")
+    columns += [Column(f"gain {by_whom(by)}{unit if benefit.relative else ''}", "gain", places[1]) for by in ways]
+    return Table(columns, rows, [Finding("intervals", "gains", INTERVALS)], foot=1, caption="Every site")
 
 
 def _reference(benefit: Benefit) -> Table:

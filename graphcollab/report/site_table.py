@@ -21,7 +21,7 @@ from graphcollab.metrics import Metric, Scores
 from graphcollab.metrics.bootstrap import bootstrap_nodes, percentile_interval
 from graphcollab.metrics.scores import AnyMetrics, as_metrics, not_defined
 from graphcollab.naming import few
-from graphcollab.report._terms import FLATTERS, noted, unequal_terms, weighted, with_few
+from graphcollab.report._terms import noted, unequal_terms, weighted, with_few
 from graphcollab.report.values import Cell, Column, Table, decimals, shown, shown_in
 from graphcollab.settings import Count, Real, Seed
 from graphcollab.tasks import Tasks
@@ -200,7 +200,7 @@ def sites_of_comparison(sites: SiteScores, reference: str) -> Table:
     columns = [Column("site"), Column("test rows", "count")]
     columns += [Column(f"{reference}, {metric.name}{unit}", "number", places), Column("did best")]
     columns += [Column(title, "signed", places)]
-    said = f"{FLATTERS.format('method')} In brackets 95 % intervals of each by itself, on the last seed."
+    said = "What did best at a site may have by chance: no advice. In brackets 95 % intervals, on the last seed."
     return Table(columns, rows, [Finding("best-way", "sites", said)], caption=f"Every site, {metric.name}")
 
 

@@ -182,11 +182,10 @@ def test_charts_have_words(read: Read) -> None:
 def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
     read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
     assert read.tables[1] == in_text(benefit_values(found_benefit)["mse"])
-    assert read.tables[0][0] == ["site", "rows", "alone, mse", "largest gain by", "gain over alone (%)"]
-    for name, rows, _, way, gain in read.tables[0][1:5]:
-        together = 100 * found_benefit.of(name)["together"].gain
-        assert (rows, way) == ("20", "all together" if together > 0 else "alone")
-        assert gain.partition(" ")[0] == (f"{together:+.1f}" if together > 0 else "–")
+    assert read.tables[0][0] == ["site", "rows", "alone, mse", "gain by all together (%)"]
+    for name, rows, _, gain in read.tables[0][1:5]:
+        together = f"{100 * found_benefit.of(name)['together'].gain:+.1f}".replace("-", "−")
+        assert (rows, gain.partition(" ")[0]) == ("20", together)
     cells = _with_field(json.loads(read.specs)["matrix-0"], "value")
     names = found_benefit.names
     shown = {(cell["to"], cell["by"]): cell["value"] for cell in cells}
