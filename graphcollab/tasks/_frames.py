@@ -88,7 +88,7 @@ def tasks_of_table(
         _refuse_one_class(target, prepared.classes[0], statistics.complete)
     elif metric == "auc":
         found += of_one_class(sites.names, splits.values(), targets)
-    elif metric == "accuracy":
+    elif metric == "accuracy" and statistics.alone:  # shares of all rows
         found += of_frequent_class(prepared.classes, targets)
     if counts is not None:
         found += of_codings(tasks.names, counts.rows.tolist(), counts.names, target)

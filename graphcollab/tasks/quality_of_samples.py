@@ -105,10 +105,10 @@ def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor)
 
 
 def of_frequent_class(classes: Sequence[object], targets: Tensor) -> list[Finding]:
-    """Return the finding that four in five rows or more are of one class, of which accuracy tells little."""
+    """Return the finding that four in five of 100 rows or more are of one class: accuracy tells little of them."""
     counts = targets.cpu().long().bincount(minlength=len(classes))
     share, most = float(counts.max() / counts.sum()), classes[int(counts.argmax())]
-    if not 0.8 <= share < 1:
+    if not 0.8 <= share < 1 or len(targets) < 100:
         return []
     message = (
         f"{100 * share:.0f} % of rows are of class {most!r}, and a model that says so of every row is as accurate: "

@@ -680,11 +680,12 @@ def test_sites_of_one_class_have_no_auc():
 
 
 def test_accuracy_is_doubted_where_most_rows_are_of_one_class():
-    table = {"site": [*"abc"] * 8, "x": [k % 7 for k in range(24)], "y": ["no"] * 20 + ["yes"] * 4}  # 20 / 24 = 83 %
+    table = {"site": [*"abc"] * 40, "x": [k % 7 for k in range(120)], "y": ["no"] * 100 + ["yes"] * 20}  # 83 %
     with warns("quality", "metric", "83 %", "'no'", "'log_loss'"):
         Tasks.from_frame(table, metric="accuracy")
     Tasks.from_frame(table, metric="brier")
-    Tasks.from_frame(table | {"y": ["no"] * 19 + ["yes"] * 5}, metric="accuracy")  # 79 %
+    Tasks.from_frame(table | {"y": ["no"] * 95 + ["yes"] * 25}, metric="accuracy")  # 79 %
+    Tasks.from_frame({name: column[21:] for name, column in table.items()}, metric="accuracy")  # 79 of 99 rows
 
 
 def test_a_column_of_amounts_names_no_site_with_cells_missing_or_not():
