@@ -105,6 +105,7 @@ def main() -> None:
     add("--metrics", nargs="+", help="further metrics (default: brier and accuracy, of amounts mae)")
     add("--first", type=int, default=1000, help="first seed; the rule was chosen on those below 100 (%(default)s)")
     add("--rounds", type=int, default=30, help="default: %(default)s")
+    add("--epochs", type=int, default=3, help="passes over a site's samples in a round (default: %(default)s)")
     add_device(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -118,8 +119,9 @@ def main() -> None:
         model = partial(build_model, "mlp", (WIDTH,), max(len(one.shares), 1), hidden=64)
         for seed in range(args.first, args.first + args.runs):
             lrs = [0.1] if one.shares else [0.02]  # by larger steps a site of one large amount diverges
-            settings = {"rounds": args.rounds, "lrs": lrs, "limit": 2, "seed": 1000 * seed, "device": args.device}
-            found = benefit(one.tasks(seed), model, methods={}, metrics=further, **settings)
+            work = {"rounds": args.rounds, "epochs": args.epochs, "lrs": lrs}
+            settings = {"limit": 2, "seed": 1000 * seed, "device": args.device}
+            found = benefit(one.tasks(seed), model, methods={}, metrics=further, **work, **settings)
             counted.update(one.claims(found))
             also = {key: replace(each, minority=None) for key, each in found.also.items()}
             before.update(one.claims(replace(found, minority=None, also=also)))

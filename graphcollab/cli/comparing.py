@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
-from tqdm import tqdm
 
 from graphcollab import report
 from graphcollab.checks import issue
@@ -42,6 +41,7 @@ from graphcollab.report.values import Table
 from graphcollab.tasks.table import Table as Source, open_table
 from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
 from graphcollab.train.history import History
+from graphcollab.train.processes import progress_bar
 from graphcollab.train.start import candidates
 
 LOCAL = "local"
@@ -146,16 +146,16 @@ def _compare(
     out: Path | None,
     kept: list[Any] | None,
 ) -> Comparison:
-    shown = not asked["quiet"] and sys.stderr.isatty()
+    shown = not asked["quiet"]
     models = models_for(str(asked["data"]), asked["hidden"])
     many = len(candidates(models))
     tries = [many * math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
-    with tqdm(total=len(asked["seeds"]) * sum(tries), unit="trial", disable=not shown or asked["jobs"] > 1) as trials:
+    with progress_bar(len(asked["seeds"]) * sum(tries), "trial", shown and asked["jobs"] == 1) as trials:
 
         def on_trial(trial: Any, result: Any, *_: Any) -> None:
             if kept is not None and result is not None:
                 kept.append((trial, validation_of(result)))
-            trials.set_postfix_str(f"{trial.method} on seed {trial.seed}")
+            trials.set_postfix_str(f"{trial.method} on seed {trial.seed}", refresh=False)
             trials.update(1)
 
         return compare(
@@ -165,7 +165,7 @@ def _compare(
             grids=grids,
             graphs={name: LearnedGraph.from_csv(path) for name, path in graphs.items()},
             on_trial=on_trial,
-            progress=shown,
+            progress=shown and sys.stderr.isatty(),
             checkpoint=None if out is None else out / CHECKPOINTS,
             callbacks=[] if out is None else [RecordEvaluated()],
             patience=asked["patience"] or None,
@@ -226,8 +226,7 @@ def play_benefit(asked: dict[str, Any]) -> None:
     tasks, model = tasks_for(data, asked), models_for(data, asked["hidden"])
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
     with folder_of(asked["out"], "benefit", settings_kept(asked)) as out:
-        shown = not asked["quiet"] and sys.stderr.isatty()
-        found = benefit(tasks, model, methods=makers, grids=grids, progress=shown, **settings)
+        found = benefit(tasks, model, methods=makers, grids=grids, progress=not asked["quiet"], **settings)
         text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
         tell(text)
         if out is not None:

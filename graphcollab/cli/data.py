@@ -101,7 +101,8 @@ def methods_for(asked: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     named, words = asked["methods"], asked["set"]
     if named is not None or str(asked["data"]) in DATASETS or asked["event"] is not None:  # risks have no intercept
         return ["meta_l2c"] if named is None else [*named], [*words]
-    own = {f"{POOLED}.shrink": "0,10", f"{POOLED}.warmup": f"0,{asked['rounds'] // 3}"}
+    warmups = [str(many) for many in sorted({0, asked["rounds"] // 3})]
+    own = {f"{POOLED}.shrink": "0,10", f"{POOLED}.warmup": ",".join(warmups)}
     given = {word.split("=")[0] for word in words}
     return ["meta_l2c", POOLED], [*words, *(f"{name}={value}" for name, value in own.items() if name not in given)]
 

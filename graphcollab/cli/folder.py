@@ -128,10 +128,12 @@ def tell(text: str, table: bool = False) -> None:
 
 def note(text: str, quiet: bool = False) -> None:
     """Print a note beside the answer, above a progress bar."""
-    if not quiet:
+    if not quiet and sys.stderr.isatty():
         from tqdm import tqdm
 
         tqdm.write(printable(text), file=sys.stderr)
+    elif not quiet:
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 def note_files(paths: Iterable[Path], quiet: bool) -> None:

@@ -19,6 +19,7 @@ from graphcollab.train import Models, load
 from graphcollab.train.folder import MANIFEST
 
 MODELS = "models"  # the folder in that of a comparison
+SHOWN = 8  # sites without a model, of which it is asked whether another was meant
 PAST = 1.1  # times its least value, a validation loss is clearly past its best
 
 
@@ -93,8 +94,9 @@ def _predicted(models: Models, node: str, asked: Mapping[str, Any]) -> list[list
     found: dict[int, list[Any]] = {}
     if models.has_shared and (strange := [name for name in names if name not in models.names]):
         have = "site {} has no model of its own" if len(strange) == 1 else "sites {} have no models of their own"
-        guess = "" if len(strange) > 1 or numbered(strange) else close(strange[0], models.names, 1)
-        text = f"{have.format(few(strange))}: the model of all sites together answers. {guess}"
+        guesses = {} if numbered(strange) else {name: close(name, models.names, 1) for name in strange[:SHOWN]}
+        asks = " ".join(f"{name}: {guess.strip()}" for name, guess in guesses.items() if guess)
+        text = f"{have.format(few(strange))}: the model of all sites together answers. {asks}"
         note(text.rstrip(), asked["quiet"])
     for k, name in enumerate(names):
         rows = np.flatnonzero(codes == k)

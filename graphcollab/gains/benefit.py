@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from graphcollab.checks import issue
 from graphcollab.distributed import agreed, speaks
@@ -29,7 +28,7 @@ from graphcollab.tasks import Tasks
 from graphcollab.train.baseline import SKLEARN, Baseline, require_baseline
 from graphcollab.train.constants import CONSTANTS
 from graphcollab.train.grids import Grids, points_of
-from graphcollab.train.processes import map_in_processes
+from graphcollab.train.processes import map_in_processes, progress_bar
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
 REPEATS, ROUNDS = 10, 30
@@ -55,7 +54,7 @@ def benefit(
     metrics: AnyMetrics = (),
     repeats: Annotated[int, range(3, 1001)] = REPEATS,
     rounds: Count = ROUNDS,
-    epochs: Count = 1,
+    epochs: Count = 3,
     batch_size: Count = 16,
     lrs: Steps = (0.01, 0.03, 0.1),
     evaluations: Count = 10,
@@ -164,7 +163,7 @@ def benefit(
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
     experiment = Experiment(layout, models, methods, points, work, lrs, measured, settings, baseline)
     each = len(models) * (len(lrs) + sum(map(len, points.values())))
-    with tqdm(total=repeats * each, desc="benefit", unit="run", disable=not (progress and speaks())) as shown:
+    with progress_bar(repeats * each, "run", progress and speaks()) as shown:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]

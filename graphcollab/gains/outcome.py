@@ -16,7 +16,7 @@ from torch import Tensor
 from graphcollab.files import write_whole
 from graphcollab.gains.evidence import Gain, Verdict, judge, plain
 from graphcollab.gains.held import LEAST
-from graphcollab.metrics import weight_agreement
+from graphcollab.metrics import METRICS, weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences
 from graphcollab.naming import Node, find_node
 from graphcollab.train.findings import EVEN_KINDS
@@ -117,6 +117,12 @@ class Benefit:
     def one_sided(self) -> Tensor:
         """Sites of which nothing is claimed, since almost all of their samples have one target, [K]."""
         return torch.zeros_like(self.test).bool() if self.minority is None else self.minority < LEAST
+
+    @property
+    def unit(self) -> float:
+        """What one of the metric is in the target's own unit; 1 where that was not standardised, or it is no error."""
+        power = METRICS[self.metric].unit if self.metric in METRICS else 0
+        return 1.0 if self.deviation is None else self.deviation[1] ** power
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -11,15 +11,26 @@ from graphcollab._ranges import printable
 from graphcollab.findings import Finding
 from graphcollab.gains import Benefit, Gain
 from graphcollab.gains.held import LEAST
+from graphcollab.gains.outcome import LEVELS
+from graphcollab.metrics import METRICS
 from graphcollab.naming import few, setting
 from graphcollab.report._terms import FEW, agreement, best_way, with_few
-from graphcollab.report.benefit_table import CLAIMED, GAINS, by_whom, gain_cell, mark, of_metric, scale_of, site_of
-from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown, shown_in
+from graphcollab.report.benefit_table import (
+    CLAIMED,
+    GAINS,
+    by_whom,
+    gain_cell,
+    mark,
+    of_metric,
+    scale_of,
+    site_of,
+    values_in,
+)
+from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used
 from graphcollab.train.constants import CONSTANTS, FREQUENCIES
 from graphcollab.train.trial import SHARES
 
-IN_UNITS = ("mae", "rmse", "mse")
 SHOWN = 8  # gains that are told one by one
 MOST = 20  # times as many samples, beyond which no number is told
 MOVES = {True: "rises", False: "falls"}
@@ -51,6 +62,7 @@ def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
         *_units(benefit),
         *(finding for name in benefit.findings for finding in _weights(benefit, name)),
         *_samples(benefit),
+        *_simpler(benefit),
         *(Finding("doubt", "tasks", f"Doubt about the data: {one}") for one in benefit.about.get("doubts", ())),
         *_advice(benefit),
     ]
@@ -134,14 +146,16 @@ def _told(benefit: Benefit, gain: Gain) -> str:
 def _sure(benefit: Benefit, gain: Gain) -> str:
     scale, digits, _ = scale_of(benefit)
     if gain.verdict in CLAIMED:
-        return f"There is evidence of that ({p_text(gain.p_value)})."
+        allowed = LEVELS["overall" if gain.site == "all sites" else "groups"] * benefit.level
+        close = f"; up to {number(allowed, None)} counts as evidence" * (2 * gain.p_value > allowed)
+        return f"There is evidence of that ({p_text(gain.p_value)}{close})."
     if gain.detectable == 0:
         return "All models did the same, so this says nothing: train for longer."
     if math.isnan(gain.detectable):
         alike = "The gain was the same on all splits, so how it varies is not known"
         return f"{alike}: try more of them, {setting(repeats=...)}."
     most = 1 - gain.alone if benefit.metric in SHARES and benefit.higher_is_better else 1
-    if scale > 1 and gain.detectable >= most:  # of shares
+    if (benefit.relative or benefit.metric in SHARES) and gain.detectable >= most:
         return "That is no evidence, and four times out of five no gain would be found with so few samples or splits."
     least = f"{number(scale * gain.detectable, digits)}{_unit(benefit)}"
     return f"That is no evidence; a gain of {least} would have been found four times out of five."
@@ -194,7 +208,7 @@ def _constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
         if flat := chosen.count(benefit.flat):
             numbers = {"splits": flat, "of": len(chosen)}
             yield _say("constants", arm, numbers, models=_models(arm), flat=benefit.flat)
-    (scale, digits, _), said = shown_in(benefit.metric in SHARES, 1), set[str]()
+    (scale, digits, _), said = values_in(benefit), set[str]()
     for code, gains in (("no-better", benefit.overall), ("no-better-weighted", benefit.by_samples)):
         worse = {arm: mean for arm, mean in _no_better(benefit, gains).items() if not benefit.by_constants(arm)}
         if {*worse} <= said:
@@ -239,11 +253,13 @@ def _no_better(benefit: Benefit, gains: Sequence[Gain]) -> dict[str, float]:
 
 
 def _units(benefit: Benefit) -> Iterator[Finding]:
-    of_values = [one.metric for one in (benefit, *benefit.also.values()) if one.metric in IN_UNITS]
-    if benefit.deviation is not None and of_values:
+    judged = [one.metric for one in (benefit, *benefit.also.values()) if one.metric in METRICS]
+    named = {metric: METRICS[metric].unit for metric in judged if METRICS[metric].unit}
+    if benefit.deviation is not None and named:
         name, deviation = benefit.deviation
-        words = {"units": " and ".join(of_values), "column": name, "told": number(deviation, None)}
-        yield _say("standardized", f"column {name!r}", {"deviation": deviation, "metrics": of_values}, **words)
+        units = " and ".join(f"{metric} in {'squares of ' * (power > 1)}the unit" for metric, power in named.items())
+        words = {"units": units, "column": name, "told": number(deviation, None)}
+        yield _say("standardized", f"column {name!r}", {"deviation": deviation, "metrics": [*named]}, **words)
     if benefit.weighted:
         yield _say("weighted", "samples", {})
 
@@ -285,6 +301,14 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
         yield _say("not-defined", name, {"metric": benefit.metric}, site=site_of(benefit, name))
 
 
+def _simpler(benefit: Benefit) -> Iterator[Finding]:
+    """Tell of the reference that gains most, where it gains more than all ways and its interval is above 0."""
+    ways = [best_way(benefit), *benefit.by_baseline]
+    best = max(filter(None, ways), key=lambda gain: gain.gain, default=None)
+    if best in benefit.by_baseline and best.low > 0:
+        yield _say("simpler", best.by, {"gain": best.gain}, by=explained(best.by), told=_told(benefit, best))
+
+
 def _advice(benefit: Benefit) -> Iterator[Finding]:
     def so(what: str, words: Mapping[str, object] | None = None, **numbers: object) -> Finding:
         return Finding("advice", what, ADVICE[what].format(**{**numbers, **(words or {})}), numbers)
@@ -294,12 +318,12 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
         return so("leave-out", {"site": site}, alone=[site])
 
     overall, groups = benefit.overall, [gain for gain in benefit.group_gains if gain.verdict == "gains"]
-    best, group = max(overall, key=lambda gain: (gain.verdict == "gains", gain.gain)), _best_group(benefit)
+    best, group = best_way(benefit), _best_group(benefit)
     stood = [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]
     if not (stood or benefit.quick) and len(useless := _no_better(benefit, overall)) > len(overall):  # whatever they do
         stood = [*useless]
     tested, harm = [gain for gain in overall if gain.detectable > 0], any(g.verdict == "loses" for g in overall)
-    if best.verdict == "gains":
+    if best is not None and best.verdict == "gains":
         worse = [site_of(benefit, g.site) for g in benefit.gains if g.by == best.by and g.verdict == "loses"]
         but = f"; but train {few(worse)} alone, where there is evidence of a loss" * bool(worse)
         yield so("collaborate", {"by": by_whom(best.by), "but": but}, by=best.by, alone=worse)

@@ -43,12 +43,17 @@ def mark(benefit: Benefit, arm: str) -> str:
 
 def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
     """Return by what gains are multiplied, their decimals, and a unit: shares are shown in percent."""
-    return shown_in(benefit.relative or benefit.metric in SHARES, 1)
+    return shown_in(True, 1) if benefit.relative else values_in(benefit)
+
+
+def values_in(benefit: Benefit) -> tuple[float, int | None, str]:
+    """Return by what values are multiplied, their decimals, and a unit: errors are shown in the target's own unit."""
+    return shown_in(benefit.metric in SHARES, 1) if benefit.unit == 1 else (benefit.unit, None, "")
 
 
 def of_metric(benefit: Benefit) -> str:
     """Say what gains are of."""
-    return benefit.metric + shown_in(benefit.metric in SHARES, 1)[2]
+    return benefit.metric + values_in(benefit)[2]
 
 
 def way_of(name: str) -> str:
@@ -102,8 +107,8 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
 
 def sites_of_benefit(benefit: Benefit) -> Table:
     """Return a row for every site: what it has alone, and what it gains by the way that is best in the mean."""
-    (scale, digits, unit), (shown, of_alone, _) = scale_of(benefit), shown_in(benefit.metric in SHARES, 1)
-    names, alone = [*benefit.names, "all sites"], benefit.scores["alone"].nanmean(0).tolist()
+    (scale, digits, unit), (shown, of_alone, _) = scale_of(benefit), values_in(benefit)
+    names, alone = [*benefit.names, "all sites"], (shown * benefit.scores["alone"].nanmean(0)).tolist()
     rows, many = [], benefit.about.get("rows") or {"train": benefit.train.tolist(), "test": benefit.test.tolist()}
     held, best = [*map(sum, zip(*many.values(), strict=True))], best_way(benefit)
     ways = [] if best is None else [best.by]
@@ -119,7 +124,7 @@ def sites_of_benefit(benefit: Benefit) -> Table:
 
 def _reference(benefit: Benefit) -> Table:
     """Return what scikit-learn's models reach in the mean over sites, and gain over training alone."""
-    (shown, digits, _), (scale, gain_digits, unit) = shown_in(benefit.metric in SHARES, 1), scale_of(benefit)
+    (shown, digits, _), (scale, gain_digits, unit) = values_in(benefit), scale_of(benefit)
     title = f"over training alone{unit if benefit.relative else ''}"
     columns = [Column("reference"), Column(f"mean {of_metric(benefit)}", "number", digits)]
     rows = [[Cell(gain.by), Cell(shown * gain.score), gain_cell(gain, scale)] for gain in benefit.by_baseline]
@@ -152,7 +157,7 @@ def _table(benefit: Benefit) -> Table:
     _, digits, unit = scale_of(benefit)
     gain = partial(Column, form="gain", digits=digits)
     titles = [f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
-    measured = [Column(title, "number", shown_in(benefit.metric in SHARES, 1)[1]) for title in titles]
+    measured = [Column(title, "number", values_in(benefit)[1]) for title in titles]
     columns = [Column("site"), Column("train", "count"), Column("test", "count"), *measured]
     columns += [gain(f"gain {by_whom(arm)}{unit if benefit.relative else ''}") for arm in benefit.arms]
     columns += [gain("best single other"), gain("missed most"), gain("left out")]
@@ -190,7 +195,7 @@ def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[Cell]:
         replace(Cell() if benefit.untold(gain.by) else gain_cell(gain, scale), mark=mark(benefit, gain.by))
         for gain in arms
     ]
-    return [*(Cell(shown_in(benefit.metric in SHARES, 1)[0] * mean) for mean in means), *gained]
+    return [*(Cell(values_in(benefit)[0] * mean) for mean in means), *gained]
 
 
 def _rivals(benefit: Benefit) -> bool:

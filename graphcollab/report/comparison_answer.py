@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from graphcollab._ranges import printable
 from graphcollab.findings import Finding
-from graphcollab.naming import few
+from graphcollab.naming import ByName, few
 from graphcollab.report._terms import better_at_the_end_only, failures, noted, sure_p_value, unequal_terms
 from graphcollab.report.site_table import SiteScores, results_by_name
 from graphcollab.report.tables import FEW_SEEDS
@@ -30,6 +30,8 @@ def comparison_answer(comparison: Comparison, reference: str | None = "local") -
 def comparison_findings(comparison: Comparison, reference: str | None) -> list[Finding]:
     """Return `comparison_answer` as findings, with one that says how many doubts about the data there are."""
     ranked = _ranked(comparison)
+    if reference is not None:
+        ByName(comparison.chosen)[reference]  # a name that is not there is refused
     if not ranked:
         return [Finding("no-mean", "methods", "No method has a mean that is defined on all seeds.")]
     others, better = [name for name in ranked if name != reference], list[str]()

@@ -54,7 +54,8 @@ class SiteRows:
 class ColumnValues:
     """In which share of rows a column has no value, in all and at the ``site`` where most lack ("" where none does).
 
-    ``categories`` are the rows of each category; numbers have ``ends``, the smallest and the largest.
+    ``categories`` are the rows of each category; numbers have ``ends``, the smallest and the largest. ``of_site`` ones
+    differ between sites, and never within one.
     """
 
     name: str
@@ -63,6 +64,7 @@ class ColumnValues:
     site: str
     categories: Mapping[str, int]
     ends: tuple[float, float]
+    of_site: bool
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,12 @@ def describe_table(frame: Any, **settings: Any) -> Description:
         if rows.events is not None:
             rows = replace(rows, events=coded(given["event"], rows.events, rows.events)[0])
         tasks, refused = _tasks(table, settings)
-        if tasks is None:  # for what else there is to find
-            usable = {"drop_missing_target": True, "min_rows": max(given["min_rows"], TRAINABLE)}
-            tasks, _ = _tasks(table, {**settings, **usable})
+        usable = {"drop_missing_target": True}
+        for more in ({}, {"min_rows": max(given["min_rows"], TRAINABLE)}):
+            if tasks is None:  # for what else there is to find
+                usable |= more
+                tasks, further = _tasks(table, {**settings, **usable})
+                refused += f"; and then: {further}" * (further not in refused)
         tested = 1.0 if given["split"] is not None or not given["test_fraction"] else given["test_fraction"]
         ambiguous = facts["different"] > MOST_CLASSES
         sites, total, columns = _counted(rows, facts["amounts"] or ambiguous, tested)
@@ -207,8 +212,15 @@ def _counted(
         ends = (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
         most, where = float(lack[worst] / many[worst]), sites.names[worst] if lack.any() else ""
         kinds = {} if numbers else _frequencies(*column)
-        columns.append(ColumnValues(name, float(lack.sum() / many.sum()), most, where, kinds, ends))
+        of_site = _of_site(owner, *column)
+        columns.append(ColumnValues(name, float(lack.sum() / many.sum()), most, where, kinds, ends, of_site))
     return tuple(found), counted("all sites", np.arange(len(owner)), int(lacking.sum())), tuple(columns)
+
+
+def _of_site(owner: np.ndarray, words: Sequence[str], codes: np.ndarray) -> bool:
+    """Tell whether a column has several values, but one at most at every site."""
+    pairs = np.unique(np.stack([owner, codes])[:, codes >= 0], axis=1)
+    return len(words) > 1 and len(np.unique(pairs[0])) == pairs.shape[1]
 
 
 def _frequencies(words: Sequence[str], codes: np.ndarray) -> dict[str, int]:
@@ -249,6 +261,9 @@ def summary(description: Description) -> list[Finding]:
         if named := [site.name for site in sites if code in {one.code for one in site.odd}]:
             which = f"{len(named)} of {len(sites)} sites ({', '.join(named[:SHOWN])}{', …' * (len(named) > SHOWN)})"
             found.append(Finding(code, "sites", f"{said} {which}.", {"sites": named}))
+    if named := [column.name for column in description.columns if column.of_site]:
+        said = f"The same for all rows of a site, so that no site can learn from it alone: {few(named)}."
+        found.append(Finding("of-site", "columns", said, {"columns": named}))
     if description.refused:
         found.append(Finding("refused", "table", f"As it is, no run can begin: {description.refused}."))
     return found

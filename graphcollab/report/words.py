@@ -58,8 +58,8 @@ TEXTS = {
     "site ({told}): sites with few test samples make their mean over sites look better.",
     "last-round": "The last of {rounds} rounds was the best for models {models}: with more rounds, {setting}, they may "
     "be better.",
-    "standardized": "Targets were standardized: {units} in standard deviations of {column!r} (one is about {told}), of "
-    "mse squared ones.",
+    "standardized": "Models learn the target in standard deviations, of which one is about {told}; here {units} of "
+    "{column!r}.",
     "weighted": "Samples have weights: metrics are weighted means at each site.",
     "weights-wrong": "Found on {splits} of {of} splits with {method}: {kind}.",
     "pairs-drawn": "Of {pairs} pairs {tried} were tried, as many for every site, and {left_out} sites were left out in "
@@ -68,6 +68,7 @@ TEXTS = {
     "rare-class": "Few test samples of the rarer class on a split ({which}): be wary of such sites and of means.",
     "no-star": "No star at sites with fewer than {least} {beside} ({which}): no split "
     "of these shows what the sites lack.",
+    "simpler": "On the same test rows {by} gains more than every way tried: {told}, of which nothing is claimed.",
     "not-defined": "{site}: {metric} is not defined on its test samples in any split.",
 }
 ADVICE = {
@@ -121,10 +122,11 @@ def asked_of(about: Mapping[str, Any], source: str = "") -> str:
     if "target" not in about:
         return f"{named}: {held}."
     kind = {"poisson": "a count", "cox": "a time until an event"}.get(about["loss"], "an amount")
+    what = "the risk of the event that ends its" if about["loss"] == "cox" else "its"
     classes = f" ({few([*map(str, about['classes'])], ' or ')})" if about["classes"] else f" ({kind})"
     kept = f" Rows of the same {about['group']!r} stay together." if about["group"] else ""
     return (
-        f"{named}: {held} (column {about['site']!r}). A row is one case: models predict its {about['target']!r}"
+        f"{named}: {held} (column {about['site']!r}). A row is one case: models predict {what} {about['target']!r}"
         f"{classes} from {few(about['columns'])}; numbers that a model is given: {about['inputs']}.{kept}"
     )
 

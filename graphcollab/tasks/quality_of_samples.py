@@ -52,7 +52,7 @@ def of_repeats(
 
 def _sample_hashes(pool: Pool) -> Tensor:
     """Return hashes of the samples' even and odd inputs, and of all inputs with the target, [3, N]."""
-    x, y = pool.inputs.cpu().flatten(1), pool.targets.cpu().reshape(len(pool), -1)
+    x, y = pool.inputs.cpu().flatten(1), pool.targets.cpu()[:, None].flatten(1)
     even, odd = hashed(x[:, ::2]), hashed(x[:, 1::2], 1)
     return torch.stack([even, odd, even + odd + hashed(y, 2)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
@@ -34,10 +35,16 @@ def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Genera
     shown = settings.pop("progress", False)
     played = map_in_processes(partial(_play, replace(trials, settings=settings)), seeds, jobs)
     total = len(seeds) * len(trials.contestants)
-    with closing(played), tqdm(total=total, unit="trial", disable=not shown) as progress:
+    with closing(played), progress_bar(total, "trial", shown) as progress:
         for many in played:
             progress.update(len(many))
             yield from many
+
+
+def progress_bar(total: int, unit: str, shown: bool) -> tqdm[Any]:
+    """Return a progress bar on standard error; of a command that writes that to a file, one with a line a minute."""
+    log: dict[str, Any] = {"delay": 60, "mininterval": 60} if AS_OPTIONS.get() and not sys.stderr.isatty() else {}
+    return tqdm(total=total, unit=unit, disable=not shown, **log)
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Generator[R]:

@@ -39,9 +39,13 @@ def test_saved_models_are_fitted_to_all_rows_and_say_so(call, line, patients, tm
 def test_new_sites_are_named_once(call, line, patients, tmp_path):
     assert call(*line, "--save").exit_code == 0
     new = tmp_path / "new.csv"
-    new.write_text(patients.read_text().replace("west", "basel").replace("south", "bern"))
+    new.write_text(patients.read_text().replace("west", "basel").replace("south", "SOUTH"))
     told = call("predict", "report", new).stderr
-    assert re.search("sites basel(,| and) bern have no models of their own: the model of all sites together", told)
+    assert re.search(
+        "sites (basel, SOUTH|SOUTH, basel) have no models of their own: the model of all sites together", told
+    )
+    assert told.count("did you mean") == 1
+    assert "SOUTH: did you mean 'south'?" in told
 
 
 def test_new_sites_are_answered_by_the_model_of_all(call, line, patients, tmp_path):

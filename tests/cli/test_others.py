@@ -103,7 +103,7 @@ def test_every_option_has_help_and_the_default_of_its_function():
             assert field.default in (usual[function, field.name], usual[function, field.name] or ()), field.name
     for command, function in ((commands.compare, compare), (commands.benefit, benefit), (commands.site, run)):
         for name, one in inspect.signature(command).parameters.items():
-            if (function, name) in usual and name not in ("methods", "graphs", "data", "model", "epochs"):  # of tables
+            if (function, name) in usual and name not in ("methods", "graphs", "data", "model"):  # of tables
                 assert one.default == usual[function, name], name
     for name in ("compare", "benefit", "predict", "site", "show"):
         options = APP[name].assemble_argument_collection(parse_docstring=True)

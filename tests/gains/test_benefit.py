@@ -20,6 +20,7 @@ from graphcollab.gains.held import minority_held
 from graphcollab.metrics import corrected_differences
 from graphcollab.report import benefit_answer, benefit_figure, benefit_table, save_figure
 from graphcollab.report.benefit_answer import benefit_findings
+from graphcollab.report.benefit_table import benefit_values, sites_of_benefit
 from graphcollab.report.page.sections import content_of_benefit
 from tests.raising import raises, warns
 
@@ -733,6 +734,46 @@ def test_standardised_targets_and_weights_are_said(found):
     assert finding(told, "standardized", "column 'score'").numbers == {"deviation": 8.125, "metrics": ["mae"]}
     assert finding(told, "weighted")
     assert not findings(found, "standardized") + findings(found, "weighted")
+
+
+@pytest.mark.parametrize(("metric", "times"), [("mae", 8.0), ("rmse", 8.0), ("mse", 64.0), ("r2", 1.0)])
+def test_errors_are_shown_in_the_unit_of_the_target(found, metric, times):
+    """One standard deviation is 8 in the table's unit; gains are shares of errors and stay."""
+    plain = replace(found, metric="mine", baseline={"pooled": found.scores["together"]})
+    told = replace(plain, metric=metric, deviation=("score", 8.0))
+    for table in (benefit_values, lambda one: {one.metric: sites_of_benefit(one)}):
+        for (name, ours), theirs in zip(table(told).items(), table(plain).values(), strict=True):
+            units = [times if metric in column.title else 1.0 for column in ours.columns]
+            assert times in units, name
+            for row, other in zip(ours.rows, theirs.rows, strict=True):
+                for unit, cell, same in zip(units, row, other, strict=True):
+                    value, expected = cell.value, same.value
+                    assert (
+                        value == expected
+                        if not isinstance(value, float)
+                        else value == pytest.approx(unit * expected, nan_ok=True)
+                    )
+    assert (told.overall[0].gain, told.overall[0].alone) == (plain.overall[0].gain, plain.overall[0].alone)
+
+
+def test_evidence_near_what_is_allowed_says_so(found):
+    """Of two ways in the mean over sites each may claim with p up to 0.35 of 0.05."""
+    gain = found.overall[0]
+    for p_value, close in ((0.0174, True), (0.008, False)):
+        told = replace(found)
+        object.__setattr__(told, "overall", [replace(gain, verdict="gains", p_value=p_value), *found.overall[1:]])
+        assert ("up to 0.0175 counts as evidence" in str(finding(told, "best"))) is close
+
+
+def test_a_simple_tool_that_gains_more_than_every_way_is_told(found):
+    alone = found.scores["alone"]
+    noise = 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None]
+    for pooled, told in ((0.1 * alone * noise, True), (2.0 * alone * noise, False)):
+        one = findings(replace(found, baseline={"pooled": pooled}), "simpler")
+        assert [(f.subject, f.numbers["gain"] == pytest.approx(0.9, abs=0.01)) for f in one] == [
+            ("pooled", True)
+        ] * told
+    assert not findings(found, "simpler")
 
 
 def test_groups_count_where_samples_are_of_groups():

@@ -17,7 +17,7 @@ from torch import nn
 from graphcollab import Tasks
 from graphcollab.gains import benefit, resplit
 
-QUICK = {"methods": {}, "rounds": 10, "lrs": (0.1,), "evaluations": 5}
+QUICK = {"methods": {}, "rounds": 10, "epochs": 1, "lrs": (0.1,), "evaluations": 5}
 
 
 def allowed(runs):
@@ -73,8 +73,8 @@ def test_nothing_is_claimed_where_targets_are_random_and_classes_unbalanced(metr
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_nothing_is_claimed_with_the_settings_that_benefit_has_by_itself():
-    """Three step sizes, 30 rounds, 10 splits, and meta-L2C beside averaging."""
-    usual = {"methods": None, "rounds": 30, "lrs": (0.01, 0.03, 0.1), "evaluations": 10, "repeats": 10}
+    """Three step sizes, 30 rounds of 3 epochs, 10 splits, and meta-L2C beside averaging."""
+    usual = {"methods": None, "rounds": 30, "epochs": 3, "lrs": (0.01, 0.03, 0.1), "evaluations": 10, "repeats": 10}
     assert claims(10, 3, 40, 15, "classes", random=True, share=0.2, **usual) <= allowed(10)
 
 

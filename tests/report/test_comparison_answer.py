@@ -10,6 +10,7 @@ from scipy import stats
 from graphcollab.report.comparison_answer import comparison_findings as answer
 from graphcollab.train import Comparison
 from graphcollab.train.baseline import SKLEARN
+from tests.raising import raises
 from tests.report.conftest import trial
 
 
@@ -42,6 +43,11 @@ def test_evidence_takes_seeds(gains, code, numbers):
     assert difference.numbers["mean"] == pytest.approx(100 * sum(gains) / len(gains))
     if len(gains) > 2:
         assert difference.numbers["p"] == pytest.approx(stats.ttest_1samp(gains, 0).pvalue)
+
+
+def test_a_reference_that_is_not_there_is_refused():
+    with raises("unknown", "name", "'locl'", "did you mean 'local'"):
+        answer(compared(l2c=SURE), "locl")
 
 
 def test_one_of_many_comparisons_needs_more():

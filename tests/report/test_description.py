@@ -99,10 +99,22 @@ def test_what_a_run_would_refuse_is_described_all_the_same():
     assert {"tells-target", "left-out-rows"} <= codes
     assert "left-out-sites" not in codes, "the tiny site is there, and a run is refused"
     assert f"no run can begin: {found.refused}" in str(found)
+    assert found.refused.index("drop_missing_target=True") < found.refused.index("; and then: ")
+    assert found.refused.index("; and then: ") < found.refused.index("min_rows=3")
     with pytest.raises(ValueError, match="no column 'none'"):
         describe_table(frame, node="hospital", target="none")
     counts = describe_table(FRAME.assign(stay=range(N)), node="hospital", target="stay")
     assert (counts.loss, counts.total.mean) == ("", (N - 1) / 2)
+
+
+def test_columns_that_only_tell_sites_apart_are_named():
+    """Beds are the same within every site, heights in all rows, and rooms at every site but one."""
+    frame = pd.DataFrame(
+        {"site": list("aabbcc"), "beds": [3, 3, 5, 5, None, 4], "heights": 2, "rooms": [1, 1, 2, 2, 3, 4]}
+    )
+    found = describe_table(frame.assign(y=list("noonno")), node="site", target="y")
+    assert [(one.name, one.of_site) for one in found.columns] == [("beds", True), ("heights", False), ("rooms", False)]
+    assert "The same for all rows of a site, so that no site can learn from it alone: beds." in str(found)
 
 
 def test_events_are_counted_as_cox_is_told_of_them():

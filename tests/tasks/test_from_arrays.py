@@ -149,6 +149,12 @@ def test_validation_and_test_rows_have_some_of_every_class_and_are_drawn_indepen
     assert abs(share - 8 / 50) < 0.03
 
 
+def test_no_validation_samples_at_all_is_a_number_of_them():
+    x, y = torch.arange(12.0)[:, None], torch.arange(12) % 2
+    tasks = Tasks.from_samples([(x, y), (x, y)], val=[(x[:0], y[:0])] * 2)
+    assert tasks.sizes("val").tolist() == [0, 0]
+
+
 def test_a_million_rows_share_memory_and_nodes_are_selected_in_order():
     node = torch.arange(300_000) // 3
     x = torch.zeros(300_000, 2)

@@ -16,11 +16,12 @@ from torch import nn
 
 from graphcollab import compare, fedavg, local
 from graphcollab.models import MLP
+from graphcollab.naming import AS_OPTIONS
 from graphcollab.settings import SettingError
 from graphcollab.tasks import Tasks
 from graphcollab.testing import differences
 from graphcollab.train import Callback
-from graphcollab.train.processes import _sendable
+from graphcollab.train.processes import _sendable, progress_bar
 from tests.raising import raises, warns
 from tests.train.forged import latest_checkpoint
 
@@ -129,6 +130,19 @@ def test_what_is_finished_is_not_played_again(tmp_path: Path) -> None:
 def test_progress_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     go(grids=None, jobs=2, progress=True)
     assert "6/6" in capsys.readouterr().err
+
+
+def test_a_command_writes_a_line_a_minute_into_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    token = AS_OPTIONS.set(True)
+    try:
+        with progress_bar(4, "run", True) as shown:
+            assert (shown.delay, shown.mininterval) == (60, 60)
+            shown.update(4)
+            assert not capsys.readouterr().err
+    finally:
+        AS_OPTIONS.reset(token)
+    with progress_bar(4, "run", True):
+        assert "0/4" in capsys.readouterr().err
 
 
 class Slow(Count):

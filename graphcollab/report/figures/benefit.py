@@ -12,6 +12,7 @@ from graphcollab.gains import Benefit
 from graphcollab.report.benefit_table import CLAIMED, CONSTANT, by_whom, mark, scale_of, site_of
 from graphcollab.report.figures._style import COLORS, GRAY, figure_names, new_figure
 from graphcollab.report.values import gain_text, shown
+from graphcollab.train.trial import SHARES
 
 NAMED = 60  # sites that are named at an axis
 WRITTEN = 10  # sites up to which every gain of the matrix is written into it
@@ -131,4 +132,4 @@ def _pairs(panel: Axes, benefit: Benefit) -> None:
 
 
 def _points(benefit: Benefit) -> str:
-    return " (points)" if scale_of(benefit)[0] > 1 else ""
+    return " (points)" * (benefit.metric in SHARES)
