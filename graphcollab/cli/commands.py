@@ -35,7 +35,7 @@ StepSizes = Annotated[tuple[float, ...], SEVERAL, Parameter(group=TRAINING)]
 Rounds = Annotated[int, Parameter(group=TRAINING)]
 Budget = Annotated[Literal["steps", "rounds"] | int, Parameter(group=TRAINING)]
 Evaluated = Annotated[int, Parameter(group=EVALUATION)]
-Baseline = Annotated[Literal["sklearn"] | None, Parameter(group=EVALUATION)]
+Baseline = Annotated[Literal["sklearn", "none"] | None, Parameter(group=EVALUATION)]
 Jobs = Annotated[int, Parameter(group=COMPUTING)]
 Flag = Annotated[bool, Parameter(group=OUTPUT)]
 
@@ -135,7 +135,9 @@ def benefit(
         level: Probability of claiming any gain where there is none; at most 0.5.
         limit: Number of sites up to which all pairs are tried; of more sites, as many pairs are drawn.
         seed: Seed of splits, models and batches: split r has seed + r.
-        baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input.
+        baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input
+            (sklearn); a gain must then be one over that of a site's own rows, too. Default: sklearn for tables, but of
+            times until an event, else none.
         jobs: Number of processes; results are the same.
         out: Folder for the answer, its numbers, a picture and a page. Default: nothing is written.
         save: Fit what the answer advises to all rows, and save these models in OUT/models, for graphcollab predict.

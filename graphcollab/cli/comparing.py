@@ -221,10 +221,12 @@ def play_benefit(asked: dict[str, Any]) -> None:
     require_data(data)
     asked["methods"], asked["set"] = methods_for(asked)
     makers = makers_of(asked["methods"])
+    asked["baseline"] = asked["baseline"] or ("none" if data in DATASETS or asked["event"] else "sklearn")
     require_savable(asked)
     grids = settings_grids([*makers], asked["set"])
     tasks, model = tasks_for(data, asked), models_for(data, asked["hidden"])
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
+    settings["baseline"] = None if asked["baseline"] == "none" else asked["baseline"]
     with folder_of(asked["out"], "benefit", settings_kept(asked)) as out:
         found = benefit(tasks, model, methods=makers, grids=grids, progress=not asked["quiet"], **settings)
         text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"

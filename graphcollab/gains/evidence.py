@@ -1,17 +1,21 @@
-"""`Gain`, and what there is evidence of: gains over training alone that are gains over constants, too."""
+"""`Gain`, and what there is evidence of: gains over training alone, over constants, and over a simple tool."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from graphcollab.metrics.inference import Differences, holm
+from graphcollab.train.baseline import OWN
 
+FLOOR = 0.01  # of a constant's error, below which errors count as alike: next to nothing is left to predict
+
+Scores: TypeAlias = Mapping[str, Tensor]
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
 
 
@@ -49,21 +53,38 @@ class Gain:
     verdict: Verdict
 
 
-def judge(alone: Differences, constant: Differences, level: float, unknown: Tensor | None) -> tuple[Tensor, Tensor]:
+class Compared(NamedTuple):
+    """A family's scores [..., by, k], "by" at ``axis`` (last for pairs), and what they are compared with, [..., k]."""
+
+    score: Tensor
+    others: Sequence[Tensor]
+    axis: int = -2
+
+
+def others_of(given: Scores) -> list[Tensor]:
+    """Return what is compared with: training alone, constants, and a simple tool at each site, NaN if not asked for."""
+    return [given["alone"], given["constant"], given.get(OWN, torch.full_like(given["alone"], torch.nan))]
+
+
+def judge(
+    alone: Differences, rivals: Sequence[Differences], level: float, unknown: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """Return p-values of a family of gains, adjusted for all of them, and what would be found four times out of five.
 
-    Gains over training alone must be such over constants, too: theirs is the larger p-value of the two. That of
-    training alone is for losses, and where constants have no value or a gain over them was the same on all splits.
+    Gains over training alone must be such over its ``rivals``, too: theirs is the largest p-value of all. That of
+    training alone is for losses, and where a rival has no value or a gain over it was the same on all splits.
     ``unknown`` ones [...] have none.
     """
     p_value = alone.p_value if unknown is None else alone.p_value.masked_fill(unknown, torch.nan)
     level /= max(int((~p_value.isnan()).sum()), 1)
-    known = constant.error > 0
-    needed = (alone.mean > 0) & ~constant.mean.isnan() & (known | (constant.mean <= 0))
-    beyond = torch.where(constant.mean > 0, constant.p_value, 1.0)
-    bars = alone.detectable(level), constant.detectable(level) + alone.mean - constant.mean
-    bar = torch.where(known & (bars[0] > 0), torch.maximum(*bars), bars[0])
-    return holm(torch.where(needed, torch.maximum(p_value, beyond), p_value)), bar
+    bar = alone.detectable(level)
+    for rival in rivals:
+        known = rival.error > 0
+        needed = (alone.mean > 0) & ~rival.mean.isnan() & (known | (rival.mean <= 0))
+        beyond = torch.where(rival.mean > 0, rival.p_value, 1.0)
+        p_value = torch.where(needed, torch.maximum(p_value, beyond), p_value)
+        bar = torch.where(known & (bar > 0), torch.maximum(bar, rival.detectable(level) + alone.mean - rival.mean), bar)
+    return holm(p_value), bar
 
 
 def plain(value: Any) -> Any:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphcollab.files import write_whole
-from graphcollab.gains.evidence import Gain, Verdict, judge, plain
+from graphcollab.gains.evidence import FLOOR, Compared, Gain, Scores, Verdict, judge, others_of, plain
 from graphcollab.gains.held import LEAST
 from graphcollab.metrics import METRICS, weight_agreement
 from graphcollab.metrics.inference import Differences, corrected_differences
@@ -24,16 +24,6 @@ from graphcollab.train.trial import SHARES
 
 LEVELS = {"overall": 0.35, "groups": 0.15, "sites": 0.3, "pairs": 0.2}  # each family's part of the level
 MODELS = {"groups": "without", "pairs": "pairs"}  # whose models a family's are, if not called as what sites gain by
-Scores = Mapping[str, Tensor]
-
-
-class Compared(NamedTuple):
-    """A family's scores [..., by, k], "by" at ``axis`` (last for pairs), and training alone and constants, [..., k]."""
-
-    score: Tensor
-    alone: Tensor
-    constant: Tensor
-    axis: int = -2
 
 
 @dataclass(frozen=True)
@@ -46,9 +36,11 @@ class Benefit:
     mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all together and by
     methods (0.3), and by single others (0.2). So the chance to claim any where there is none is ``level`` at most.
 
-    Models that overfit less seem to gain where nothing can be learned. So a gain must be one over constants, too, by
-    the larger p-value of the two. A constant says the same of every sample of a site: its mean training target for
-    amounts, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5.
+    Models that overfit less seem to gain where nothing can be learned, and all do where training alone has not learned
+    enough. So a gain must be one over constants, too, and, with ``baseline="sklearn"``, over a linear model of each
+    site's own training samples: the largest p-value counts. A constant says the same of every sample of a site: its
+    mean training target for amounts, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5. Errors
+    below a hundredth of its error count as that: what is lost or gained there nobody needs.
 
     Args:
         names: Names of the sites.
@@ -152,7 +144,7 @@ class Benefit:
 
         def of(given: Scores) -> Compared:
             by_arm = torch.stack([mean(given[arm]) for arm in arms], -2)
-            return Compared(by_arm, mean(given["alone"]), mean(given["constant"]))
+            return Compared(by_arm, [*map(mean, others_of(given))])
 
         found = self._gains("overall", of, self.test.sum() / self.train.sum(), arms, ["all sites"])
         return found if claimed else [replace(gain, p_value=math.nan, verdict="no evidence") for gain in found]
@@ -163,7 +155,7 @@ class Benefit:
         return self._gains("sites", self._by_arm, self.test / self.train, self.arms, self.names, self.one_sided)
 
     def _by_arm(self, given: Scores) -> Compared:
-        return Compared(torch.stack([given[arm] for arm in self.arms], -2), given["alone"], given["constant"])
+        return Compared(torch.stack([given[arm] for arm in self.arms], -2), others_of(given))
 
     @cached_property
     def pair_gains(self) -> list[Gain]:
@@ -173,7 +165,7 @@ class Benefit:
 
     @staticmethod
     def _by_site(given: Scores) -> Compared:
-        return Compared(given["pairs"], given["alone"], given["constant"], axis=-1)
+        return Compared(given["pairs"], others_of(given), axis=-1)
 
     @cached_property
     def group_gains(self) -> list[Gain]:
@@ -185,11 +177,11 @@ class Benefit:
 
         def of(given: Scores) -> Compared:
             without = given["without"]
-            alone, constant = (  # means over the members of every group
-                given[name][..., None].expand_as(without).masked_fill(without.isnan(), torch.nan).nanmean(-2)
-                for name in ("alone", "constant")
-            )
-            return Compared(without.nanmean(-2)[..., None, :], alone, constant)
+            others = [  # means over the members of every group
+                one[..., None].expand_as(without).masked_fill(without.isnan(), torch.nan).nanmean(-2)
+                for one in others_of(given)
+            ]
+            return Compared(without.nanmean(-2)[..., None, :], others)
 
         others = 1 - torch.eye(len(self.names), dtype=torch.float64)
         ratio = (others @ self.test.double()) / (others @ self.train.double())
@@ -211,7 +203,7 @@ class Benefit:
     @property
     def matrix(self) -> Tensor:
         """Mean gains of site i by site j alone, [K, K]; NaN where that was not tried."""
-        return self._shown(self._differences(self._by_site, (self.test / self.train)[:, None], "alone").mean)
+        return self._shown(self._differences(self._by_site, (self.test / self.train)[:, None], 0).mean)
 
     @cached_property
     def worth(self) -> Tensor:
@@ -239,6 +231,11 @@ class Benefit:
         even = [bool({*kinds.split(", ")} & {*EVEN_KINDS}) for kinds in self.findings.get(method, [])]
         told = self.weights[method][~torch.tensor(even)] if any(even) else self.weights[method]
         return weight_agreement(told) if len(told) > 1 else math.nan
+
+    def against(self, name: str) -> Benefit:
+        """Return it with a simple tool of ``baseline`` in the place of training alone."""
+        halves = {**self.halves, "alone": self.halves[name]} if self.halves else {}
+        return replace(self, scores={**self.scores, "alone": self.baseline[name]}, halves=halves, baseline={})
 
     @property
     def found(self) -> list[Gain]:
@@ -303,12 +300,15 @@ class Benefit:
         """Return gains as they are shown: of logarithms, shares by which an error falls."""
         return -torch.expm1(-gain) if self.relative else gain
 
-    def _differences(self, of: Callable[[Scores], Compared], ratio: Tensor, than: str) -> Differences:
-        """Return gains of a family, [by, k], over training ``"alone"`` or over ``"constant"``."""
+    def _differences(self, of: Callable[[Scores], Compared], ratio: Tensor, than: int) -> Differences:
+        """Return gains of a family, [by, k], over one of the others; errors below the floor count as that."""
 
         def gains(given: Scores) -> Tensor:
-            compared = of(given)
-            return self._better(compared.score, getattr(compared, than).unsqueeze(compared.axis))
+            score, others, axis = of(given)
+            score, other, floor = score, others[than].unsqueeze(axis), FLOOR * others[1].unsqueeze(axis)
+            if self.relative:
+                score, other = (torch.where(one < floor, floor, one) for one in (score, other))
+            return self._better(score, other)
 
         return corrected_differences(gains(self._whole), ratio, halves=gains(self.halves) if self.halves else None)
 
@@ -321,12 +321,12 @@ class Benefit:
         sites: Sequence[str],
         unknown: Tensor | None = None,
     ) -> list[Gain]:
-        """Return a family of gains, [by, k], over training alone and over constants, with what there is evidence of."""
-        found, beyond = (self._differences(of, ratio, than) for than in ("alone", "constant"))
+        """Return a family of gains, [by, k], over training alone, with what there is evidence of."""
+        found, *rivals = (self._differences(of, ratio, than) for than in range(3))
         level = LEVELS[family] * self.level
-        p_value, bar = judge(found, beyond, level, unknown)
-        score, *base, axis = of(self._whole)
-        scores, alone, constant = map(self._mean_over_splits, (score.movedim(axis, 1), *base))
+        p_value, bar = judge(found, rivals, level, unknown)
+        score, others, axis = of(self._whole)
+        scores, alone, constant = map(self._mean_over_splits, (score.movedim(axis, 1), *others[:2]))
         gains, lows, highs, bars = (self._shown(one) for one in (found.mean, found.low, found.high, bar))
         if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)

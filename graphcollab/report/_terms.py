@@ -33,6 +33,13 @@ def best_way(benefit: Benefit) -> Gain | None:
     return max(told, key=lambda gain: (gain.verdict == "gains", gain.gain), default=None)
 
 
+def best_group(benefit: Benefit) -> Gain | None:
+    """Return what all but one gain that gain most, of those that do better without it by models of their own."""
+    better = dict(zip(benefit.names, benefit.spared.mean.tolist(), strict=True))
+    gains = [gain for gain in benefit.group_gains if better[gain.site.removeprefix("all but ")] > 0]
+    return None if benefit.by_constants("without") else max(gains, key=lambda gain: gain.gain, default=None)
+
+
 def unequal_terms(comparison: Comparison) -> list[Finding]:
     """Return whether methods did other work, had other models or more settings, or trained too long, where known."""
     return [*_work(comparison), *_models(comparison), *_settings(comparison), *past_best(comparison)]

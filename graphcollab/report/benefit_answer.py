@@ -14,7 +14,7 @@ from graphcollab.gains.held import LEAST
 from graphcollab.gains.outcome import LEVELS
 from graphcollab.metrics import METRICS
 from graphcollab.naming import few, setting
-from graphcollab.report._terms import FEW, agreement, best_way, with_few
+from graphcollab.report._terms import FEW, agreement, best_group, best_way, with_few
 from graphcollab.report.benefit_table import (
     CLAIMED,
     GAINS,
@@ -28,6 +28,7 @@ from graphcollab.report.benefit_table import (
 )
 from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used
+from graphcollab.train.baseline import OWN
 from graphcollab.train.constants import CONSTANTS, FREQUENCIES
 from graphcollab.train.trial import SHARES
 
@@ -51,6 +52,7 @@ def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
         *_question(benefit, source),
         *(_headline(one, len(every) > 1) for one in every),
         *_best(benefit),
+        *_simpler(benefit),
         *_unfinished(benefit),
         _say("reading", "gains", {"level": level}, gains=GAINS[benefit.relative], chance=100 * level),
         *_means(benefit),
@@ -62,7 +64,6 @@ def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
         *_units(benefit),
         *(finding for name in benefit.findings for finding in _weights(benefit, name)),
         *_samples(benefit),
-        *_simpler(benefit),
         *(Finding("doubt", "tasks", f"Doubt about the data: {one}") for one in benefit.about.get("doubts", ())),
         *_advice(benefit),
     ]
@@ -163,17 +164,10 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
 
 def _groups(benefit: Benefit) -> Iterator[Finding]:
     """Tell of the group of all but one that gains most, of those that do better without that one."""
-    best = _best_group(benefit)
+    best = best_group(benefit)
     if best is not None and best.gain > 0:
         numbers = {"gain": best.gain, "verdict": best.verdict}
         yield _say("group", best.site, numbers, site=best.site, told=_told(benefit, best), sure=_sure(benefit, best))
-
-
-def _best_group(benefit: Benefit) -> Gain | None:
-    """Return what all but one gain that gain most, of those that do better without it by models of their own."""
-    better = dict(zip(benefit.names, benefit.spared.mean.tolist(), strict=True))
-    gains = [gain for gain in benefit.group_gains if better[gain.site.removeprefix("all but ")] > 0]
-    return None if benefit.by_constants("without") else max(gains, key=lambda gain: gain.gain, default=None)
 
 
 def _further(benefit: Benefit) -> Iterator[Finding]:
@@ -302,10 +296,14 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _simpler(benefit: Benefit) -> Iterator[Finding]:
-    """Tell of the reference that gains most, where it gains more than all ways and its interval is above 0."""
-    ways = [best_way(benefit), *benefit.by_baseline]
-    best = max(filter(None, ways), key=lambda gain: gain.gain, default=None)
-    if best in benefit.by_baseline and best.low > 0:
+    """Tell where a simple tool at each site does better than training alone, or one in one place than every way."""
+    simple, ours = {gain.by: gain for gain in benefit.by_baseline}, best_way(benefit)
+    if OWN in simple and simple[OWN].low > 0 and ours is not None:
+        gain = next(one for one in benefit.against(OWN).overall if one.by == ours.by)
+        words = {"told": _told(benefit, simple[OWN]), "by": by_whom(ours.by), "beyond": _told(benefit, gain)}
+        yield _say("alone-weak", OWN, {"gain": gain.gain}, own=explained(OWN), **words)
+    best = max(filter(None, [ours, *simple.values()]), key=lambda gain: gain.gain, default=None)
+    if best is not None and best.by in simple and best.low > 0:
         yield _say("simpler", best.by, {"gain": best.gain}, by=explained(best.by), told=_told(benefit, best))
 
 
@@ -318,7 +316,7 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
         return so("leave-out", {"site": site}, alone=[site])
 
     overall, groups = benefit.overall, [gain for gain in benefit.group_gains if gain.verdict == "gains"]
-    best, group = best_way(benefit), _best_group(benefit)
+    best, group = best_way(benefit), best_group(benefit)
     stood = [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]
     if not (stood or benefit.quick) and len(useless := _no_better(benefit, overall)) > len(overall):  # whatever they do
         stood = [*useless]

@@ -140,9 +140,9 @@ def describe_table(frame: Any, **settings: Any) -> Description:
             rows = replace(rows, events=coded(given["event"], rows.events, rows.events)[0])
         tasks, refused = _tasks(table, settings)
         usable = {"drop_missing_target": True}
-        for more in ({}, {"min_rows": max(given["min_rows"], TRAINABLE)}):
+        for further_setting in ({}, {"min_rows": max(given["min_rows"], TRAINABLE)}):
             if tasks is None:  # for what else there is to find
-                usable |= more
+                usable |= further_setting
                 tasks, further = _tasks(table, {**settings, **usable})
                 refused += f"; and then: {further}" * (further not in refused)
         tested = 1.0 if given["split"] is not None or not given["test_fraction"] else given["test_fraction"]

@@ -36,6 +36,7 @@ WAYS = {
     BASELINES[1]: "scikit-learn's linear model of each site's own rows",
     BASELINES[2]: "scikit-learn's linear model of all sites' rows in one place",
     BASELINES[3]: "scikit-learn's linear model of all sites' rows in one place, with the site as a further input",
+    BASELINES[4]: "scikit-learn's linear model of each site's training rows, from which ours learn, too",
 }
 
 TEXTS = {
@@ -68,6 +69,8 @@ TEXTS = {
     "rare-class": "Few test samples of the rarer class on a split ({which}): be wary of such sites and of means.",
     "no-star": "No star at sites with fewer than {least} {beside} ({which}): no split "
     "of these shows what the sites lack.",
+    "alone-weak": "Training alone has not learned all that the rows of sites tell: {own} gains {told} over it. "
+    "Compared with that, {by}: {beyond}. Stars of gains count only what is beyond both.",
     "simpler": "On the same test rows {by} gains more than every way tried: {told}, of which nothing is claimed.",
     "not-defined": "{site}: {metric} is not defined on its test samples in any split.",
 }

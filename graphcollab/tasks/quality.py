@@ -61,6 +61,7 @@ def of_columns(
     pairs = {name: (one[known[name]], owner[known[name]]) for name, one in numbers.items()}
     amounts = {target: (values, owner)} if values.dtype.kind in "if" else {}
     findings += [*_of_sentinels(pairs, sites), *_of_units({**pairs, **amounts}, sites, target)]
+    findings += _of_sums({name: one for name, one in numbers.items() if name not in leaks}, target, values)
     return [*findings, *_of_target(target, values, read)]
 
 
@@ -92,6 +93,23 @@ def _of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | No
             f"thresholds: {_leave(ordered)} if {'they are' if len(ordered) > 1 else 'it is'} known only after it"
         )
         yield _finding("orders-target", ordered, message)
+
+
+def _of_sums(numbers: Columns, target: str, values: np.ndarray) -> Iterator[Finding]:
+    """Yield which columns, two or more without gaps, add up to the target, but for a thousandth of its spread."""
+    whole = {name: one for name, one in numbers.items() if np.isfinite(one).all() and np.ptp(one) > 0}
+    if values.dtype.kind not in "if" or not whole or len(values) < 10 * (1 + len(whole)) or not np.ptp(values) > 0:
+        return
+    x, y = np.stack([*whole.values()], 1)[:_LOOK], values[:_LOOK]
+    x, y = ((one - one.mean(0)) / np.maximum(one.std(0), np.finfo(float).tiny) for one in (x, y))
+    share = np.linalg.lstsq(x, y)[0]
+    parts = [name for name, one in zip(whole, share.tolist(), strict=True) if abs(one) > 0.001]
+    if len(parts) > 1 and float(np.abs(y - x @ share).max()) < 0.001:
+        message = (
+            f"columns {few([*map(repr, parts)])}, each times a number, add up to the target {target!r} of all rows: "
+            f"{_leave(parts)} if they are known only with it"
+        )
+        yield _finding("sums-to-target", parts, message)
 
 
 def _tells(column: np.ndarray, values: np.ndarray) -> bool:
@@ -210,7 +228,9 @@ def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
         rows, zeros = (np.bincount(owner[mask], minlength=len(sites)) for mask in (zero | True, zero))
         empty = [repr(sites[k]) for k in np.flatnonzero((zeros == rows) & (rows >= 10)).tolist()]
         one_sign = len(others) and (values.min() >= 0 or values.max() <= 0)
-        if zeros.sum() >= 3 and one_sign and others[0] > 0.25 * np.median(others) and len(np.unique(others)) >= 20:
+        steps = np.diff(np.unique(others))  # 0 is no code where it is the next number, as of months from 1 on
+        far = len(steps) >= 19 and others[0] > max(0.25 * np.median(others), 3 * np.median(steps))
+        if zeros.sum() >= 3 and one_sign and far:
             where = f"all rows of site{'s' * (len(empty) > 1)} {few(empty)}" if empty else f"{zeros.sum()} rows"
             found.append((name, f"0 in {where}"))
     if found:

@@ -24,7 +24,8 @@ from graphcollab.train.shared_samples import identify_samples
 from graphcollab.train.trial import COLUMNS, Trial
 
 Baseline: TypeAlias = Literal["sklearn"] | None
-SKLEARN = ("sklearn per site", "sklearn pooled", "sklearn pooled with site")
+OWN = "sklearn per site on training rows"
+SKLEARN = ("sklearn per site", "sklearn pooled", "sklearn pooled with site", OWN)
 CONSTANT = "constant"
 BASELINES = (CONSTANT, *SKLEARN)
 FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
@@ -87,8 +88,8 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
     """Return metrics [M, H, K] of scikit-learn's linear models on splits of tasks, by `SKLEARN`.
 
     Models are fitted to training and validation rows of each site, of all sites, and of all with the site as one-hot
-    inputs: logistic regressions of classes, C chosen by cross-validated log loss, or ridge regressions of amounts, or
-    Poisson regressions of counts.
+    inputs, and to each site's training rows alone: logistic regressions of classes, C chosen by cross-validated log
+    loss, or ridge regressions of amounts, or Poisson regressions of counts.
     """
     nodes = range(tasks.num_nodes)
     every = {name: [Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
@@ -98,11 +99,13 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
         pooled = _fit(tasks, Rows.joined(own))
         with_site = _fit(tasks, Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
         each = [_fit(tasks, one) for one in own]
+        less = [_fit(tasks, Rows.of(tasks, k, ["train"])) for k in nodes] if "val" in tasks.splits else each
     metrics = [judging(metric, objective_of(tasks)) for metric in metrics]
     found = torch.full((len(SKLEARN), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
     for h, name in enumerate(splits):
         for k, rows in enumerate(every[name]):
-            said = (each[k](rows.x), pooled(rows.x), with_site(rows.at(site[k]).x)) if len(rows.x) else ()
+            fits = (each[k](rows.x), pooled(rows.x), with_site(rows.at(site[k]).x), less[k](rows.x))
+            said = fits if len(rows.x) else ()
             weight = rows.weight[None] if tasks.weighted else None
             shape = (1, len(rows.x), -1) if tasks.loss == "cross_entropy" else (1, *rows.targets.shape)
             for b, values in enumerate(said):

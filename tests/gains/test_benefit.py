@@ -22,6 +22,7 @@ from graphcollab.report import benefit_answer, benefit_figure, benefit_table, sa
 from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.benefit_table import benefit_values, sites_of_benefit
 from graphcollab.report.page.sections import content_of_benefit
+from graphcollab.train.baseline import OWN
 from tests.raising import raises, warns
 
 CLOSE = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-6)
@@ -565,6 +566,40 @@ def test_it_is_said_where_constants_do_as_well(found):
     poor = accuracies(found, **some, constant=[0.6, 0.6, 0.6, 0.6])
     assert not findings(poor, "no-better")
     assert "constant" not in benefit_table(poor)
+
+
+def test_a_gain_must_be_one_over_a_simple_tool_at_the_site(found):
+    """Gains over training alone .20, .22, .20, .22, over a tool about .1, or none that is sure, or none."""
+    alone, together = [0.60, 0.60, 0.62, 0.62], [0.80, 0.82, 0.82, 0.84]
+    told = accuracies(found, alone=alone, together=together, constant=[0.5] * 4)
+    p_values = []
+    for tool in ([0.70, 0.71, 0.72, 0.73], [0.80, 0.70, 0.83, 0.83], [0.85] * 4):
+        one = torch.tensor(tool, dtype=torch.float64)[:, None].expand(4, 3)
+        judged = replace(told, baseline={OWN: one}).overall[0]
+        p_values.append(judged.p_value)
+        gains = torch.tensor(together, dtype=torch.float64) - torch.tensor(tool, dtype=torch.float64)
+        t = float(gains.mean() / (gains.var() * (1 / 4 + 1 / 3)).sqrt())
+        assert judged.p_value == pytest.approx(min(2 * 2 * float(stats.t.sf(t, 3)), 1.0) if gains.mean() > 0 else 1.0)
+        assert (judged.gain, judged.alone) == (told.overall[0].gain, told.overall[0].alone)
+        assert judged.verdict == ("gains" if judged.p_value <= 0.0175 else "no evidence")
+    assert p_values[0] <= 0.0175 < p_values[1]
+    weak = replace(
+        told, baseline={OWN: torch.tensor([0.70, 0.71, 0.72, 0.73], dtype=torch.float64)[:, None].expand(4, 3)}
+    )
+    assert finding(weak, "alone-weak", OWN).numbers["gain"] == pytest.approx(0.105)
+    assert not findings(told, "alone-weak")
+
+
+def test_errors_below_a_hundredth_of_a_constants_are_alike(found):
+    """Errors of .001 and .002 of a target of spread 1 are both next to nothing; .02 is twice the floor of .01."""
+    noise = 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None].expand(3, 3)
+    small = {"alone": 0.001 * noise, "together": 0.002 * noise, "ditto": 0.02 * noise.flip(0)}
+    told = replace(found, scores=small, constant=torch.ones(3, 3, dtype=torch.float64))
+    together, method = told.overall
+    assert (together.gain, together.verdict) == (0.0, "no evidence")
+    assert (together.alone, together.score) == (pytest.approx(0.001, rel=0.01), pytest.approx(0.002, rel=0.01))
+    assert method.gain == pytest.approx(-1.0, abs=0.01)
+    assert method.verdict == "loses"
 
 
 def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(found):

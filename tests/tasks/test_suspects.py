@@ -382,3 +382,27 @@ def test_targets_that_are_censored_are_named(until):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Tasks.from_frame({**table, "downtime": BASE["x"]} | {until: BASE["ward"]}, target="status", **ALL)
+
+
+def test_columns_that_add_up_to_the_target_are_told():
+    """Three answers from 0 to 10, of which the target is the sum; x and age have no part in it."""
+    parts = {name: DRAW.integers(0, 11, N).astype(float) for name in ("economy", "culture", "life")}
+    total = sum(parts.values())
+    (text,) = told({**BASE, **parts, "y": total}, loss="mse", **ALL)
+    assert text == (
+        "columns 'economy', 'culture', 'life', each times a number, add up to the target 'y' of all rows: leave them "
+        "out by leave_out=['economy', 'culture', 'life'] if they are known only with it"
+    )
+    noisy = total + 0.05 * DRAW.normal(size=N)
+    assert told({**BASE, **parts, "y": noisy}, loss="mse", **ALL) == []
+
+
+def test_zero_that_is_the_next_number_is_no_code():
+    """Months from 0 to 30, most of them 0 to 3: 1 comes after 0; weights from 40 on are far from 0."""
+    months = DRAW.choice([0, 0, 0, 0, 1, 1, 2, 2, 3, *range(4, 31)], N).astype(float)
+    months[:31] = range(31)
+    assert told({**BASE, "months": months}, **ALL) == []
+    weights = DRAW.integers(40, 90, N).astype(float)
+    weights[:4] = 0
+    (text,) = told({**BASE, "weight": weights}, **ALL)
+    assert text.startswith("column 'weight' has 0 in 4 rows")

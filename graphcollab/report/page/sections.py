@@ -24,7 +24,7 @@ from graphcollab.report.words import asked_of, metric_in_words, rows_used, terms
 from graphcollab.train import Comparison, Result
 from graphcollab.train.baseline import BASELINES
 
-ANSWER = ("evidence", "best", "last-round", "no-better", "no-better-weighted", "doubt", "advice")
+ANSWER = ("evidence", "best", "alone-weak", "last-round", "no-better", "no-better-weighted", "doubt", "advice")
 TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
 MOST_SITES = 60  # of a matrix in a page of at most 5 MB
 
