@@ -16,7 +16,13 @@ LEAST = 5  # samples beside the most frequent target, with which something is cl
 
 
 def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
-    """Return how many samples of a split are of each node's rarer class, [K], where there are two classes in all."""
+    """Return how many samples of a split are of each node's rarer class, [K], where there are two classes in all.
+
+    Of times until an event it is how many events there are.
+    """
+    if tasks.loss == "cox":
+        ended = tasks.pools[tasks.splits[split].pool].targets[:, 1].cpu() > 0
+        return plane_of(tasks).publish(tasks.splits[split].totals(ended.double()))
     if tasks.classes is not None and int(tasks.classes.any(0).sum()) != 2:
         return None
     held = tasks.splits[split]

@@ -59,7 +59,7 @@ class Benefit:
         picked: The chosen model, settings and number of rounds, likewise; None where a constant took its place.
         halves: Where sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
-        rarer: Mean number of test samples of a site's rarer class, [K], where there are two classes in all.
+        rarer: Mean number of test samples of a site's rarer class, [K], where there are two in all, or of test events.
         minority: Number of a site's samples that have another target than most of them have, at most 5.
         groups: Mean number of groups that a site's test samples are of, [K], where samples are in groups.
         deviation: Name and standard deviation of the target where one for all sites standardised it: errors' unit.

@@ -215,12 +215,12 @@ def weighted(tasks: Tasks) -> list[Finding]:
     return noted("weighted", "samples", "samples have weights: metrics are weighted means at each site" * some)
 
 
-def with_few(held: Iterable[tuple[str, float]], what: str = "class") -> str:
-    """Say which sites have fewer than `FEW` of something beside most, those with none first; "" where none has."""
+def with_few(held: Iterable[tuple[str, float]], nothing: str = "one class only") -> str:
+    """Say which sites have fewer than `FEW` of something, those with ``nothing`` first; "" where none has."""
     held = list(held)
     none = [name for name, many in held if many == 0]
     some = [f"{name}: {round(many, 1):g}" for name, many in held if 0 < many < FEW]
-    return "; ".join([f"one {what} only: {few(none)}"] * bool(none) + [few(some)] * bool(some))
+    return "; ".join([f"{nothing}: {few(none)}"] * bool(none) + [few(some)] * bool(some))
 
 
 def failures(comparison: Comparison, name: str) -> str:

@@ -279,18 +279,19 @@ def _samples(benefit: Benefit) -> Iterator[Finding]:
         which = few([f"{site_of(benefit, name)}: {round(n, 1):g}" for name, n in small.items()])
         yield _say("few-tested", "sites", {"samples": small}, what=what, which=which)
     sites = [site_of(benefit, name) for name in benefit.names]
+    what = "class" if benefit.flat == FREQUENCIES else "value"
+    beside = "groups of " * (benefit.groups is not None) + f"samples beside their most frequent {what}"
+    rare, nothing = "test samples of the rarer class", f"one {what} only"
+    if benefit.flat == CONSTANTS["cox"]:
+        rare, beside, nothing = "test events", "events", "no event"
     if benefit.rarer is not None:
         held = dict(zip(sites, benefit.rarer.tolist(), strict=True))
-        if which := with_few(held.items()):
-            yield _say("rare-class", "sites", {"samples": held}, which=which)
+        if which := with_few(held.items(), nothing):
+            yield _say("rare-class", "sites", {"samples": held}, rare=rare, which=which)
     if benefit.minority is not None and bool(benefit.one_sided.any()):
-        what = "class" if benefit.flat == FREQUENCIES else "value"
-        beside = f"samples beside their most frequent {what}"
-        beside = "events" if benefit.flat == CONSTANTS["cox"] else "groups of " * (benefit.groups is not None) + beside
         held = dict(zip(sites, benefit.minority.tolist(), strict=True))
-        yield _say(
-            "no-star", "sites", {"samples": held}, least=LEAST, beside=beside, which=with_few(held.items(), what)
-        )
+        which = with_few(held.items(), nothing)
+        yield _say("no-star", "sites", {"samples": held}, least=LEAST, beside=beside, which=which)
     for name in dict.fromkeys(gain.site for gain in benefit.gains if gain.verdict == "not defined"):
         yield _say("not-defined", name, {"metric": benefit.metric}, site=site_of(benefit, name))
 

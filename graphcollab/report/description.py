@@ -264,6 +264,9 @@ def summary(description: Description) -> list[Finding]:
     if named := [column.name for column in description.columns if column.of_site]:
         said = f"The same for all rows of a site, so that no site can learn from it alone: {few(named)}."
         found.append(Finding("of-site", "columns", said, {"columns": named}))
+    if named := [c.name for c in description.columns if len(c.categories) == 1 or c.ends[0] == c.ends[1]]:
+        said = f"One value in all rows, which tells nothing: {few(named)}."
+        found.append(Finding("one-value", "columns", said, {"columns": named}))
     if description.refused:
         found.append(Finding("refused", "table", f"As it is, no run can begin: {description.refused}."))
     return found

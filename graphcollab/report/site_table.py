@@ -286,8 +286,10 @@ def _rare(tasks: Tasks, split: str) -> list[Finding]:
     if rarer is None:
         return []
     held = {name: many for name, many, size in zip(tasks.names, rarer.tolist(), sizes, strict=True) if size}
-    said = with_few(held.items())
-    return noted("rare-class", "nodes", f"few samples of the rarer class, be wary: {said}" * bool(said), samples=held)
+    events = tasks.loss == "cox"
+    said = with_few(held.items(), "no event" if events else "one class only")
+    what = "events" if events else "samples of the rarer class"
+    return noted("rare-class", "nodes", f"few {what}, be wary: {said}" * bool(said), samples=held)
 
 
 def results_by_name(results: Results) -> tuple[dict[str, Result], str]:

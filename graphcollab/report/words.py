@@ -66,7 +66,7 @@ TEXTS = {
     "pairs-drawn": "Of {pairs} pairs {tried} were tried, as many for every site, and {left_out} sites were left out in "
     "turn.",
     "few-tested": "Few {what}test samples on a split ({which}): what is measured there is mostly chance.",
-    "rare-class": "Few test samples of the rarer class on a split ({which}): be wary of such sites and of means.",
+    "rare-class": "Few {rare} on a split ({which}): be wary of such sites and of means.",
     "no-star": "No star at sites with fewer than {least} {beside} ({which}): no split "
     "of these shows what the sites lack.",
     "alone-weak": "Training alone has not learned all that the rows of sites tell: {own} gains {told} over it. "

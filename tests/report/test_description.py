@@ -115,6 +115,7 @@ def test_columns_that_only_tell_sites_apart_are_named():
     found = describe_table(frame.assign(y=list("noonno")), node="site", target="y")
     assert [(one.name, one.of_site) for one in found.columns] == [("beds", True), ("heights", False), ("rooms", False)]
     assert "The same for all rows of a site, so that no site can learn from it alone: beds." in str(found)
+    assert "One value in all rows, which tells nothing: heights." in str(found)
 
 
 def test_events_are_counted_as_cox_is_told_of_them():

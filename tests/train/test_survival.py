@@ -16,6 +16,7 @@ from graphcollab import Tasks, fedavg, run
 from graphcollab.engine import Context
 from graphcollab.engine.losses import as_objective
 from graphcollab.gains import resplit
+from graphcollab.gains.held import rarer_held
 from graphcollab.metrics import concordance
 from graphcollab.train.baseline import require_baseline
 from graphcollab.train.constants import constants
@@ -160,6 +161,18 @@ def test_sites_with_few_events_are_named() -> None:
     with pytest.warns(match="fewer than 5 events were seen at some sites .'b' 0"):
         tasks = tasks_of(table)
     assert [one.numbers["sites"] for one in tasks.findings if one.code == "few-events"] == [["b"]]
+
+
+def test_events_among_test_rows_are_counted() -> None:
+    """Sites have events in two of four rows, and b has none."""
+    table = rows(120)
+    table["status"] = np.where(table["site"] == "b", 0, np.arange(120) % 4 < 2)
+    with pytest.warns(match="fewer than 5 events"):
+        tasks = tasks_of(table)
+    split = tasks.splits["test"]
+    own = {name: tasks.pools["samples"].targets[split.of(k), 1] for k, name in enumerate(tasks.names)}
+    assert rarer_held(tasks).tolist() == [float(own[name].sum()) for name in tasks.names]
+    assert float(own["b"].sum()) == 0
 
 
 def test_columns_that_look_like_it_ask_for_it() -> None:
