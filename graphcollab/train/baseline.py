@@ -172,6 +172,7 @@ def _fit_counts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
 def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int) -> Fitted:
     """Fit probabilities of the classes of two rows or more; of others, and of one alone, they are frequencies."""
     from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.model_selection import StratifiedKFold
 
     x, y, weight = (some[y >= 0] for some in (x, y, weight))  # losses leave out −100
     y = y.astype(np.int64)
@@ -181,7 +182,8 @@ def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int)
     fit = many > 1
     if fit.sum() < 2:
         return lambda x: np.tile(np.log(share), (len(x), 1))
-    folds, known = min(FOLDS, int(many[fit].min())), fit[y]
+    known = fit[y]  # rows come site by site, so that a fold of neighbors would be one of sites
+    folds = StratifiedKFold(min(FOLDS, int(many[fit].min())), shuffle=True, random_state=0)
     model = LogisticRegressionCV(Cs=CS, cv=folds, scoring=_log_likelihood, max_iter=1000)
     model.fit(x[known], y[known], sample_weight=weight[known])
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.metrics import log_loss, mean_squared_error
+from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
 from graphcollab import Tasks, benefit, compare, fedavg, local
@@ -64,6 +65,7 @@ def by_hand(kind, rows):
             continue
         else:
             folds = min(5, int(np.bincount(y[learn].astype(int)).min()))
+            folds = StratifiedKFold(folds, shuffle=True, random_state=0)
             model = LogisticRegressionCV(Cs=FEW, cv=folds, scoring="neg_log_loss", max_iter=1000)
             model.fit(inputs[learn], y[learn], sample_weight=w[learn])
         for k in sites:
