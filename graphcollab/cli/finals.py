@@ -142,6 +142,8 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
     advice, arms, makers = benefit_findings(found)[-1], ["alone"], {"alone": local, "together": fedavg, **made}
     if advice.subject == "collaborate":
         arms = [advice.numbers["by"], *(["alone"] if advice.numbers["alone"] else [])]
+    elif advice.subject == "likely":
+        arms.append(advice.numbers["by"])
     for arm in arms:
         picked = [one for one in found.picked[arm] if one is not None]
         if not picked:

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphcollab import methods
 from graphcollab.documentation import of_sites
+from graphcollab.findings import Finding
 from graphcollab.gains import Benefit
 from graphcollab.naming import few
 from graphcollab.report.benefit_table import COLUMNS, CONSTANT, GAINS, way_of
@@ -72,6 +73,7 @@ TEXTS = {
     "alone-weak": "Training alone has not learned all that the rows of sites tell: {own} gains {told} over it. "
     "Compared with that, {by}: {beyond}. Stars of gains count only what is beyond both.",
     "simpler": "On the same test rows {by} gains more than every way tried: {told}, of which nothing is claimed.",
+    "partly-defined": "{metric} is not defined on all {of} splits; numbers of these sites rest on so many: {which}.",
     "not-defined": "{site}: {metric} is not defined on its test samples in any split.",
 }
 ADVICE = {
@@ -83,10 +85,17 @@ ADVICE = {
     "alone": "So train alone.",
     "longer": "So nothing can be said yet: models {which} do no better than {flat}. There may be nothing to learn from "
     "these columns; or train for longer, {rounds}, or by other steps, {lrs}.",
+    "likely": "So there is no evidence yet, but sites seem to gain {way}: confirm that on new rows before you rely on "
+    "it, or ask again with {many} samples.",
     "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with "
     "{many} samples.",
 }
 """What is said of a benefit, by the codes of findings, and what is advised."""
+
+
+def say(code: str, subject: str, numbers: Mapping[str, Any], **words: object) -> Finding:
+    """Return a finding in the words of `TEXTS`."""
+    return Finding(code, subject, TEXTS[code].format(**{**numbers, **words}), numbers)
 
 
 def metric_name(name: str) -> str:

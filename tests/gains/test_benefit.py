@@ -794,10 +794,41 @@ def test_errors_are_shown_in_the_unit_of_the_target(found, metric, times):
 def test_evidence_near_what_is_allowed_says_so(found):
     """Of two ways in the mean over sites each may claim with p up to 0.35 of 0.05."""
     gain = found.overall[0]
-    for p_value, close in ((0.0174, True), (0.008, False)):
+    for p_value, verdict, close in (
+        (0.0174, "gains", True),
+        (0.008, "gains", False),
+        (0.0184, "no evidence", True),
+        (0.06, "no evidence", False),
+    ):
         told = replace(found)
-        object.__setattr__(told, "overall", [replace(gain, verdict="gains", p_value=p_value), *found.overall[1:]])
+        object.__setattr__(
+            told, "overall", [replace(gain, verdict=verdict, p_value=p_value, gain=0.9), *found.overall[1:]]
+        )
         assert ("up to 0.0175 counts as evidence" in str(finding(told, "best"))) is close
+
+
+def test_a_gain_that_just_misses_is_likely(found):
+    """A corrected p of .0184 is below the level of .05, of which means over sites have .0175."""
+    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
+    told = replace(found, chosen=models, quick="", constant=torch.full_like(found.constant, 9.0))
+    first, *rest = told.overall
+    for p_value, subject in ((0.0184, "likely"), (0.051, "undecided")):
+        near = replace(told)
+        one = replace(first, gain=0.9, p_value=p_value, verdict="no evidence", detectable=0.95, high=0.99)
+        object.__setattr__(near, "overall", [one, *(replace(gain, gain=0.0, verdict="no evidence") for gain in rest)])
+        object.__setattr__(near, "gains", [])
+        object.__setattr__(near, "group_gains", [])
+        object.__setattr__(near, "pair_gains", [])
+        assert finding(near, "advice").subject == subject
+        assert ("seem to gain by all together" in str(finding(near, "advice"))) is (subject == "likely")
+
+
+def test_a_metric_that_is_defined_on_some_splits_is_told(found):
+    scores = {name: values.clone() for name, values in found.scores.items()}
+    for values in scores.values():
+        values[0, 1] = math.nan
+    assert finding(replace(found, scores=scores), "partly-defined").numbers["splits"] == {"b": 2}
+    assert not findings(found, "partly-defined")
 
 
 def test_a_simple_tool_that_gains_more_than_every_way_is_told(found):
