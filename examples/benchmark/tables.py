@@ -16,7 +16,7 @@ Real tables of many sites come with packages that have R's data sets, such as rd
 
 Others are mlmRev's Contraception (district:use), Hsb82 (school:mAch), guImmun (comm:immun), carData's WVS
 (country:poverty) and Chile (region:vote), COUNT's medpar (provnum:died), DAAG's possum (site:totlngth); without
-numbers of persons (student, woman, kid, mom) and what is computed from others (cses).
+numbers of persons and rows (student, woman, kid, mom, case) and what is computed from others (cses).
 """
 
 # ci: --repeats 3 --rounds 2 --lrs 0.1
