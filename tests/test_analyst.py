@@ -119,7 +119,7 @@ def test_where_constants_are_best_there_may_be_nothing_to_learn(call, monkeypatc
     monkeypatch.setattr(playing, "ROUNDS", 1)
     monkeypatch.setattr(
         sys.modules["graphcollab.report.benefit_answer"],
-        "_no_better",
+        "no_better",
         lambda *_: dict.fromkeys(("alone", "together"), 1.0),
     )
     text = call("benefit", "t.csv", "--target", "y", *QUICK)[1]
