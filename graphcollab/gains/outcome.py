@@ -277,7 +277,7 @@ class Benefit:
     def untold(self, by: str) -> bool:
         """Tell whether neither of two kinds of models did better than constants, so that there is no gain or loss.
 
-        Where those of training alone did, models that are no better than constants lose by collaborating.
+        Where those of training alone did, models no better than constants lose in the mean over sites.
         """
         return self.by_constants(by) and self.by_constants("alone")
 
@@ -336,12 +336,13 @@ class Benefit:
             for a, name in enumerate(by):
                 gain, low, high, p, least = numbers[a, k].tolist()
                 reached, models = float(scores[a, k]), MODELS.get(family, name)
+                stood = self.by_constants(models)  # by one choice for all sites, or pairs
                 verdict: Verdict = "no evidence"
                 if math.isnan(reached):
                     if name not in self.arms:
                         continue
                     verdict = "not defined"
-                elif p <= level and not self.untold(models) and not (gain > 0 and self.by_constants(models)):
+                elif p <= level and not self.untold(models) and not (stood and (gain > 0 or family != "overall")):
                     verdict = "gains" if gain > 0 else "loses"
                 means = float(alone[k]), reached, float(constant[k])
                 told.append(Gain(site, name, *means, gain, low, high, p, least, verdict))

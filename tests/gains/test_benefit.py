@@ -618,6 +618,25 @@ def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(f
     assert [row[:2] for row in cells(told)] == [["–", "–"]] * 3
 
 
+def test_nothing_is_claimed_of_sites_and_pairs_for_whose_models_constants_stood(found):
+    """Constants are three times as bad as training alone, on every split; one choice is made for all pairs."""
+    alone = torch.tensor([[1.0, 1.1, 0.9], [1.1, 1.0, 1.0], [0.9, 0.9, 1.1]], dtype=torch.float64)
+    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
+    noise = 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None, None]
+    pairs = (3 * alone[:, :, None] * noise).expand(3, 3, 3).masked_fill(torch.eye(3).bool(), torch.nan)
+    told = replace(found, scores={"alone": alone, "together": alone}, pairs=pairs, constant=pairs.nanmean(2))
+    assert {gain.verdict for gain in replace(told, chosen=models).pair_gains} == {"loses"}
+    stood = replace(told, chosen={**models, "pairs": [found.flat] * 3})
+    assert {gain.verdict for gain in stood.pair_gains} == {"no evidence"}
+    assert all(not section.charts for section in content_of_benefit(stood, "", "").sections)
+    worse = replace(told, scores={"alone": alone, "together": 3 * alone * noise[..., 0]})
+    assert {gain.verdict for gain in replace(worse, chosen=models).gains} == {"loses"}
+    stood = replace(worse, chosen={**models, "together": [found.flat] * 3})
+    assert {gain.verdict for gain in stood.gains} == {"no evidence"}
+    assert [gain.verdict for gain in stood.overall] == ["loses"]
+    assert content_of_benefit(replace(told, chosen=models), "", "").sections[2].charts
+
+
 def test_intervals_end_where_differences_of_shares_do(found):
     """Of AUCs that go up and down by 1, a t-interval of few splits would be wider than any difference can be."""
     alone = torch.zeros_like(found.scores["alone"])

@@ -103,7 +103,7 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
         f"{len(benefit.names)} sites. Blue is a gain, orange a loss; pairs that were not tried are empty."
     )
     table = Table([Column("who"), Column("by whom"), Column(what, "gain", digits)], rows, caption=what)
-    if rows:
+    if rows and not benefit.by_constants("pairs"):  # which say nothing of single pairs
         yield matrix_chart(f"matrix-{place}", caption, names, table)
 
 
