@@ -17,7 +17,7 @@ from graphcollab.report.values import number
 from graphcollab.report.words import say
 from graphcollab.train.constants import CONSTANTS, FREQUENCIES
 
-MODELS = {"alone": "alone", "pairs": "of pairs", "without": "of all but one"}
+MODELS = {"alone": "alone", "pairs": "of pairs, judged as one,", "without": "of all but one"}
 
 
 def models_in(arm: str) -> str:

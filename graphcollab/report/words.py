@@ -52,7 +52,7 @@ TEXTS = {
     "site": "{site} {verdict} {by}: {told}.",
     "more-sites": "There is evidence in {comparisons} further comparisons, with stars in the tables.",
     "constants": "On {splits} of {of} splits models {models} did no better than {flat} of each site, which took their "
-    "place.",
+    "place: numbers of them are those of that, and the models may be worse.",
     "models": "Models were chosen on validation samples: {told}.",
     "no-better": "In {metric}, mean over sites, models {of_models} do no better than {flat} of each site ({told}), so "
     "gains of such models are not counted.",
