@@ -85,7 +85,7 @@ def contestants(args: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, in
 
 
 def kept(make: Any, **settings: Any) -> Method:
-    """Return a method whose optimiser goes on with its moments from round to round, instead of starting afresh."""
+    """Return a method whose optimizer goes on with its moments from round to round, instead of starting afresh."""
     made: Method = make(**settings)
     local = made.local
     if isinstance(local, FitPersonal):

@@ -34,7 +34,7 @@ def main() -> None:
     args = parser.parse_args()
     table = load_dataset("parkinsons", args.root)
     print(table)
-    amounts = {"loss": "mse", "metric": "mae", "standardise_target": True}
+    amounts = {"loss": "mse", "metric": "mae", "standardize_target": True}
     found = benefit(
         lambda seed: split(table, args.recordings, 2, seed, **amounts),
         lambda tasks: build_model("mlp", tasks.input_shape, 1, hidden=32),

@@ -97,12 +97,12 @@ def parkinsons(root: str | None) -> Recipe:
     order = keyed_order(SEED, torch.arange(42))
 
     def deal(seed: int, part: int) -> Tasks:
-        tasks = split(table, 8, 2, seed, loss="mse", metric="mae", standardise_target=True)
+        tasks = split(table, 8, 2, seed, loss="mse", metric="mae", standardize_target=True)
         return tasks.select(order.chunk(2)[part].sort().values)
 
     return Recipe(
         "UCI Parkinsons Telemonitoring, 21 of 42 patients, 8 recordings each, in units by which all 42 were "
-        "standardised",
+        "standardized",
         deal(SEED, 0),
         {"the other 21 patients": lambda seed: deal(seed, 1)},
         lambda tasks: build_model("mlp", tasks.input_shape, 1, hidden=32),

@@ -62,7 +62,7 @@ def arguments() -> argparse.Namespace:
 
 
 def make(name: str, args: argparse.Namespace) -> Any:
-    """Return a method; all train on the same two views of every sample, with the same optimiser."""
+    """Return a method; all train on the same two views of every sample, with the same optimizer."""
     views = Views(replace(AUGMENT, flip=args.flip), 2)
     if name in ("alone", "mapl"):
         options: dict[str, Any] = {"batch_size": args.batch_size, "augment": views.augment, "lr": args.lr}

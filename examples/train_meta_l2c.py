@@ -38,7 +38,7 @@ GRIDS: dict[str, dict[str, list[Any]]] = {"*": {"lr": [0.05, 0.1]}}  # for all m
 LEARNED = {"l2c": l2c, "meta_l2c": meta_l2c}
 PAPER: dict[str, dict[str, Any]] = {  # what the defaults deviate from
     "l2c": {"own": "softmax", "decoupled": False, "drop_round": 10},
-    "meta_l2c": {"score": "product", "normalise": False, "own": "softmax", "decoupled": False, "scale": "mean"},
+    "meta_l2c": {"score": "product", "normalize": False, "own": "softmax", "decoupled": False, "scale": "mean"},
 }
 PAPER["meta_l2c"] |= {"mixer_lr": 0.1, "drop_round": 10}
 

@@ -5,7 +5,7 @@ partition this is compared with training alone and with meta-L2C from scratch. I
 every partition draws anew which classes are the source's. Without arguments the nodes read handwritten digits. With
 both datasets in DATA:
 
-    transfer_meta_l2c.py --root DATA --source fashion_mnist --target cifar10 --grey --shards 8 --shard-size 30
+    transfer_meta_l2c.py --root DATA --source fashion_mnist --target cifar10 --gray --shards 8 --shard-size 30
 """
 
 # ci: --seeds 2 --rounds 4 --shards 4 --out $OUT/transfer --json $OUT/transfer.json
@@ -24,7 +24,7 @@ from benchmark._figures import comparison_figures  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, report, run, shard_tasks
-from graphcollab.datasets import LabelledArrays
+from graphcollab.datasets import LabeledArrays
 from graphcollab.distributed import one_voice, speaks
 from graphcollab.files import write_whole
 from graphcollab.keyed import keyed_order
@@ -34,7 +34,7 @@ from graphcollab.train import Comparison, RecordGraph
 
 ROUNDS, EVALUATE_EVERY, SEEDS, SHARDS, CLASSES_PER_NODE = 50, 10, 10, 20, 2
 SHOWN, SPLIT = (1, 10, 20), 0.6  # rounds in the heat maps; the source's share of the classes of a common dataset
-LR, MIXER_LR, DROP_ROUND, SIDE = 0.05, 0.01, -1, 28  # SIDE: pixels of grey images from edge to edge
+LR, MIXER_LR, DROP_ROUND, SIDE = 0.05, 0.01, -1, 28  # SIDE: pixels of gray images from edge to edge
 
 
 def arguments() -> argparse.Namespace:
@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
     add("--source", default="digits", help="dataset that the mixer is trained on (default: %(default)s)")
     add("--target", default="digits", help="dataset that it is applied to (default: %(default)s)")
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
-    add("--grey", action="store_true", help=f"bring images of both datasets to one channel of {SIDE} x {SIDE} pixels")
+    add("--gray", action="store_true", help=f"bring images of both datasets to one channel of {SIDE} x {SIDE} pixels")
     add("--mixer", type=Path, metavar="FILE", help="apply this mixer instead of training one on the source")
     add("--model", default="mlp", choices=MODELS, help="model of every node (default: mlp, 64 hidden units)")
     add("--shards", type=int, default=SHARDS, help="shards of every class (default: %(default)s)")
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
     add("--mixer-lr", type=float, default=MIXER_LR, help="the mixer's step size (default: %(default)s)")
     add("--seeds", type=int, default=SEEDS, help="number of partitions of the target (default: %(default)s)")
     add("--rounds", type=int, default=ROUNDS, help="default: %(default)s")
-    add("--drop-round", type=int, default=DROP_ROUND, help="when weak neighbours go, -1: never (default: %(default)s)")
+    add("--drop-round", type=int, default=DROP_ROUND, help="when weak neighbors go, -1: never (default: %(default)s)")
     add_device(parser)
     add("--threads", type=int, default=1, help="CPU threads; small models gain nothing from many (default: 1)")
     add("--json", metavar="FILE", help="write the results there")
@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def split_classes(data: LabelledArrays, seed: int, split: bool) -> tuple[list[int], list[int]]:
+def split_classes(data: LabeledArrays, seed: int, split: bool) -> tuple[list[int], list[int]]:
     """Return the source's and the target's classes; those of one dataset are drawn anew for every partition."""
     if not split:
         return list(range(data.num_classes)), list(range(data.num_classes))
@@ -78,8 +78,8 @@ def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
     source, target = (load_dataset(name, args.root) for name in (args.source, args.target))
-    if args.grey:
-        source, target = source.greyscale(SIDE), target.greyscale(SIDE)
+    if args.gray:
+        source, target = source.grayscale(SIDE), target.grayscale(SIDE)
     dealt = args.shards, args.classes_per_node
     source_model = partial(build_model, args.model, source.input_shape, source.num_classes)
     target_model = partial(build_model, args.model, target.input_shape, target.num_classes)

@@ -52,16 +52,16 @@ SHARED = {
     "steps": "Local steps per round, instead of ``epochs``.",
     "batch_size": "Samples per step.",
     "optimizer": (
-        '``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimiser object such as\n'
+        '``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimizer object such as\n'
         "``SGD(lr=0.1, momentum=0.9)``, which brings its own. Its state starts afresh in every round."
     ),
     "momentum": "Momentum of SGD.",
     "weight_decay": "Coefficient of the L2 penalty.",
     "mixer_weight_decay": "Weight decay of that Adam (the paper's 0.01).",
     "decoupled": "Decouple that weight decay (AdamW).",
-    "drop_round": "T_0: after the round of this index every node drops its weakest neighbours. None: never.",
-    "drop_fraction": "Share of a node's neighbours that is dropped (the paper's 90 %).",
-    "drop_count": "K_0, a number of neighbours instead.",
+    "drop_round": "T_0: after the round of this index every node drops its weakest neighbors. None: never.",
+    "drop_fraction": "Share of a node's neighbors that is dropped (the paper's 90 %).",
+    "drop_count": "K_0, a number of neighbors instead.",
     "variant": "Which form of eq. 2, see `l2c`.",
     "metric": "What is measured of peers, by name (see `as_similarity`) or as a `Similarity`.",
     "samples": "Peers that a node meets in a round.",
@@ -128,7 +128,7 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
             if given and isinstance(optimizer, RowOptimizer):
                 raise ConflictError(
                     "optimizer",
-                    f"the optimiser brings its own {' and '.join(given)}: give them to it, or name it by a string, got "
+                    f"the optimizer brings its own {' and '.join(given)}: give them to it, or name it by a string, got "
                     f"optimizer={optimizer!r} and {', '.join(f'{name}={kwargs[name]!r}' for name in given)}",
                 )
             if "momentum" in given and isinstance(optimizer, str) and optimizer != "sgd" and kwargs["momentum"]:

@@ -61,7 +61,7 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
     def remembering(*args: Any) -> Any:
         try:
             key = _key(args)
-        except (AttributeError, TypeError, RuntimeError, pickle.PicklingError):  # parametrised modules refuse
+        except (AttributeError, TypeError, RuntimeError, pickle.PicklingError):  # parametrized modules refuse
             return function(*args)
         if key not in known:
             known[key] = function(*args)

@@ -52,13 +52,13 @@ def test_where_all_step_sizes_diverge_the_target_is_to_be_standardized_first(cal
     line = ("benefit", "t.csv", "--target", "price", "--methods", "none", "--repeats", "3", "--rounds", "5")
     code, _, said = call(*line, "--hidden", "64")  # a linear model stands such targets
     assert code == 1
-    assert said.index("--standardise-target") < said.index("smaller step size")
+    assert said.index("--standardize-target") < said.index("smaller step size")
     assert "0.01, 0.03, 0.1; smaller ones are given by --lrs" in said
     assert "on-nonfinite" not in said
     assert "on_nonfinite" not in said
     tasks = partial(Tasks.from_frame, "t.csv", "site", "price")
-    assert call(*line, "--standardise-target")[0] == 0
-    with pytest.raises(ArithmeticError, match="standardise_target=True; or use a smaller step size") as error:
+    assert call(*line, "--standardize-target")[0] == 0
+    with pytest.raises(ArithmeticError, match="standardize_target=True; or use a smaller step size") as error:
         benefit(lambda seed: tasks(seed=seed), build_model("mlp", (1,), 1), methods={}, repeats=3, rounds=5)
     assert "--" not in str(error.value)
 
@@ -74,11 +74,11 @@ def test_columns_with_spaces_can_be_pasted(call):
 
 
 def test_settings_are_written_for_who_reads_them():
-    assert setting(standardise_target=True) == "standardise_target=True"
+    assert setting(standardize_target=True) == "standardize_target=True"
     assert setting(rounds=...) == "rounds=..."
     token = AS_OPTIONS.set(True)
     try:
-        assert setting(standardise_target=True) == "--standardise-target"
+        assert setting(standardize_target=True) == "--standardize-target"
         assert setting(rounds=...) == "--rounds"
         assert setting(loss="mse") == "--loss mse"
         assert shlex.split(setting(leave_out=["a b", "c, d"])) == ["--leave-out", "a b", '"c, d"']

@@ -293,24 +293,24 @@ BAD = {
     "fraction": (lambda: fedavg(fraction=0.0), ("value", "fraction", "0.0")),
     "fraction above 1": (lambda: fedavg(fraction=1.5), ("value", "fraction", "1.5")),
     "fraction is NaN": (lambda: ditto(fraction=float("nan")), ("value", "fraction")),
-    "all centres' fraction": (lambda: ifca(fraction=1.5), ("value", "fraction", "1.5")),
-    # centres
-    "centre is NaN": (lambda: ifca(centers=torch.tensor([[0.0], [float("nan")]])), ("not-finite", "centers")),
-    "the same centres": (
+    "all centers' fraction": (lambda: ifca(fraction=1.5), ("value", "fraction", "1.5")),
+    # centers
+    "center is NaN": (lambda: ifca(centers=torch.tensor([[0.0], [float("nan")]])), ("not-finite", "centers")),
+    "the same centers": (
         lambda: ifca(clusters=3, centers=torch.tensor([[1.0, 2.0], [0.0, 2.0], [1.0, 2.0]])),
         ("duplicate", "centers", "2"),
     ),
-    "centres given and drawn": (lambda: ifca(centers=torch.eye(2), redraws=5), ("conflict", "redraws")),
+    "centers given and drawn": (lambda: ifca(centers=torch.eye(2), redraws=5), ("conflict", "redraws")),
     # parts of the model
     "part that Ditto pulls": (
         lambda: ditto().replace(exchange=Exchange(part="head", route=ThroughServer())),
         ("mismatch", "part", "'head'", "'all'"),
     ),
-    "part of centres": (
+    "part of centers": (
         lambda: ifca(part="head").replace(exchange=Exchange(buffers="average", route=ThroughCenters())),
         ("mismatch", "part", "'all'", "'head'"),
     ),
-    "buffers of centres": (
+    "buffers of centers": (
         lambda: ifca().replace(exchange=Exchange(buffers="keep", route=ThroughCenters())),
         ("mismatch", "buffers", "'keep'", "'average'"),
     ),
@@ -330,7 +330,7 @@ BAD = {
     "patience": (lambda: go(patience=0), ("value", "patience")),
     "chunk": (lambda: go(chunk=0), ("value", "chunk")),
     "on_nonfinite": (lambda: go(on_nonfinite="skip"), ("value", "on_nonfinite", "'stop'", "'isolate'")),
-    "optimiser": (lambda: as_row_optimizer(torch.optim.LBFGS), ("value", "optimizer", "LBFGS")),
+    "optimizer": (lambda: as_row_optimizer(torch.optim.LBFGS), ("value", "optimizer", "LBFGS")),
     "frozen": (lambda: meta_l2c(frozen=True), ("missing", "pretrained")),
     "inputs of another shape": (
         lambda: go(model=lambda: nn.Linear(9, 3)),
@@ -463,7 +463,7 @@ def test_damaged_description_of_a_mixer(tmp_path):
     good = other_mixer(tmp_path)
     tensors = load_file(good)
     for widths in (None, "no json", '["backbone.1"]', '{"backbone.1": 9, "head": 7}', '{"other": 3}'):
-        form = '{"score": "cosine", "normalise": true, "own": "gate"}'
+        form = '{"score": "cosine", "normalize": true, "own": "gate"}'
         metadata = {"format": "graphcollab-mixer-3", "form": form} | ({} if widths is None else {"widths": widths})
         save_file(tensors, good, metadata)
         with raises("damaged", f"file {good}"):

@@ -17,7 +17,7 @@ from tests.methods.quick import early, quick
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
-SIZES = (8, 13, 9, 13, 10, 11)  # batches of 4 leave no single sample, for batch normalisation
+SIZES = (8, 13, 9, 13, 10, 11)  # batches of 4 leave no single sample, for batch normalization
 
 
 @pytest.mark.filterwarnings("ignore:.*learned weights are uniform")

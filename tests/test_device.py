@@ -54,7 +54,7 @@ WAITS = {
     "fedproto": 2,  # for how many classes nodes have
     "fomo": 6,  # for two kinds of losses, distances, and lengths
     "heurfedamp": 4,  # for cosines: lengths too
-    "ifca": 3,  # for the losses of every centre
+    "ifca": 3,  # for the losses of every center
     "l2c": 3,  # for validation losses, and the gradient of every edge
     "local": 1,
     "meta_l2c": 7,  # and for products of codes, twice, and as two models are trained and validated

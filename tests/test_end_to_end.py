@@ -85,7 +85,7 @@ def result():
     return run(l2c(lr=0.1), tasks, lambda: MLP(4, (6,), 3), Ring(), rounds=3)
 
 
-def test_personalised_models_are_plain_modules(result):
+def test_personalized_models_are_plain_modules(result):
     models = result.models()
     assert list(models) == ["n", "e", "s", "w"]
     x = torch.randn(5, 4)

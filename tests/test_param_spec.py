@@ -23,8 +23,8 @@ def test_slopes_and_intercept_are_the_output_layers_bias_and_the_rest():
     assert columns_of(nn.Linear(3, 2), *names) == [(0, 6), (6, 8), (0, 8), (0, 8)]
     assert columns_of(MLP(3, (4,), 2), *names) == [(0, 24), (24, 26), (0, 26), (0, 26)]
     assert columns_of(MLP(3, (), 2), *names) == columns_of(nn.Linear(3, 2), *names)
-    normalised = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
-    assert columns_of(normalised, *names, "intercept+buffers")[1:] == [(12, 14), (0, 14), (0, 14), (12, 21)]
+    normalized = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
+    assert columns_of(normalized, *names, "intercept+buffers")[1:] == [(12, 14), (0, 14), (0, 14), (12, 21)]
     spec = ParamSpec.from_module(MLP(3, (4,), 2))
     assert (spec.names_in("intercept"), spec.part_layout("intercept")) == (("head.bias",), ((2,),))
     assert spec.names_in("slopes") == spec.names[:3]

@@ -20,7 +20,7 @@ import torch
 
 import graphcollab
 from graphcollab import compare, methods, run, settings, tasks
-from graphcollab.datasets import LabelledArrays
+from graphcollab.datasets import LabeledArrays
 from graphcollab.declare import Weights, method
 from graphcollab.engine import SGD, Adam, Objective, RowOptimizer
 from graphcollab.method import Method
@@ -44,7 +44,7 @@ def subclasses(kind: type) -> Iterator[type]:
 
 
 def pieces() -> list[type]:
-    """All pieces of the package, and the objectives and optimisers that they hold."""
+    """All pieces of the package, and the objectives and optimizers that they hold."""
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
         if not any(name in module.name for name in ("torchvision", "triton", "__main__")):
             importlib.import_module(module.name)
@@ -79,7 +79,7 @@ def of_methods() -> list[Owner]:
 
 
 def _without_own(function, quick):
-    """Give an optimiser object without the step size that quick settings have."""
+    """Give an optimizer object without the step size that quick settings have."""
 
     @functools.wraps(function)
     def make(**settings):
@@ -133,8 +133,8 @@ def of_runs() -> list[Owner]:
 def of_tasks() -> list[Owner]:
     draw = torch.Generator().manual_seed(0)
     inputs, targets = torch.rand(240, 1, 4, 4, generator=draw), torch.arange(240) % 6
-    data = LabelledArrays("made", inputs, targets, inputs[:120], targets[:120], tuple("abcdef"))
-    many = LabelledArrays("many", inputs.repeat(40, 1, 1, 1), targets.repeat(40), inputs, targets, tuple("abcdef"))
+    data = LabeledArrays("made", inputs, targets, inputs[:120], targets[:120], tuple("abcdef"))
+    many = LabeledArrays("many", inputs.repeat(40, 1, 1, 1), targets.repeat(40), inputs, targets, tuple("abcdef"))
     few = {"train": 6, "val": 2, "test": 2}
     needs = {
         "linear_regression_tasks": {"nodes": (2, 2), "dim": 3, **few},
@@ -302,7 +302,7 @@ def test_ranges_that_let_everything_pass_are_found(kind, monkeypatch):
     assert any(fault.endswith("nonsense is accepted") for fault in found_in(toy))
 
 
-def test_an_optimiser_brings_its_own_settings():
+def test_an_optimizer_brings_its_own_settings():
     with raises("conflict", "optimizer"):
         methods.fedavg(optimizer=SGD(lr=0.1), momentum=0.5, lr=0.2)
     with raises("conflict", "momentum", "'adam'"):

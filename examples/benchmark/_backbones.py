@@ -34,7 +34,7 @@ def torchvision_backbones(in_channels: Count = 3) -> dict[str, nn.Module]:
 
     The linear classifiers are left out. Dropout goes with them: it is part of GoogLeNet's and AlexNet's classifiers,
     and with it AlexNet's two layers of 4096, so a backbone draws no random numbers in training. Three have batch
-    normalisation; `replace_batch_norm` replaces it.
+    normalization; `replace_batch_norm` replaces it.
 
     ==============  ===========  ===========  ======================  ======================
     name            parameters, by channels   numbers returned, by width and height

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 Found = Mapping[str, Mapping[str, float]]
 
-ALL, TEN = "100 × 878,538, all pairs", "100 × 878,538, 10 neighbours"
-MANY, SHORT = "1,000 × 100,000, 10 neighbours", "100,000 × 34, 10 neighbours"
+ALL, TEN = "100 × 878,538, all pairs", "100 × 878,538, 10 neighbors"
+MANY, SHORT = "1,000 × 100,000, 10 neighbors", "100,000 × 34, 10 neighbors"
 FORWARD, TO_MODELS, TO_WEIGHTS = CALLS = "forward", "to models", "to weights"
 CNNS = "CNN, 20", "CNN, 100", "CNN, 500"
 BARE, GRAPH = "bare loop", "loop in a graph"

@@ -19,9 +19,9 @@ from graphcollab.ops.kernels import PRODUCTS, choose_product, edge_dot
 # name, graph, nodes and parameters with a card, and without
 CASES = (
     ("100 × 878,538, all pairs", "complete", (100, 878_538), (12, 2000)),
-    ("100 × 878,538, 10 neighbours", "10 neighbours", (100, 878_538), (14, 2000)),
-    ("1,000 × 100,000, 10 neighbours", "10 neighbours", (1000, 100_000), (40, 500)),
-    ("100,000 × 34, 10 neighbours", "10 neighbours", (100_000, 34), (200, 34)),
+    ("100 × 878,538, 10 neighbors", "10 neighbors", (100, 878_538), (14, 2000)),
+    ("1,000 × 100,000, 10 neighbors", "10 neighbors", (1000, 100_000), (40, 500)),
+    ("100,000 × 34, 10 neighbors", "10 neighbors", (100_000, 34), (200, 34)),
 )
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 DENSE_NODES = 8192  # with more a dense matrix takes much of a card's memory

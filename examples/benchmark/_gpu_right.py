@@ -27,7 +27,7 @@ from graphcollab.testing import Scene
 ROOT = Path(__file__).parents[2]
 PYTEST = importlib.util.find_spec("pytest") is not None
 COUNTED = "fedavg", "dpsgd", "l2c", "meta_l2c", "cobo", "dac", "fedamp", "pfedgraph"
-TEN = "10 neighbours"
+TEN = "10 neighbors"
 GRAPHS = (("complete", 100, 4099), (TEN, 100, 4099), (TEN, 1000, 1030), (TEN, 5000, 34))  # with nodes and columns
 TOLERANCES = {"fp32": 1e-5, "bf16": 2e-2}  # of the sum of the summands' sizes
 

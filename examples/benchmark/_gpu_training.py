@@ -103,7 +103,7 @@ class Case(NamedTuple):
 
 
 def resnet8() -> nn.Module:
-    """Build a ResNet-8 for CIFAR-10 with group normalisation: three stages of one block."""
+    """Build a ResNet-8 for CIFAR-10 with group normalization: three stages of one block."""
 
     def convolution(fan_in: int, fan_out: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
         layer = nn.Conv2d(fan_in, fan_out, kernel, stride, padding=kernel // 2, bias=False)

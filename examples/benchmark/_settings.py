@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from graphcollab import build_model, grouped_tasks, load_dataset, shard_tasks
-from graphcollab.datasets import LabelledArrays, SiteTable
+from graphcollab.datasets import LabeledArrays, SiteTable
 from graphcollab.tasks import Tasks
 
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -87,7 +87,7 @@ def patients(root: Root) -> Setting:
 
 
 @cache
-def _images(dataset: str, root: Root) -> LabelledArrays:
+def _images(dataset: str, root: Root) -> LabeledArrays:
     """Return a dataset, read once however many settings use it."""
     return load_dataset(dataset, root)
 
@@ -124,7 +124,7 @@ def _tasks(
 ) -> Tasks:
     """Return tasks of tables, given the rows for training, validation and testing of every node.
 
-    Columns, and targets that are no labels, are standardised by the training samples of all nodes together. Missing
+    Columns, and targets that are no labels, are standardized by the training samples of all nodes together. Missing
     values become the mean; of columns that are often missing, further columns say for whom they are.
     """
     seen = [(inputs[rows[0]], target[rows[0]]) for (inputs, target), rows in zip(tables.values(), drawn, strict=True)]

@@ -26,7 +26,7 @@ from _settings import SETTINGS  # type: ignore
 from graphcollab import l2c, meta_l2c, report, run
 from graphcollab.report.values import text_table
 
-PAPER: dict[str, Any] = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
+PAPER: dict[str, Any] = {"score": "product", "normalize": False, "own": "softmax", "decoupled": False}
 METHODS: dict[str, Any] = {
     "meta_l2c": meta_l2c,
     "meta_l2c, paper's form": partial(meta_l2c, **PAPER, mixer_lr=0.1, scale="mean"),

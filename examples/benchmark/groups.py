@@ -26,7 +26,7 @@ from graphcollab.train import RecordGraph
 
 PLAIN = str.maketrans({" ": "_", ",": None, "'": None})
 SHOWN = (1, 3, 5, 10, 20)
-UNBOUNDED = partial(meta_l2c, score="product", normalise=False, own="softmax", decoupled=False)
+UNBOUNDED = partial(meta_l2c, score="product", normalize=False, own="softmax", decoupled=False)
 METHODS: dict[str, Any] = {
     "l2c": l2c,
     "meta_l2c": meta_l2c,

@@ -27,12 +27,12 @@ DEAL: dict[str, dict[str, Any]] = {
     "fashion_mnist": {"shards": 20, "classes_per_node": 5, "shard_size": 15},
 }
 HIDDEN = {"digits": 64, "fashion_mnist": 100}
-PAPER: dict[str, Any] = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
+PAPER: dict[str, Any] = {"score": "product", "normalize": False, "own": "softmax", "decoupled": False}
 VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "inner products": {"score": "product"},
     "inner products over √d": {"score": "scaled"},
-    "changes as they are": {"normalise": False},
+    "changes as they are": {"normalize": False},
     "own model one among others": {"own": "softmax"},
     "own model without a gate": {"own": "largest"},
     "coupled decay": {"decoupled": False},
@@ -46,7 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "paper's form, sum of losses, step 0.01": PAPER,
     "… with inner products over √d": {**PAPER, "mixer_lr": 0.1, "score": "scaled"},
     "… with cosines": {**PAPER, "mixer_lr": 0.1, "score": "cosine"},
-    "… with normalised changes": {**PAPER, "mixer_lr": 0.1, "normalise": True},
+    "… with normalized changes": {**PAPER, "mixer_lr": 0.1, "normalize": True},
     "… with decoupled decay": {**PAPER, "mixer_lr": 0.1, "decoupled": True},
     "… with a gate": {**PAPER, "mixer_lr": 0.1, "own": "gate"},
 }

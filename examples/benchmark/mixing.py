@@ -1,4 +1,4 @@
-"""Times mixing 100 models over a complete graph and over 10 neighbours, forward and backward, and measures its memory.
+"""Times mixing 100 models over a complete graph and over 10 neighbors, forward and backward, and measures its memory.
 
 Times are compared with the plain torch products that do the same, dense and sparse, and those of forward passes also
 with copying the models: into memory that is there, and into new memory. When a forward pass begins, the result of the
@@ -31,7 +31,7 @@ from torch_geometric.data import Data
 from graphcollab.ops import Structure, mix
 from graphcollab.transforms import Complete, RandomRegular, WithSelfLoops
 
-GRAPHS = ("complete", "10 neighbours")
+GRAPHS = ("complete", "10 neighbors")
 KEPT = 5  # results, at 351 MB each, and as many copies
 CALLS = ("forward", "backward to weights", "backward to both")
 
@@ -123,7 +123,7 @@ def split_operations(x: Tensor, weight: Tensor, structure: Structure) -> Tensor:
 def beside(busy: bool, nodes: int, parameters: int, repeats: int) -> dict[str, Any]:
     """Time sparse products with one thread and with all, alone or beside a busy process."""
     x = torch.randn(nodes, parameters)
-    edge_index, weight = make_edges("10 neighbours", nodes, "cpu")
+    edge_index, weight = make_edges("10 neighbors", nodes, "cpu")
     structure = Structure.from_edges(edge_index, (nodes, nodes))
     ways = {"shared blocks": lambda: mix(x, weight, structure, kernel="csr")}
     ways["shared operations"] = lambda: split_operations(x, weight, structure)

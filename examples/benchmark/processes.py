@@ -1,7 +1,7 @@
 """What several processes gain, and what they send each other: one run played by 1, 2 and 4 of them, on the same work.
 
 Started by itself the script starts torchrun once for every number of processes. Nodes have two of the ten digits each,
-a small CNN, and listen to their neighbours on a ring (DPSGD); then it is timed what a round of the control plane takes.
+a small CNN, and listen to their neighbors on a ring (DPSGD); then it is timed what a round of the control plane takes.
 """
 
 # ci: --processes 1 2 --nodes 20 --rounds 1 --counts 1000
@@ -64,7 +64,7 @@ def played(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def controlled(count: int) -> dict[str, float]:
-    """Return the milliseconds of the control plane's verbs for so many nodes with ten neighbours each."""
+    """Return the milliseconds of the control plane's verbs for so many nodes with ten neighbors each."""
     transport = meet([str(k) for k in range(count)], lambda: torch.ones(count))
     values, receiver = torch.rand(count, dtype=torch.float64), torch.arange(count).repeat_interleave(10)
     weights = torch.rand(len(receiver))

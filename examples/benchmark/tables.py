@@ -66,7 +66,7 @@ def drawn(path: Path, site: str, target: str, least: int) -> Callable[[int], Tas
     table = table[table.groupby(site)[site].transform("size") >= least]
     amounts = table[target].dtype == float
     text = [name for name in table.columns.drop([site, target]) if table[name].dtype.kind not in "iufb"]
-    about = {"loss": "mse", "metric": "mse", "standardise_target": True} if amounts else {"metric": "log_loss"}
+    about = {"loss": "mse", "metric": "mse", "standardize_target": True} if amounts else {"metric": "log_loss"}
     return lambda seed: Tasks.from_frame(table, node=site, target=target, seed=seed, categorical=text, **about)
 
 

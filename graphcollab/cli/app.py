@@ -36,7 +36,7 @@ def _shown(default: Any) -> str | None:
 
 APP = App(
     name="graphcollab",
-    help="Collaborative learning of personalised models: which sites should learn from which, and what do they gain?",
+    help="Collaborative learning of personalized models: which sites should learn from which, and what do they gain?",
     version=__version__,
     help_format="plaintext",
     help_epilogue="Example: graphcollab compare heart_disease --methods local fedavg\n\n"

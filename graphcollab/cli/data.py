@@ -11,7 +11,7 @@ from torch import nn
 
 from graphcollab.cli.options import Columns, Dealing, Table
 from graphcollab.cli.values import entries
-from graphcollab.datasets import DATASETS, TABLES, LabelledArrays, load_dataset
+from graphcollab.datasets import DATASETS, TABLES, LabeledArrays, load_dataset
 from graphcollab.errors import ConflictError, MissingFileError, PathError
 from graphcollab.models import build_model
 from graphcollab.naming import close
@@ -65,7 +65,7 @@ def tasks_for(data: str, settings: Mapping[str, Any]) -> Callable[[int], Tasks]:
     return make
 
 
-def _dealt(data: LabelledArrays, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[int], Tasks]:
+def _dealt(data: LabeledArrays, settings: Mapping[str, Any], own: Mapping[str, Any]) -> Callable[[int], Tasks]:
     if unfit := [name for name in own if name not in OF_SAMPLES]:
         raise ConflictError(unfit[0], f"only tables have this option, and {data.name} is not a table")
     own = {**own, "shard_size": settings["shard_size"]}

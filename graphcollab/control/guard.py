@@ -132,7 +132,7 @@ def cure(env: Env) -> str:
     if not max(abs(mean), deviation) > LARGE:
         return smaller
     how = "" if env.plane.private else f" (mean {mean:.4g}, standard deviation {deviation:.4g})"  # others read it, too
-    return f"standardize the targets, which are large{how}, by {setting(standardise_target=True)}; or {smaller}"
+    return f"standardize the targets, which are large{how}, by {setting(standardize_target=True)}; or {smaller}"
 
 
 def isolate(data: Data, why: Mapping[int, str]) -> Data:
@@ -167,7 +167,7 @@ def find_diverged(
     ``raised`` [K] (a bit a round) and ``good``, every node's last models with a loss not above the bound, by field.
     """
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor
-    held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimisers' states
+    held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimizers' states
     data = copy.copy(data)
     data.raised = data.get("raised", torch.zeros_like(data.node_id))
     if "loss_bound" not in data:

@@ -1,4 +1,4 @@
-"""Datasets as :class:`LabelledArrays` and :class:`SiteTable`: loaders by name, and the user's own arrays.
+"""Datasets as :class:`LabeledArrays` and :class:`SiteTable`: loaders by name, and the user's own arrays.
 
 Importing this package reads no data and imports neither torchvision, scikit-learn nor Pillow; loaders do that when
 called. What each dataset is, where it comes from and how it lies on disk is told in the cards in ``datasets/``.
@@ -11,7 +11,7 @@ from graphcollab._lazy import make_lazy
 if TYPE_CHECKING:
     from graphcollab.datasets.arrays import from_arrays as from_arrays, from_npz as from_npz
     from graphcollab.datasets.catalog import DATASETS as DATASETS, TABLES as TABLES, load_dataset as load_dataset
-    from graphcollab.datasets.labelled_arrays import LabelledArrays as LabelledArrays, join_datasets as join_datasets
+    from graphcollab.datasets.labeled_arrays import LabeledArrays as LabeledArrays, join_datasets as join_datasets
     from graphcollab.datasets.mini_imagenet import mini_imagenet as mini_imagenet
     from graphcollab.datasets.site_table import (
         SiteTable as SiteTable,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.datasets.labeled_arrays import LabeledArrays
 from graphcollab.errors import (
     DamagedError,
     FormatError,
@@ -27,7 +27,7 @@ from graphcollab.errors import (
 from graphcollab.settings import checked
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
-_CHANNELS = (1, 3, 4)  # grey, RGB, RGB with alpha
+_CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
 
 
 @checked
@@ -38,11 +38,11 @@ def from_arrays(
     test_targets: np.ndarray | Tensor,
     name: str = "arrays",
     class_names: Sequence[str] | None = None,
-) -> LabelledArrays:
+) -> LabeledArrays:
     """Build a dataset from NumPy arrays or tensors. The arrays are copied, so later changes to them do not matter.
 
     Floating-point inputs are kept as they are (as float32). Inputs of type uint8 are taken for pixels or other bytes:
-    they are divided by 255, and images become [N, C, H, W]. Standardisation is left to the caller.
+    they are divided by 255, and images become [N, C, H, W]. Standardization is left to the caller.
 
     Args:
         train_inputs: Training samples.
@@ -61,18 +61,18 @@ def from_arrays(
 
     Raises:
         TypeError: Inputs are neither floating point nor uint8, or labels are not integers.
-        ValueError: The axes of images are not clear, or :class:`LabelledArrays` refuses the result.
+        ValueError: The axes of images are not clear, or :class:`LabeledArrays` refuses the result.
     """
     labels = _to_targets(name, "train_targets", train_targets), _to_targets(name, "test_targets", test_targets)
     if class_names is None:
         largest = max((int(values.max()) for values in labels if values.numel()), default=-1)
         class_names = [str(label) for label in range(largest + 1)]
     train, test = _to_inputs(name, "train_inputs", train_inputs), _to_inputs(name, "test_inputs", test_inputs)
-    return LabelledArrays(name, train, labels[0], test, labels[1], tuple(class_names))
+    return LabeledArrays(name, train, labels[0], test, labels[1], tuple(class_names))
 
 
 @checked
-def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> LabelledArrays:
+def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> LabeledArrays:
     """Read a dataset from an ``.npz`` file with the arrays x_train, y_train, x_test and y_test.
 
     The arrays are treated as in :func:`from_arrays`. Files are read without pickle, so reading never runs code.
@@ -174,7 +174,7 @@ def scale_images(images: Tensor) -> Tensor:
     return images.float().div_(255.0)
 
 
-def standardise(train: Tensor, test: Tensor) -> None:
+def standardize(train: Tensor, test: Tensor) -> None:
     """Shift and scale every channel of images, **in place**, by the mean and standard deviation of the training images.
 
     In place because a copy of MiniImageNet would take 4 GB. A channel that is constant over all training images is only

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Any, Literal, overload
 
 from graphcollab.datasets.arrays import from_npz
-from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.datasets.labeled_arrays import LabeledArrays
 from graphcollab.datasets.mini_imagenet import mini_imagenet
 from graphcollab.datasets.site_table import SiteTable, heart_disease, parkinsons
 from graphcollab.datasets.vision import cifar10, cifar100, digits, fashion_mnist, mnist, svhn
 from graphcollab.errors import MissingError, UnsupportedError
 from graphcollab.settings import checked, look_up
 
-DATASETS: Mapping[str, Callable[..., LabelledArrays]] = MappingProxyType(
+DATASETS: Mapping[str, Callable[..., LabeledArrays]] = MappingProxyType(
     {load.__name__: load for load in (digits, cifar10, cifar100, fashion_mnist, mnist, svhn, mini_imagenet)}
 )
 """Loaders by name of datasets that are dealt out to nodes."""
@@ -36,13 +36,13 @@ def load_dataset(
 @overload
 def load_dataset(
     name: str, root: str | os.PathLike[str] | None = ..., download: bool = ..., **options: Any
-) -> LabelledArrays: ...
+) -> LabeledArrays: ...
 
 
 @checked
 def load_dataset(
     name: str, root: str | os.PathLike[str] | None = None, download: bool = False, **options: Any
-) -> LabelledArrays | SiteTable:
+) -> LabeledArrays | SiteTable:
     """Load a dataset by name.
 
     Args:
@@ -59,7 +59,7 @@ def load_dataset(
 
     Example:
         >>> load_dataset("digits", seed=1)
-        LabelledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
+        LabeledArrays('digits', train=1347, test=450, input_shape=(1, 8, 8), num_classes=10)
         >>> load_dataset("heart_disease").sizes
         {'cleveland': 303, 'hungarian': 294, 'switzerland': 123, 'va': 200}
     """

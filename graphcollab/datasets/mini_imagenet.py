@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.datasets.arrays import scale_images, standardise
-from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.datasets.arrays import scale_images, standardize
+from graphcollab.datasets.labeled_arrays import LabeledArrays
 from graphcollab.errors import DamagedError, DuplicateError, FormatError, MissingFileError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Real, Seed, checked
@@ -29,7 +29,7 @@ def mini_imagenet(
     size: Count = 84,
     test_fraction: Annotated[float, Real(above=0, below=1)] = 1 / 6,
     seed: Seed = 0,
-) -> LabelledArrays:
+) -> LabeledArrays:
     """Load MiniImageNet, pooled: 100 classes with 600 images each, divided into training and test **within** a class.
 
     The usual files divide the classes (64 to train, 16 to validate, 20 to test), which is meant for few-shot learning.
@@ -41,7 +41,7 @@ def mini_imagenet(
         images/*.jpg   train.csv  val.csv  test.csv     # columns filename,label
         train/<class>/*.jpg   val/<class>/*.jpg   test/<class>/*.jpg
 
-    Images are resized to ``size`` x ``size`` (bilinear, without keeping the aspect ratio) and standardised per channel
+    Images are resized to ``size`` x ``size`` (bilinear, without keeping the aspect ratio) and standardized per channel
     with the training images' mean and standard deviation. At size 84 the result takes 5 GB of memory.
 
     Args:
@@ -75,9 +75,9 @@ def mini_imagenet(
         for index, path in enumerate(paths):
             (test if index in held_out else train).append((path, label))
     train_inputs, test_inputs = (scale_images(_read_images([path for path, _ in part], size)) for part in (train, test))
-    standardise(train_inputs, test_inputs)
+    standardize(train_inputs, test_inputs)
     train_targets, test_targets = (torch.tensor([label for _, label in part]) for part in (train, test))
-    return LabelledArrays("mini_imagenet", train_inputs, train_targets, test_inputs, test_targets, tuple(classes))
+    return LabeledArrays("mini_imagenet", train_inputs, train_targets, test_inputs, test_targets, tuple(classes))
 
 
 def _find_files(root: Path) -> dict[str, list[Path]]:

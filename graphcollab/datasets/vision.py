@@ -1,6 +1,6 @@
 """Image datasets: scikit-learn's digits, and those in the formats that torchvision reads.
 
-The latter come as [N, C, H, W] float32, standardised per channel with the mean and standard deviation of their own
+The latter come as [N, C, H, W] float32, standardized per channel with the mean and standard deviation of their own
 training images (the numbers of the test images are never looked at), in the official order and split. They are read
 from the folder ``root``; with ``download``, torchvision fetches what is missing. They raise FileNotFoundError if files
 are not there, or a checksum is wrong, and ``download`` is False, and ValueError if files cannot be read.
@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from graphcollab._torchvision import torchvision_datasets
-from graphcollab.datasets.arrays import from_arrays, from_npz, standardise
-from graphcollab.datasets.labelled_arrays import LabelledArrays
+from graphcollab.datasets.arrays import from_arrays, from_npz, standardize
+from graphcollab.datasets.labeled_arrays import LabeledArrays
 from graphcollab.errors import DamagedError, MissingFileError, ShapeError
 from graphcollab.settings import Real, Seed, checked
 
@@ -25,12 +25,12 @@ _CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "fro
 
 
 @checked
-def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed: Seed = 0) -> LabelledArrays:
+def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed: Seed = 0) -> LabeledArrays:
     """Load 1,797 real handwritten digits of 8 x 8 pixels. They come with scikit-learn, so nothing is downloaded.
 
     They are the test part of `Optical Recognition of Handwritten Digits
     <https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits>`_. Pixel values 0 .. 16 are
-    divided by 16 and not standardised. There is no official split, so one is drawn.
+    divided by 16 and not standardized. There is no official split, so one is drawn.
 
     Args:
         test_fraction: Share of all digits held out for testing, stratified by class. Default: a quarter (450 digits).
@@ -55,19 +55,19 @@ def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed:
 
 
 @checked
-def mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
-    """Load MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 grey, from ``MNIST/raw``."""
+def mnist(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
+    """Load MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28 gray, from ``MNIST/raw``."""
     return _load("mnist", torchvision_datasets().MNIST, Path(root), "MNIST/raw", download)
 
 
 @checked
-def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
+def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
     """Load Fashion-MNIST: clothes in 10 classes, otherwise as MNIST, from ``FashionMNIST/raw``."""
     return _load("fashion_mnist", torchvision_datasets().FashionMNIST, Path(root), "FashionMNIST/raw", download)
 
 
 @checked
-def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
+def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
     """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB, from ``cifar-10-batches-py``.
 
     Where that folder is absent, ``root/cifar10.npz`` is read instead if it is there: uint8 images x_train and x_test
@@ -83,20 +83,20 @@ def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabelledArr
                 f"file {archive}",
                 f"cifar10: {archive} must hold images [N, 32, 32, 3], got samples of shape {stored.input_shape}",
             )
-        standardise(stored.train_inputs, stored.test_inputs)
+        standardize(stored.train_inputs, stored.test_inputs)
         return stored
     return _load("cifar10", dataset, root, dataset.base_folder, download, also=f" or of the archive {archive}")
 
 
 @checked
-def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
+def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
     """Load CIFAR-100 with its 100 fine labels, otherwise as CIFAR-10, from ``cifar-100-python``."""
     dataset = torchvision_datasets().CIFAR100
     return _load("cifar100", dataset, Path(root), dataset.base_folder, download)
 
 
 @checked
-def svhn(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays:
+def svhn(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
     """Load Street View House Numbers, cropped: 73,257 training and 26,032 test digits, 32 x 32 RGB.
 
     The 531,131 extra images are left out. Label 0 is the digit 0, which the files call 10. The files
@@ -109,8 +109,8 @@ def svhn(root: str | os.PathLike[str], download: bool = False) -> LabelledArrays
 
 def _load(
     name: str, dataset: Any, root: Path, within: str, download: bool, splits: Any = _BY_TRAIN, also: str = ""
-) -> LabelledArrays:
-    """Open both splits with torchvision, or say where it looked, and standardise their images."""
+) -> LabeledArrays:
+    """Open both splits with torchvision, or say where it looked, and standardize their images."""
     folder = root / within
     try:
         train, test = (dataset(str(root), download=download, **split) for split in splits)
@@ -130,5 +130,5 @@ def _load(
         ) from error
     labels = [np.asarray(part.targets if hasattr(part, "targets") else part.labels) for part in (train, test)]
     stored = from_arrays(train.data, labels[0], test.data, labels[1], name, getattr(train, "classes", None))
-    standardise(stored.train_inputs, stored.test_inputs)
+    standardize(stored.train_inputs, stored.test_inputs)
     return stored

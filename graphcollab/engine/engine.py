@@ -143,12 +143,12 @@ class Engine:
             steps: How many steps, on how many samples, and the update.
             seed: Seed of the run; with the round and the node's identity it fixes the batches.
             round_: Round.
-            objective: What is minimised. Default: the task's loss.
+            objective: What is minimized. Default: the task's loss.
             anchor: One anchor per row, where the objective asks for one.
             given: What the objective is given beside the samples, by name, [R, ...] each.
             views: Augmented views of the samples.
-            slots: The optimiser's state, by slot. Default: none, as at the start.
-            step: Optimiser steps taken before, [R]. Default: 0.
+            slots: The optimizer's state, by slot. Default: none, as at the start.
+            step: Optimizer steps taken before, [R]. Default: 0.
             scale: For some parts of the model, the share s [R] that a row's own model has in it: it is s h + r with r
                 fixed, and h is trained (`RowOptimizer.update`). Default: all is the row's own.
         """

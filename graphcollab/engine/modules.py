@@ -46,7 +46,7 @@ def copy_module(module: nn.Module) -> nn.Module:
 
 
 def _shared(tensor: Tensor) -> Tensor:
-    """Return a tensor with the same memory; one of a class of its own, such as a quantised parameter, itself."""
+    """Return a tensor with the same memory; one of a class of its own, such as a quantized parameter, itself."""
     if type(tensor) is nn.Parameter:
         return nn.Parameter(tensor.detach(), requires_grad=False)
     return tensor.detach() if type(tensor) is Tensor else tensor
@@ -75,7 +75,7 @@ def no_latents(module: nn.Module, inputs: Tensor) -> str | None:
 def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
     """Return where batches may be padded as far as the types of layers tell; see `Backend`.
 
-    Batch normalisation looks across the batch in training, and without running statistics in evaluation too. Whatever
+    Batch normalization looks across the batch in training, and without running statistics in evaluation too. Whatever
     has buffers may average over the batch.
     """
     kind, of_samples = nn.modules.batchnorm._NormBase, nn.modules.instancenorm._InstanceNorm

@@ -1,4 +1,4 @@
-"""What a node minimises: objectives written for one node, which add with ``+``."""
+"""What a node minimizes: objectives written for one node, which add with ``+``."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ class LocalSteps(Piece):
             5e-4, as in the L2C paper.
 
     Raises:
-        ValueError: If the optimiser has no form per row.
+        ValueError: If the optimizer has no form per row.
     """
 
     epochs: Count = 1

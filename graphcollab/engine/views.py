@@ -80,14 +80,14 @@ class AddNoise(Piece):
 
 @dataclass(frozen=True)
 class ImageAugment(Piece):
-    """Random crops, colours, grey tones, blur and flips of images, by kornia.
+    """Random crops, colors, gray tones, blur and flips of images, by kornia.
 
     The augmentations of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et
     al., 2024), table 8, with its settings as defaults; they are those of SimCLR. Every image has its own draw. Images
     keep their size (the paper's table enlarges them to 224 pixels, its code does not).
 
-    Operations on colours need pixels in [0, 1]. Every image is mapped there by its own least and greatest pixel, and
-    back, so standardised images may be given. Images with one channel have neither saturation, hue nor grey tones.
+    Operations on colors need pixels in [0, 1]. Every image is mapped there by its own least and greatest pixel, and
+    back, so standardized images may be given. Images with one channel have neither saturation, hue nor gray tones.
 
     Args:
         crop: Least and greatest share of the image's area that is cropped and scaled up to the whole.
@@ -95,8 +95,8 @@ class ImageAugment(Piece):
         contrast: Likewise.
         saturation: Likewise.
         hue: Shift of the hue, at most, as a share of a full turn; at most ½.
-        jitter: Probability that an image's colours are changed.
-        gray: Probability that a colour image becomes grey.
+        jitter: Probability that an image's colors are changed.
+        gray: Probability that a color image becomes gray.
         blur: Probability that an image is blurred; the authors' code has 0.
         sigma: Least and greatest standard deviation of the blur, in pixels.
         flip: Probability of a horizontal flip; 0 where left and right have a meaning, as with digits.
@@ -150,13 +150,13 @@ def _pipeline(
         raise MissingPackageError(
             "kornia", "ImageAugment needs kornia: pip install 'graphcollab[augment]', or give another augmentation"
         ) from error
-    s, colours = settings, channels == 3
+    s, colors = settings, channels == 3
     kernel = 2 * (min(height, width) // 20) + 3  # about a tenth of the image, as in SimCLR, and odd
     pipeline: Callable[[Tensor], Tensor] = kornia.AugmentationSequential(
         # "resample" crops all images in one call; kornia's default cuts one image after the other
         kornia.RandomResizedCrop((height, width), scale=s.crop, p=1.0, cropping_mode="resample"),
-        kornia.ColorJitter(s.brightness, s.contrast, s.saturation * colours, s.hue * colours, p=s.jitter),
-        *([kornia.RandomGrayscale(p=s.gray)] if colours else []),
+        kornia.ColorJitter(s.brightness, s.contrast, s.saturation * colors, s.hue * colors, p=s.jitter),
+        *([kornia.RandomGrayscale(p=s.gray)] if colors else []),
         kornia.RandomGaussianBlur((kernel, kernel), s.sigma, p=s.blur),
         kornia.RandomHorizontalFlip(p=s.flip),
         data_keys=["input"],

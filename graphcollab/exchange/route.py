@@ -110,7 +110,7 @@ class Route(Piece, ABC):
         return 1
 
     def charge(self, data: Data, env: Env, ways: Ways, width: int) -> Data:
-        """Count what has travelled, with models of ``width`` floats.
+        """Count what has traveled, with models of ``width`` floats.
 
         A sender pays for every edge to another node that weighs something; or, where a server stands between them,
         once for its model and for what comes down to it.
@@ -132,7 +132,7 @@ class AlongEdges(Route):
     does not train keeps its model.
 
     Args:
-        neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalisation).
+        neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalization).
     """
 
     neighbors_only: bool = False

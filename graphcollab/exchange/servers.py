@@ -51,7 +51,7 @@ class AtServer(AlongEdges):
     """Models are mixed along the graph's edges, but at a server that all of them go up to.
 
     The server knows the weights, so a node sends its model once, whoever is to hear it, and gets one mixture back.
-    Nodes at work (those that both train and serve) pay for both, if they have a neighbour; edges cost nothing.
+    Nodes at work (those that both train and serve) pay for both, if they have a neighbor; edges cost nothing.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
@@ -66,14 +66,14 @@ class AtServer(AlongEdges):
 
 @dataclass(frozen=True)
 class NeighborhoodMeans(AtServer):
-    r"""A server that knows the graph gives every node, also one at rest, the mean of its neighbours at work, S.
+    r"""A server that knows the graph gives every node, also one at rest, the mean of its neighbors at work, S.
 
     .. math::
         x_i \leftarrow \frac{\sum_{j \in S} w_{ij} x_j}{\sum_{j \in S} w_{ij}}
 
-    The node itself is among them where it has a self-loop, and a node of whose neighbours none is at work keeps its
-    model. Nodes with the same neighbours and weights share a mean: it is computed once, so their models are equal bit
-    for bit, and what is computed grows with the number of different neighbourhoods and not with that of edges.
+    The node itself is among them where it has a self-loop, and a node of whose neighbors none is at work keeps its
+    model. Nodes with the same neighbors and weights share a mean: it is computed once, so their models are equal bit
+    for bit, and what is computed grows with the number of different neighborhoods and not with that of edges.
     """
 
     serves_rest: ClassVar[bool] = True
@@ -170,7 +170,7 @@ class ThroughCenters(Served):
             averaged under either form.
     """
 
-    own_starts: ClassVar[bool] = False  # but as centres
+    own_starts: ClassVar[bool] = False  # but as centers
 
     weights: Literal["counts", "uniform"] = "uniform"
     divide: Literal["all", "cluster"] = "cluster"
@@ -180,11 +180,11 @@ class ThroughCenters(Served):
         Field("centers", "replicated", "the servers' models by part, [C, P_part] each, component by component", "run"),
         Field("center_count", "scalar", "C"),
     )
-    travels: ClassVar[str] = "nodes at work: 4 · (C + 1) · P bytes, all C centres down and one model up"
+    travels: ClassVar[str] = "nodes at work: 4 · (C + 1) · P bytes, all C centers down and one model up"
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
         if "centers" not in data:
-            raise MissingError("rewire", "ThroughCenters needs centres: use rewire=ChooseCenter(...) of the same part")
+            raise MissingError("rewire", "ThroughCenters needs centers: use rewire=ChooseCenter(...) of the same part")
         home = places(data.server)
         weight, _ = _link_weights(data, self.weights)
         return Ways(data.server.edge_index, weight, data.server.size[1], home, data.isolated | (home < 0))

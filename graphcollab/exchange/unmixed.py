@@ -77,7 +77,7 @@ class Receive(Exchanger):
 
     along_edges: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = (
-        Field("received", "rows", "what neighbours sent last, weighted, [K, P_part]", known_to="owner"),
+        Field("received", "rows", "what neighbors sent last, weighted, [K, P_part]", known_to="owner"),
         Field("own_share", "per_node", "α_ii, the weight left for the node's own model", known_to="receiver"),
     )
     travels: ClassVar[str] = _NEIGHBORS.travels

@@ -81,10 +81,10 @@ def benefit(
 
     Args:
         tasks: Tasks, whose samples are dealt anew for every split (`resplit`), those of one group together; or a
-            function from a seed to tasks, such as one that draws a split, and standardises by its training samples.
+            function from a seed to tasks, such as one that draws a split, and standardizes by its training samples.
             Tasks for which it was said which samples are for testing are not dealt anew, nor are those of which some
             samples are in other processes: give a function.
-        model: See `run`; a function is initialised anew on every split. A function that takes an argument is given the
+        model: See `run`; a function is initialized anew on every split. A function that takes an argument is given the
             split's tasks, for inputs whose number depends on them. Of several models by name, such as a linear one and
             one with a hidden layer, the best is chosen.
         methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
@@ -271,7 +271,7 @@ def _mean(counts: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def _deviation(dealt: Sequence[Tasks]) -> tuple[str, float] | None:
-    """Return the name and the mean standard deviation of a target that was standardised by one for all sites."""
+    """Return the name and the mean standard deviation of a target that was standardized by one for all sites."""
     told = [tasks.preparation for tasks in dealt if tasks.preparation is not None and not tasks.preparation.sites]
     known = [one.target for one in told if one.target.categories is None]
     if len(known) < len(dealt) or all(aim.deviation == (1.0,) for aim in known):

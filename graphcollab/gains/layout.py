@@ -87,6 +87,6 @@ def _pairs(count: int, limit: int, seed: int) -> Tensor:
     if count <= limit:
         return torch.combinations(torch.arange(count), 2)
     order = keyed_order(seed, _PAIR_STREAM, torch.arange(count))
-    far = max(1, limit * (limit - 1) // 2 // count)  # neighbours on a circle, on either side
+    far = max(1, limit * (limit - 1) // 2 // count)  # neighbors on a circle, on either side
     rings = [torch.stack([order, order.roll(-step)], 1) for step in range(1, far + 1)]
     return torch.cat(rings).sort(1).values

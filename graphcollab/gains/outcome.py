@@ -62,7 +62,7 @@ class Benefit:
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two in all, or of test events.
         minority: Number of a site's samples that have another target than most of them have, at most 5.
         groups: Mean number of groups that a site's test samples are of, [K], where samples are in groups.
-        deviation: Name and standard deviation of the target where one for all sites standardised it: errors' unit.
+        deviation: Name and standard deviation of the target where one for all sites standardized it: errors' unit.
         weighted: Whether samples have weights, so that metrics are weighted means.
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
@@ -112,7 +112,7 @@ class Benefit:
 
     @property
     def unit(self) -> float:
-        """What one of the metric is in the target's own unit; 1 where that was not standardised, or it is no error."""
+        """What one of the metric is in the target's own unit; 1 where that was not standardized, or it is no error."""
         power = METRICS[self.metric].unit if self.metric in METRICS else 0
         return 1.0 if self.deviation is None else self.deviation[1] ** power
 

@@ -24,7 +24,7 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
     """Put every site's samples together and deal them out anew, class by class where they have labels.
 
     Samples of one group stay together (``group`` of `Tasks.from_frame`). Inputs stay as they are: if they were
-    standardised by the training samples, do that again for every split by giving `benefit` a function of the seed.
+    standardized by the training samples, do that again for every split by giving `benefit` a function of the seed.
 
     Args:
         tasks: Tasks, whose splits are forgotten.

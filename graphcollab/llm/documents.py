@@ -84,8 +84,8 @@ class Documents:
         return torch.from_numpy(np.asarray(self.words == word, bool))
 
 
-def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
-    """Put the documents of all nodes and splits one behind the other, checked; ``labelled``: pairs (text, label)."""
+def gather_documents(given: Mapping[str, Any], labeled: bool) -> Documents:
+    """Put the documents of all nodes and splits one behind the other, checked; ``labeled``: pairs (text, label)."""
     texts, labels, names, words = [], [], [], []
     for word in WORDS:
         if given.get(word) is None:
@@ -94,7 +94,7 @@ def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
             nodes = few(sorted(repr(node) for node in odd))
             raise MismatchError(word, f"{nodes}: expected the same nodes for 'train' and {word!r}")
         for node, some in given[word].items():
-            for text, label in _checked(some, node, word, labelled):
+            for text, label in _checked(some, node, word, labeled):
                 texts.append(text)
                 labels.append(label)
                 names.append(node)
@@ -105,13 +105,13 @@ def gather_documents(given: Mapping[str, Any], labelled: bool) -> Documents:
     return Documents(texts, labels, sites, np.array(words, object) if said else None, copies)
 
 
-def _checked(some: Any, node: str, word: str, labelled: bool) -> list[tuple[str, Any]]:
+def _checked(some: Any, node: str, word: str, labeled: bool) -> list[tuple[str, Any]]:
     subject, who = f"node {node!r}", f"{node} ({word})"
     if isinstance(some, str | bytes):
         raise InvalidTypeError(
             subject, f"{who} is one {type(some).__name__}, and a list of documents is expected: put it into a list"
         )
-    pairs = [one if labelled else (one, None) for one in some]
+    pairs = [one if labeled else (one, None) for one in some]
     if not pairs:
         raise EmptyError(subject, f"{who} has no documents: leave the node out, or give it some")
     for place, (text, _) in enumerate(pairs):

@@ -1,4 +1,4 @@
-"""The nodes' texts as tasks: of predicting the next token, and of classifying labelled ones."""
+"""The nodes' texts as tasks: of predicting the next token, and of classifying labeled ones."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def text_tasks(
         raise MissingError(
             "tokenizer", "the tokenizer has no end token, which texts are joined by: set tokenizer.eos_token"
         )
-    documents = gather_documents({"train": train, "val": val, "test": test}, labelled=False)
+    documents = gather_documents({"train": train, "val": val, "test": test}, labeled=False)
     given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
     divided = documents.divide(Draw(documents.words, val_fraction, test_fraction, False, seed, given))
     tokens = [[*some, tokenizer.eos_token_id] for some in _tokens(documents, tokenizer)]
@@ -173,7 +173,7 @@ def text_classification_tasks(
     together, whatever their labels; see `text_tasks`.
 
     Args:
-        train: Labelled texts of every node, {node: list of pairs (text, label)}. Labels are names, or whole numbers.
+        train: Labeled texts of every node, {node: list of pairs (text, label)}. Labels are names, or whole numbers.
         tokenizer: See `text_tasks`.
         context: L. A pass takes the longer the larger it is, however short texts are.
         val: Texts for validation, given like ``train``. Default: ``val_fraction`` of each node's texts.
@@ -189,13 +189,13 @@ def text_classification_tasks(
         statistics: Statistics over all texts where some are elsewhere.
 
     Raises:
-        TypeError: If texts are none, or not labelled, or the tokenizer is none.
+        TypeError: If texts are none, or not labeled, or the tokenizer is none.
         ValueError: If a label is no class, or a node has no or too few texts, or an empty or broken one.
     """
     known = None if classes is None else [*classes]
     if known is None and not statistics.alone:
         raise MissingError("classes", "where sites keep their texts, classes= must name all classes, in the same order")
-    documents = gather_documents({"train": train, "val": val, "test": test}, labelled=True)
+    documents = gather_documents({"train": train, "val": val, "test": test}, labeled=True)
     kinds = _kinds(documents, known)
     given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
     how = Draw(documents.words, val_fraction, test_fraction, True, seed, given)

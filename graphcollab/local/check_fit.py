@@ -36,7 +36,7 @@ def check_batches(local: LocalSteps, views: Views | None, embeds: bool, data: Da
                 "batch_size",
                 f"batch_size={local.batch_size} leaves {_shown(tasks, nodes)} a batch of one sample, on which "
                 f"{type(backend.module).__name__} cannot be trained ({error}): choose another batch_size, or replace "
-                "batch normalisation by graphcollab.models.replace_batch_norm",
+                "batch normalization by graphcollab.models.replace_batch_norm",
             ) from error
 
 

@@ -18,7 +18,7 @@ from graphcollab.settings import Count, Fraction, NonNegative, Real
 
 @dataclass(frozen=True)
 class Combine(Piece, ABC):
-    """Turn a node's own gradient and those of its neighbours' data into a direction."""
+    """Turn a node's own gradient and those of its neighbors' data into a direction."""
 
     @abstractmethod
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -28,7 +28,7 @@ class Combine(Piece, ABC):
 
         Args:
             own: Gradients of the own data, one per receiver, [R, P].
-            others: Gradients of the data of its m neighbours, at the same model, [R, m, P]. They may hold numbers that
+            others: Gradients of the data of its m neighbors, at the same model, [R, m, P]. They may hold numbers that
                 are not finite; what is returned for such a receiver is not used.
             sizes: Number of columns of every parameter tensor among the P.
         """
@@ -70,7 +70,7 @@ class ClippedMean(Combine):
     iterations: Count = 10
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        gram = bundle_gram(own, others, centred=True)  # [R, n, n]; distances do not depend on the centre
+        gram = bundle_gram(own, others, centered=True)  # [R, n, n]; distances do not depend on the center
         square, n = gram.diagonal(dim1=1, dim2=2), gram.shape[1]
         alpha = torch.zeros_like(square)
         alpha[:, 0] = 1
@@ -106,7 +106,7 @@ class ProjectedGradient(Combine):
     :math:`\langle \tilde g_i, g_i \rangle = \lVert \tilde g_i \rVert^2` holds anyway. See `cga`.
 
     Args:
-        margin: Lower bound of u. With a positive one the neighbours' gradients take part even where nothing conflicts,
+        margin: Lower bound of u. With a positive one the neighbors' gradients take part even where nothing conflicts,
             and the result is no projection any more.
         per_layer: Project parameter tensor by parameter tensor instead of all parameters at once.
 

@@ -1,4 +1,4 @@
-"""The local slot of methods whose nodes step along gradients that their neighbours' data have at their own model."""
+"""The local slot of methods whose nodes step along gradients that their neighbors' data have at their own model."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class CrossGradients(Local):
         Field("answers", "per_node", "mask: whose own gradient was finite, who may ask and be asked", "round"),
         Field("answers_lost", "per_edge", "mask: which answers were of no use, as they were not finite", "round"),
     )
-    travels: ClassVar[str] = "every node's part to its neighbours, and back the gradients that their data have there"
+    travels: ClassVar[str] = "every node's part to its neighbors, and back the gradients that their data have there"
     told: ClassVar[Readers] = {
         "listeners": "its model, and the gradient of a batch of its samples at theirs",
         "everybody": "whether its gradient is finite, and which answers were not",
@@ -101,7 +101,7 @@ class CrossGradients(Local):
         return torch.ones_like(sizes, dtype=torch.float64)
 
     def init(self, data: Data, env: Env) -> Data:
-        require_both_ways(data, env, "a model travels to the neighbour whose data it meets, and its gradient back")
+        require_both_ways(data, env, "a model travels to the neighbor whose data it meets, and its gradient back")
         data.x.part(self.part)
         return self._fit().init(data, env)
 

@@ -43,7 +43,7 @@ class Fit(LocalSteps, Local):
         batch_size: B.
         optimizer: The update.
         objective: Added to the task's loss. It may read the round's start as its anchor, and fields of the ``Data``.
-        keep_state: Keep the optimiser's state from round to round; else every round starts afresh.
+        keep_state: Keep the optimizer's state from round to round; else every round starts afresh.
         views: Augmented views of the samples. Default: the samples themselves.
         first_view: The task's loss judges the first view of every sample only, and ``objective`` all of them.
         through: Part of the model that is mixed; the rest is the node's own and takes whole steps. None: nothing is.
@@ -58,8 +58,8 @@ class Fit(LocalSteps, Local):
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("train_loss", "per_node", "mean loss of a node's last local steps", "run", "owner"),
         Field("bad_step", "per_node", "first local step whose loss was not finite, -1 if none", "run", "owner"),
-        Field("fit_state", "rows", "the optimiser's state, by slot, where it is kept", "phase", "owner"),
-        Field("fit_step", "per_node", "optimiser steps taken", "phase", "owner"),
+        Field("fit_state", "rows", "the optimizer's state, by slot, where it is kept", "phase", "owner"),
+        Field("fit_step", "per_node", "optimizer steps taken", "phase", "owner"),
     )
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class Fit(LocalSteps, Local):
         if len(nodes):
             data = self._fit(data, env, nodes)
         elif not env.plane.alone:
-            data.x = data.x.clone()  # new models in all processes, or in none: rows that travelled are told apart by it
+            data.x = data.x.clone()  # new models in all processes, or in none: rows that traveled are told apart by it
         return data
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:
@@ -176,7 +176,7 @@ class FitPersonal(Local):
     towards the moving one. It starts as the shared one, and stays with its node. A node at rest keeps it. See `ditto`.
 
     Args:
-        fit: The local steps that both models take; what it keeps of the optimiser's state is the shared model's.
+        fit: The local steps that both models take; what it keeps of the optimizer's state is the shared model's.
         lam: λ, the strength of the pull.
         part: Part of the model that is shared, and only there the personal model is pulled.
 
@@ -192,8 +192,8 @@ class FitPersonal(Local):
     keeps: ClassVar[tuple[Field, ...]] = (
         *Fit.keeps,
         Field("x_personal", "models", "personal models; a phase that trains some goes on with them", "phase", "owner"),
-        Field("personal_state", "rows", "their optimiser's state, by slot, where it is kept", "phase", "owner"),
-        Field("personal_step", "per_node", "their optimiser's steps", "phase", "owner"),
+        Field("personal_state", "rows", "their optimizer's state, by slot, where it is kept", "phase", "owner"),
+        Field("personal_step", "per_node", "their optimizer's steps", "phase", "owner"),
     )
     shared: ClassVar[tuple[str, ...]] = ("part",)
     models: ClassVar[int] = 2
@@ -239,7 +239,7 @@ class FitWithReference(Local):
     out of ``alone``. Where a reference diverges, it is left as it was, and its node compares no more.
 
     Args:
-        fit: The local steps that both models take; what it keeps of the optimiser's state is the mixed model's.
+        fit: The local steps that both models take; what it keeps of the optimizer's state is the mixed model's.
 
     Shapes:
         Keeps ``x_alone``, the references; ``alone`` [K], who trains one; and ``alone_loss`` [K], float64, a reference's
@@ -256,8 +256,8 @@ class FitWithReference(Local):
         *Fit.keeps,
         ALONE,
         Field("x_alone", "rows", "models that hear nobody, one of every node", "phase", "owner"),
-        Field("alone_state", "rows", "their optimiser's state, by slot, where it is kept", "phase", "owner"),
-        Field("alone_step", "per_node", "their optimiser's steps", "phase", "owner"),
+        Field("alone_state", "rows", "their optimizer's state, by slot, where it is kept", "phase", "owner"),
+        Field("alone_step", "per_node", "their optimizer's steps", "phase", "owner"),
         Field("alone_loss", "per_node", "validation loss of the models that hear nobody", "round", "owner"),
     )
     needs: ClassVar[tuple[str, ...]] = ("val",)

@@ -23,7 +23,7 @@ def cga(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""CGA: nodes mix their models, and step along the gradient that goes against no neighbour's data.
+    r"""CGA: nodes mix their models, and step along the gradient that goes against no neighbor's data.
 
     `Cross-Gradient Aggregation for Decentralized Learning from Non-IID data (Esfandiari et al., ICML 2021)
     <https://arxiv.org/abs/2103.02051>`_.
@@ -32,7 +32,7 @@ def cga(
         v_i \leftarrow \beta v_i - \eta\, \tilde g_i, \qquad x_i \leftarrow \sum_j \pi_{ij} x_j + v_i
 
     where :math:`\tilde g_i` is the projection of the own gradient onto the directions that are at no obtuse angle to
-    the gradients of the neighbours' data at x_i (`ProjectedGradient`). All gradients are taken before mixing.
+    the gradients of the neighbors' data at x_i (`ProjectedGradient`). All gradients are taken before mixing.
 
     The authors' code gathers the batches of all nodes at all nodes; here models travel, as the paper has it. It also
     leaves models in evaluation mode once gradients have been exchanged, which is not repeated here. Its other

@@ -47,14 +47,14 @@ def cobo(
     the models of the round's start. Deviations from the paper: none in the update; sampling that falls with time falls
     as in the authors' code (`GradientAlignment`). Otherwise that code updates the models before the weights and
     replaces the gradient by a running mean; ``momentum`` is SGD's own. Neither it nor weight decay acts on the pull,
-    and neither do the moments of Adam: with ``optimizer="adamw"``, section 4.3's, the optimiser's step takes the place
+    and neither do the moments of Adam: with ``optimizer="adamw"``, section 4.3's, the optimizer's step takes the place
     of :math:`-\eta \nabla f_i(x_i)` and the pull remains, at the models before the step. The authors' code for language
     models pulls after the step, by 0.001 not multiplied by η (so ρ = 0.5 with their step size 0.002).
 
     Args:
-        lr: η, the step size of the models, in the optimiser's step and in the pull.
+        lr: η, the step size of the models, in the optimizer's step and in the pull.
         batch_size: Samples per step.
-        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimiser object, which
+        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimizer object, which
             brings its own. Its state is kept from round to round.
         rho: ρ, the strength of the pull. The paper does not say; 0.05 is the authors' README. It must shrink with the
             number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
@@ -67,7 +67,7 @@ def cobo(
         part: Part of the model that is compared and pulled.
 
     Raises:
-        ValueError: If ``lr``, or the optimiser's, is 0.
+        ValueError: If ``lr``, or the optimizer's, is 0.
     """
     step, batch_size = make_optimizer(training), training["batch_size"]
     if not step.lr:

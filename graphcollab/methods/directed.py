@@ -33,9 +33,9 @@ def directed(
     r"""Directed collaboration graph: nodes learn by trial whom to listen to, then train through the mixture.
 
     *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, master's thesis, Ohio State
-    University 2021), section 3.2. In phase 1 every node trains alone and tries mixtures with each neighbour's model
+    University 2021), section 3.2. In phase 1 every node trains alone and tries mixtures with each neighbor's model
     (`TrialMixtures`); an edge's weight rises where the mixture was better and falls where it was worse, and edges that
-    do not help vanish. In phase 2 the weights α are frozen, nodes receive their neighbours' models and train
+    do not help vanish. In phase 2 the weights α are frozen, nodes receive their neighbors' models and train
 
     .. math::
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad

@@ -19,7 +19,7 @@ def dpfl(
 
     `DPFL: Decentralized Personalized Federated Learning (Kharrat, Canini, Horváth, AISTATS 2025)
     <https://arxiv.org/abs/2406.06520>`_. After local training, in every ``every``-th round, node i chooses a set
-    :math:`S_i` that contains it, by a randomised double greedy search (`DoubleGreedy`), and
+    :math:`S_i` that contains it, by a randomized double greedy search (`DoubleGreedy`), and
 
     .. math::
         \theta_i \leftarrow \sum_{j \in S_i} \frac{n_j}{\sum_{l \in S_i} n_l} \theta_j
@@ -32,8 +32,8 @@ def dpfl(
     - Nodes average at once. In the code later nodes average models that are averages already.
     - Where a search step finds gain and loss alike, p is ½; the code leaves it to what came before.
     - Losses are means over samples, not over batches; counters of batches are not averaged.
-    - The optimiser's state starts afresh every round; gradients are not clipped, and the step size stays.
-    - Where edges are given, candidates are a node's neighbours.
+    - The optimizer's state starts afresh every round; gradients are not clipped, and the step size stays.
+    - Where edges are given, candidates are a node's neighbors.
 
     A set may be worse than the node alone, see `DoubleGreedy`. A node whose first set is
     itself alone stays alone. Every candidate's model travels to be tried, also if it is rejected.

@@ -1,4 +1,4 @@
-"""Decentralised parallel SGD, and decentralised federated averaging with momentum."""
+"""Decentralized parallel SGD, and decentralized federated averaging with momentum."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def dpsgd(
 
 @method(lr=0.01, epochs=1, batch_size=10, momentum=0.9)
 def dfedavgm(*, part: str = "all", buffers: Buffers = "keep", **training: Unpack[Training]) -> Method:
-    r"""DFedAvgM: nodes take some local steps with momentum, then the mean over their neighbours.
+    r"""DFedAvgM: nodes take some local steps with momentum, then the mean over their neighbors.
 
     `Decentralized Federated Averaging (Sun, Li, Wang, IEEE TPAMI 2022) <https://arxiv.org/abs/2104.11375>`_, algorithm
     1. From :math:`y^0 = y^{-1} = x_i` a node takes K steps of the heavy ball and sends the result:
@@ -62,7 +62,7 @@ def dfedavgm(*, part: str = "all", buffers: Buffers = "keep", **training: Unpack
 
     The momentum θ starts afresh in every round. W is symmetric and doubly stochastic: Metropolis weights, which need an
     undirected graph (``dfedavgm().replace(weigh=Uniform())`` takes any). With ``momentum=0`` it is `dpsgd` with several
-    local steps. The paper has no weight decay. Its second algorithm, in which nodes send quantised differences, is not
+    local steps. The paper has no weight decay. Its second algorithm, in which nodes send quantized differences, is not
     among what is here.
     """
     return Method(

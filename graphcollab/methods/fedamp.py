@@ -52,7 +52,7 @@ def fedamp(
       the number of parameters.
     - :math:`w_{ii}` is never negative: where the others' weights sum to more than 1, as those of near models do for
       :math:`\alpha > \sigma / (K - 1)`, they are divided by their sum.
-    - Where edges are given, a node's sums are over its neighbours. Models travel along edges, each once; a server would
+    - Where edges are given, a node's sums are over its neighbors. Models travel along edges, each once; a server would
       send :math:`u_i` down instead.
     - Nodes at rest keep :math:`\theta_i` and :math:`u_i`; the sums are over those at work.
 
@@ -100,7 +100,7 @@ def heurfedamp(
     weights: only λ / α matters.
 
     Decided here as for `fedamp`, and not from the paper's text or the authors' code: local steps from :math:`u_i`
-    approach the minimum, with λ / α as stiff as there; sums are over neighbours where edges are given, and over nodes
+    approach the minimum, with λ / α as stiff as there; sums are over neighbors where edges are given, and over nodes
     at work; those at rest keep :math:`\theta_i` and :math:`u_i`; models travel along edges, each once. All defaults are
     ours. Cosines are of the models' trainable parameters in ``part``, and 0 where a model is zero; a node that hears
     nobody has :math:`u_i = \theta_i`.

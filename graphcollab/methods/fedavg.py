@@ -40,7 +40,7 @@ def fedavg(
 
     over the nodes S at work, through a server; every node then has the average as its model. Where edges are given,
     every connected component has a server, and its nodes must all be allowed to hear each other; a node without
-    neighbours trains alone. Inside true clusters (``within="cluster"``) the method is named ``fedavg_in_clusters``:
+    neighbors trains alone. Inside true clusters (``within="cluster"``) the method is named ``fedavg_in_clusters``:
     what one that finds the clusters could reach (the oracle that CoBo, NeurIPS 2024, is measured against).
 
     Args:

@@ -44,7 +44,7 @@ def fedclassavg(
 
     Where it differs from the authors' code:
 
-    - That has :math:`\kappa = 100 / 0.07`, temperature 100 and latents that are not normalised, which is
+    - That has :math:`\kappa = 100 / 0.07`, temperature 100 and latents that are not normalized, which is
       ``fedclassavg(contrast=100 / 0.07, temperature=100, normalize=False)``. The contrastive loss then drowns the
       cross-entropy, at least where networks are small and steps few (docs/different_models.md).
     - Its proximal term has a mean over the entries of the classifier's weight, and of its bias, in place of a sum. That

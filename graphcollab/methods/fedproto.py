@@ -26,7 +26,7 @@ def fedproto(
     r"""FedProto: nodes with models of any architecture share the mean latents of their classes.
 
     `FedProto: Federated Prototype Learning across Heterogeneous Clients (Tan et al., AAAI 2022)
-    <https://arxiv.org/abs/2105.00243>`_. Every node minimises, with :math:`z = f_i(x)` the latent of a sample,
+    <https://arxiv.org/abs/2105.00243>`_. Every node minimizes, with :math:`z = f_i(x)` the latent of a sample,
 
     .. math::
         F_i + \lambda \, \mathbb{E}_{(x, y) \sim D_i} \Big[ \frac{1}{d_z} \lVert z - \bar c_y \rVert^2 \Big]

@@ -36,8 +36,8 @@ def flt(
     .. math::
         x_i \leftarrow \frac{\sum_j A_{ij} n_j x_j}{\sum_j A_{ij} n_j}
 
-    over the nodes at work, through a server, with A from `TaskPeers`: before the first round nodes send cluster centres
-    of their samples' codes, and those whose centres match are connected. Settings of training are the authors' for
+    over the nodes at work, through a server, with A from `TaskPeers`: before the first round nodes send cluster centers
+    of their samples' codes, and those whose centers match are connected. Settings of training are the authors' for
     CIFAR-10, where a fifth of the nodes works in a round (``fraction=0.2``).
 
     All averages are of the models that were sent. The authors' code replaces models one by one, so that later nodes
@@ -49,7 +49,7 @@ def flt(
 
     Args:
         threshold: Nodes at a distance below it are connected. Default: the widest gap in ``window``.
-        window: Where that gap is looked for, in distances between a node's own centres.
+        window: Where that gap is looked for, in distances between a node's own centers.
     """
     return Method(
         "flt",

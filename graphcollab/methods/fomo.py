@@ -1,4 +1,4 @@
-"""First order model optimisation."""
+"""First order model optimization."""
 
 from __future__ import annotations
 

@@ -39,14 +39,14 @@ def ifca(
         \hat\jmath_i = \arg\min_j F_i(\theta_j), \qquad
         \theta_j \leftarrow \frac{1}{|S_j|} \sum_{i \in S_j} x_i, \qquad S_j = \{i : \hat\jmath_i = j\}
 
-    with :math:`x_i` what node i makes of its centre in some local steps (model averaging). Between rounds nodes are
-    judged by the centre that fits their training data best by then. A run says, once, when centres are out of use.
+    with :math:`x_i` what node i makes of its center in some local steps (model averaging). Between rounds nodes are
+    judged by the center that fits their training data best by then. A run says, once, when centers are out of use.
 
     Gradient averaging, :math:`\theta_j \leftarrow \theta_j - (\gamma / m) \sum_{i \in S_j} g_i` with m nodes at work in
     all, is ``ifca(divide="all", steps=1)``. Model averaging is the default, as in the authors' experiments with
-    networks: the other one slows every centre down to the share of the nodes that chose it.
+    networks: the other one slows every center down to the share of the nodes that chose it.
 
-    The paper draws every centre anew; here the first is the initial model, and the others are that with every parameter
+    The paper draws every center anew; here the first is the initial model, and the others are that with every parameter
     tensor in another order (`ChooseCenter`).
 
     Args:
@@ -55,7 +55,7 @@ def ifca(
         divide: ``"cluster"``: model averaging; ``"all"``: gradient averaging.
         least_share: At most an equal share, which is 1 / C. Default: half of it.
         part: Part of the model that there is one of per cluster; the rest is the node's own.
-        buffers: ``"average"``: each centre has running statistics; ``"keep"``: they stay with the node.
+        buffers: ``"average"``: each center has running statistics; ``"keep"``: they stay with the node.
     """
     also = sample_nodes(fraction)
     choose = ChooseCenter(clusters, part, buffers, centers, samples, redraws, least_share, patience, also, incomplete)

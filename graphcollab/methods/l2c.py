@@ -59,8 +59,8 @@ def l2c(
     The paper writes the exchange in three ways that do not agree. ``variant`` chooses:
 
     - ``"consistent"`` (default): the second line of eq. 2, the only one consistent with weights that sum to one over
-      i and its neighbours.
-    - ``"neighbors"``: the first line of eq. 2: the node keeps its own update whole and adds its neighbours'.
+      i and its neighbors.
+    - ``"neighbors"``: the first line of eq. 2: the node keeps its own update whole and adds its neighbors'.
     - ``"algorithm"``: line 16 of algorithm 1: the node's own update is dropped.
 
     Deviations from the paper, each an argument: the logits' weight decay is decoupled (``decoupled``), since coupled
@@ -88,7 +88,7 @@ def meta_l2c(
     decoupled: bool = True,
     scale: Literal["sum", "mean"] = "sum",
     score: Score = "cosine",
-    normalise: bool = True,
+    normalize: bool = True,
     own: Own = "gate",
     hidden: Count = 10,
     out: Count = 5,
@@ -112,7 +112,7 @@ def meta_l2c(
     Deviations from the paper, each an argument. In the paper's form almost every node comes to listen to itself alone,
     or all weights stay uniform; docs/reproduction.md has the measurements.
 
-    - Changes are normalised per layer (``normalise``), and logits are mean cosines of layers' codes times a temperature
+    - Changes are normalized per layer (``normalize``), and logits are mean cosines of layers' codes times a temperature
       :math:`T = e^{10 t}` of which t is learned, 0 at first (``score``), in place of inner products without a bound.
     - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart by
       comparing with models that nodes train alone (`FitWithReference`), from 0.25 % to 99.33 % (log-odds from -6 to 5,
@@ -129,7 +129,7 @@ def meta_l2c(
     - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``). The
       validation losses are summed over nodes (``scale``), which makes a difference with coupled decay only.
 
-    The paper's form is ``score="product", normalise=False, own="softmax", decoupled=False, scale="mean",
+    The paper's form is ``score="product", normalize=False, own="softmax", decoupled=False, scale="mean",
     mixer_lr=0.1``.
 
     Args:
@@ -138,7 +138,7 @@ def meta_l2c(
         part: Part of the model that is compared and mixed.
     """
     encoders = _mixer_optimizer(mixer_lr, mixer_weight_decay, decoupled)
-    weigh = ChannelAttention(part, hidden, out, bias, encoders, scale, score, normalise, own, pretrained, frozen)
+    weigh = ChannelAttention(part, hidden, out, bias, encoders, scale, score, normalize, own, pretrained, frozen)
     return Method(
         "meta_l2c",
         local=FitWithReference(fit(training)) if weigh.compares else fit(training),
@@ -150,7 +150,7 @@ def meta_l2c(
 
 
 def _mixer_optimizer(lr: float, weight_decay: float, decoupled: bool) -> RowOptimizer:
-    """Return the optimiser of a learned weigher."""
+    """Return the optimizer of a learned weigher."""
     return (AdamW if decoupled else Adam)(lr=lr, weight_decay=weight_decay)
 
 
@@ -161,7 +161,7 @@ def _update_exchange(variant: Variant, part: str, buffers: Buffers) -> Exchange:
 
 
 def _drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Rewiring:
-    """Return the rewiring that drops every node's weakest neighbours once."""
+    """Return the rewiring that drops every node's weakest neighbors once."""
     if round_ is None:
         return Rewiring()
     if fraction is None and count is None:

@@ -59,10 +59,10 @@ def mapl(
            \ell = \ell_\text{ce} + \ell_\text{cont} + \ell_\text{proto} + \ell_\text{uni}
 
        (`SupervisedContrast`, `PrototypeContrast`, `PrototypeUniformity`);
-    2. after ``warmup`` rounds, receives its neighbours' classifiers and takes a step on its weights by them
+    2. after ``warmup`` rounds, receives its neighbors' classifiers and takes a step on its weights by them
        (`ClassifierSimilarity`);
-    3. receives its neighbours' prototypes, :math:`\xi_i \leftarrow \sum_{j \in \{i\} \cup N_i} w_{ij} \xi_j`, with the
-       new weights; those whose weight is zero are no neighbours any more, for good.
+    3. receives its neighbors' prototypes, :math:`\xi_i \leftarrow \sum_{j \in \{i\} \cup N_i} w_{ij} \xi_j`, with the
+       new weights; those whose weight is zero are no neighbors any more, for good.
 
     Everybody listens to everybody at first, with equal weights. Models are `graphcollab.models.SplitModel` or any with
     parts ``prototypes`` and ``head`` of common shapes whose ``forward(inputs, embed=True)`` returns latents;
@@ -79,8 +79,8 @@ def mapl(
       gradients of both contrastive losses are about 1000 times smaller than at 0.1 (docs/different_models.md).
     - ``published=True`` computes what the authors' code does: the contrastive loss in the form ``"in"`` at temperature
       100, prototypes of any length at temperature 1, uniformity by exponentials, the sign steps of
-      `ClassifierSimilarity`, and neighbours that are never dropped: they go on sending their classifiers, which costs
-      bytes, though edges of weight 0 are not counted as messages. Its augmentation has no blur and weaker colours:
+      `ClassifierSimilarity`, and neighbors that are never dropped: they go on sending their classifiers, which costs
+      bytes, though edges of weight 0 are not counted as messages. Its augmentation has no blur and weaker colors:
       ``augment=ImageAugment(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, blur=0.0)``.
     - Adam's betas are 0.5 and 0.999, as in that code.
 
@@ -92,11 +92,11 @@ def mapl(
         prototype: Weight of the prototypes' loss.
         uniformity: Weight of the uniformity loss.
         graph: How weights are learned. Default: ``ClassifierSimilarity()``.
-        drop: Drop neighbours whose weight has become zero. Default: True, as in the paper; False with ``published``.
+        drop: Drop neighbors whose weight has become zero. Default: True, as in the paper; False with ``published``.
         augment: What makes a view of a sample. Default: the paper's, for images; it also mirrors them, which digits are
             not made for (``ImageAugment(flip=0.0)``), and few rounds do better with larger crops. For other samples
             give `AddNoise`, a function, or None: views are the samples themselves.
-        keep_state: Keep the optimiser's state from round to round; the authors begin afresh.
+        keep_state: Keep the optimizer's state from round to round; the authors begin afresh.
         published: Compute as the authors' code, with its own temperature and graph: neither may be given.
     """
     if published and (graph is not None or temperature is not None):

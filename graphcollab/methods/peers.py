@@ -85,7 +85,7 @@ def panm(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Phases:
-    """PANM: nodes keep the most similar peers met so far; later a mixture of two Gaussians says who is a neighbour.
+    """PANM: nodes keep the most similar peers met so far; later a mixture of two Gaussians says who is a neighbor.
 
     `Towards effective clustered federated learning: a peer-to-peer framework with adaptive neighbor matching (Li et
     al., 2022) <https://arxiv.org/abs/2203.12285>`_, as in *With a Little Help from My Friends* (Hagander,
@@ -133,7 +133,7 @@ def pens(
     `Decentralized federated learning of deep neural networks on non-iid data (Onoszko et al., 2021)
     <https://arxiv.org/abs/2107.08517>`_. First stage: a node meets ``samples`` random peers, measures each model on its
     own training data, and merges with the ``chosen`` best. Second stage: it merges with that many random ones of its
-    neighbours, who were chosen more often than expected. Merging is by sample counts, a node's own model included.
+    neighbors, who were chosen more often than expected. Merging is by sample counts, a node's own model included.
 
     Args:
         metric: What is measured; the paper's is the loss on own training data.

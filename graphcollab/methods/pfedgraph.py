@@ -48,7 +48,7 @@ def pfedgraph(
     - :math:`u_i` is the average (the code's variant "approx"); its variant "cosine", the average of models divided by
       their lengths, which would travel too, is not here.
     - Its variant that compares the last layer alone (``compare="head"`` here) leaves out half of the pairs by mistake.
-    - Where edges are given, a row is over the node's neighbours and itself, and p is normalised there.
+    - Where edges are given, a row is over the node's neighbors and itself, and p is normalized there.
     - It takes 200 or 400 steps a round.
 
     Since θ⁰ is never renewed, cosines contain what all nodes have learned alike, and rise over the rounds; a row jumps

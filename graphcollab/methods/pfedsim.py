@@ -56,7 +56,7 @@ def pfedsim(
         part: What is mixed after the warm-up, ω: parts that architectures have in common; ``"head"`` mixes classifiers,
             by their own similarity. Parts that are neither this nor the classifier are the node's own.
     """
-    personalised = Method(
+    personalized = Method(
         "pfedsim",
         local=fit(training),
         weigh=HeadAffinity(part, head, cap),
@@ -66,13 +66,13 @@ def pfedsim(
         judge=Judge(field="x_local"),
     )
     if warmup == 0:
-        return personalised
+        return personalized
     every = part if {"all", head} & {*part.split("+")} else f"{part}+{head}"
     average = Method(
         "pfedsim",
-        local=personalised.local,
+        local=personalized.local,
         exchange=Exchange(part=every, buffers=buffers, route=ThroughServer(incomplete=incomplete)),
-        rewire=personalised.rewire,
-        judge=personalised.judge,
+        rewire=personalized.rewire,
+        judge=personalized.judge,
     )
-    return Phases(average, warmup, personalised)
+    return Phases(average, warmup, personalized)

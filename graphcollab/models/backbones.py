@@ -30,7 +30,7 @@ def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str
                     <https://arxiv.org/abs/1807.11164>`_, Ma et al., 2018)
     ==============  ========================================================================================
 
-    All have ReLU; ``resnet`` and ``shufflenet`` normalise over all channels and pixels of a sample (group normalisation
+    All have ReLU; ``resnet`` and ``shufflenet`` normalize over all channels and pixels of a sample (group normalization
     with one group), so that no backbone has running statistics. Outputs keep their places in the image instead of being
     averaged over them, without which networks as small as these learn far more slowly.
 

@@ -38,7 +38,7 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
 
     Args:
         name: A name in :data:`MODELS`.
-        input_shape: Shape of one sample, such as ``LabelledArrays.input_shape``.
+        input_shape: Shape of one sample, such as ``LabeledArrays.input_shape``.
         num_classes: Number of outputs.
         **options: Further arguments of the model, such as ``hidden``, ``padding`` or ``channels``.
 

@@ -74,7 +74,7 @@ class CNN(nn.Sequential):
         dropout: Probability of dropping a channel of the last convolution, and of dropping a number of the first hidden
             layer.
         padding: ``valid`` for none, ``same`` for convolutions that keep the size (where ``kernel`` is odd).
-        norm: Normalisation of every convolution: none, ``group`` (see `replace_batch_norm`) or ``batch``.
+        norm: Normalization of every convolution: none, ``group`` (see `replace_batch_norm`) or ``batch``.
 
     Raises:
         ValueError: There is no convolution, or the images are too small.
@@ -132,7 +132,7 @@ def fedavg_cnn(input_shape: Sequence[Count], num_classes: Count, padding: Paddin
     ======================  ==========  ==================  ==========
     data                    padding     512-layer reads     parameters
     ======================  ==========  ==================  ==========
-    28 x 28 grey, 10 cl.    ``same``    64 x 7 x 7 = 3136   1,663,370 (the paper's number)
+    28 x 28 gray, 10 cl.    ``same``    64 x 7 x 7 = 3136   1,663,370 (the paper's number)
     32 x 32 RGB, 10 cl.     ``valid``   64 x 5 x 5 = 1600   878,538
     32 x 32 RGB, 100 cl.    ``valid``   64 x 5 x 5 = 1600   924,708
     ======================  ==========  ==================  ==========
@@ -152,8 +152,8 @@ def maml_cnn(input_shape: Sequence[Count], num_classes: Count, channels: Count =
     """Build the four-layer CNN of MAML for MiniImageNet.
 
     `Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks <https://arxiv.org/abs/1703.03400>`_
-    (Finn et al., 2017). Four 3 x 3 convolutions that keep the size, with normalisation. Deviation from the paper:
-    normalisation is over groups of channels by default, because batch statistics mix the samples of nodes whose data
+    (Finn et al., 2017). Four 3 x 3 convolutions that keep the size, with normalization. Deviation from the paper:
+    normalization is over groups of channels by default, because batch statistics mix the samples of nodes whose data
     differ; ``norm="batch"`` is the original. On 84 x 84 RGB images with 5 classes it has 32,901 parameters.
 
     Args:
@@ -172,7 +172,7 @@ class ResNet9(nn.Sequential):
     Residual layers are those of `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_
     (He et al., 2015); this form with nine layers is in wide use for CIFAR and is the one that CoBo was published with.
 
-    With :math:`w` for ``width``, every convolution keeps the size, has no bias, and is followed by normalisation, in
+    With :math:`w` for ``width``, every convolution keeps the size, has no bias, and is followed by normalization, in
     places by 2 x 2 max pooling, and by ReLU:
 
     ==========================  ==================  ==================
@@ -193,12 +193,12 @@ class ResNet9(nn.Sequential):
     ======================  ==========  ==========
     32 x 32 RGB, 100 cl.    64          6,619,300 (CoBo states 6.62 M)
     32 x 32 RGB, 10 cl.     64          6,573,130
-    28 x 28 grey, 10 cl.    64          6,571,978
-    28 x 28 grey, 10 cl.    8           103,810
+    28 x 28 gray, 10 cl.    64          6,571,978
+    28 x 28 gray, 10 cl.    8           103,810
     ======================  ==========  ==========
 
     Where the last layer's images are 4 x 4, taking the maximum of every channel is the usual 4 x 4 pooling; it also
-    reads other sizes. Deviation from the usual form: normalisation is over groups of channels by default, because batch
+    reads other sizes. Deviation from the usual form: normalization is over groups of channels by default, because batch
     statistics mix the samples of nodes whose data differ; ``norm="batch"`` is the original.
 
     Args:

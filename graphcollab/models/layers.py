@@ -1,4 +1,4 @@
-"""Layers of several models: fast pooling, residual blocks, and group in place of batch normalisation."""
+"""Layers of several models: fast pooling, residual blocks, and group in place of batch normalization."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def image_size(model: str, input_shape: Sequence[int], least: int = 1, also: str
 
 @checked
 def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Count = 16) -> nn.Module:
-    """Replace every batch normalisation inside a module by group normalisation, **in place**, and return the module.
+    """Replace every batch normalization inside a module by group normalization, **in place**, and return the module.
 
-    Batch normalisation estimates statistics over samples. Where nodes see different classes these do not fit another
-    node's data, and averaging them makes it worse. `Group normalisation <https://arxiv.org/abs/1803.08494>`_ (Wu
+    Batch normalization estimates statistics over samples. Where nodes see different classes these do not fit another
+    node's data, and averaging them makes it worse. `Group normalization <https://arxiv.org/abs/1803.08494>`_ (Wu
     and He, 2018) takes them over groups of channels of one sample and has no running statistics.
 
     The number of groups is the largest divisor of the number of channels that is at most ``groups`` and leaves at least
@@ -105,7 +105,7 @@ def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Coun
     Weight and bias stay the same parameters, and ``eps`` and training mode are kept; running statistics are dropped.
 
     Args:
-        module: The model. If it is itself a batch normalisation, the return value is its replacement.
+        module: The model. If it is itself a batch normalization, the return value is its replacement.
         groups: Largest number of groups.
         min_channels: Smallest number of channels in a group.
 

@@ -34,7 +34,7 @@ class SplitModel(nn.Module):
     ==============  ================  ============================================================  ==============
     ``backbone``    :math:`f_\theta`  any module; its outputs are flattened to the latent z         its own
     ``prototypes``  :math:`\xi`       one vector per class, compared to projections                 C d_p
-    ``projection``  :math:`f_\psi`    linear, normalisation, ReLU, linear: d_z to ``hidden`` to     see below
+    ``projection``  :math:`f_\psi`    linear, normalization, ReLU, linear: d_z to ``hidden`` to     see below
                                       d_p
     ``head``        :math:`g_\phi`    one linear layer d_z to C                                     C (d_z + 1)
     ==============  ================  ============================================================  ==============
@@ -42,8 +42,8 @@ class SplitModel(nn.Module):
     The columns of a row are in this order (see `graphcollab.stack.ParamSpec`). Prototypes, projection and head have the
     same shapes whatever the backbone, if latents have the same size, so nodes of all architectures can mix them.
 
-    The projection has h (d_z + 1) + d_p (h + 1) parameters with h for ``hidden``, and 2 h more with normalisation.
-    Prototypes begin as the weight of a linear layer d_p to C does. Batch normalisation makes a sample's projection
+    The projection has h (d_z + 1) + d_p (h + 1) parameters with h for ``hidden``, and 2 h more with normalization.
+    Prototypes begin as the weight of a linear layer d_p to C does. Batch normalization makes a sample's projection
     depend on the others in its batch, so nodes with batches of unequal length are computed one length after the other;
     ``norm="layer"`` does without that.
 
@@ -56,7 +56,7 @@ class SplitModel(nn.Module):
 
     Args:
         backbone: Any module that maps [B, ...] to [B, ...]. It is not copied.
-        input_shape: Shape of one sample, such as ``LabelledArrays.input_shape``. The backbone is run on two samples of
+        input_shape: Shape of one sample, such as ``LabeledArrays.input_shape``. The backbone is run on two samples of
             zeros once, in evaluation mode, to see how many numbers it returns.
         num_classes: C, the number of outputs and of prototypes.
         latent: d_z. A linear layer to this size and ReLU are put behind the backbone and belong to it, so that
@@ -64,7 +64,7 @@ class SplitModel(nn.Module):
             latents. The paper has 512.
         projection: d_p, the size of projections and prototypes. Default: d_z, as in the paper.
         hidden: Width of the projection's hidden layer. Default: d_z.
-        norm: Normalisation of that layer: ``batch``, the paper's, ``layer`` or ``none``.
+        norm: Normalization of that layer: ``batch``, the paper's, ``layer`` or ``none``.
         dtype: Number type of inputs, for backbones that read whole numbers. Default: that of the backbone's parameters.
 
     Shapes:
@@ -198,7 +198,7 @@ def split_models(
         latent: d_z of all architectures. None: what the backbones return, which must then be of one size.
         projection: d_p.
         hidden: Width of the projection's hidden layer.
-        norm: Normalisation of that layer.
+        norm: Normalization of that layer.
         dtype: Number type of inputs.
         common: Whether prototypes, projection and head begin alike; else each model keeps its own beginning.
 

@@ -42,7 +42,7 @@ class Mixer(Movable):
     between, with biases. (The paper gives the output sizes 10 and 5 and leaves activation and biases open. Without
     biases a model that has not changed is encoded as 0.)
 
-    The defaults of ``score``, ``normalise`` and ``own`` deviate from the paper: see `meta_l2c`.
+    The defaults of ``score``, ``normalize`` and ``own`` deviate from the paper: see `meta_l2c`.
 
     Args:
         widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
@@ -54,7 +54,7 @@ class Mixer(Movable):
         score: How alike two codes are. ``"cosine"``: the mean over layers of the cosines between them, times a
             temperature :math:`T = e^{10 t}` of which t is learned; ``"scaled"``: inner products over √d for codes of
             length d; ``"product"``: inner products, the paper's, of which ⟨e, e⟩ is the largest of its row.
-        normalise: Divide a layer's change by its root mean square, so that neither a layer nor a late round counts more
+        normalize: Divide a layer's change by its root mean square, so that neither a layer nor a late round counts more
             because its numbers are larger. False is the paper's.
         own: What the own model gets. ``"gate"``: as much as the most alike of those a node hears, and a share p apart
             from the softmax, w ← (1 − p) w + p; where not all hear each other, half at least, since an exchange of
@@ -73,7 +73,7 @@ class Mixer(Movable):
     tensors: Mapping[str, Tensor]
     group: Tensor | None = None
     score: Score = "cosine"
-    normalise: bool = True
+    normalize: bool = True
     own: Own = "gate"
     gate: Tensor | None = None
 
@@ -111,7 +111,7 @@ class Mixer(Movable):
     @property
     def form(self) -> Form:
         """What is computed with the encoders."""
-        return {"score": self.score, "normalise": self.normalise, "own": self.own}
+        return {"score": self.score, "normalize": self.normalize, "own": self.own}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Mixer(Movable):
             bias1, bias2 = (self.tensors.get(f"{layer}/bias{n}") for n in (1, 2))
             code: Tensor | float = 0.0 if bias1 is None else bias1
             offset = 0
-            norm = root_mean_square(change, channels, pieces)[:, None, None] if self.normalise else None
+            norm = root_mean_square(change, channels, pieces)[:, None, None] if self.normalize else None
             for start, width in pieces:
                 # [K, C, width] @ [width, hidden]
                 filters = change[:, start : start + channels * width].unflatten(1, (channels, width))
@@ -220,7 +220,7 @@ class Mixer(Movable):
             return self._of_group(0)
         if int(self.group[node]) < 0:
             raise DisconnectedError(
-                f"node {node}", f"node {node} has no neighbours, and so no encoders: choose a node that has some"
+                f"node {node}", f"node {node} has no neighbors, and so no encoders: choose a node that has some"
             )
         return self._of_group(int(self.group[node]))
 

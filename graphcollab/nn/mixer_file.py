@@ -22,12 +22,12 @@ class Form(TypedDict, total=False):
     """What is computed with encoders; see `Mixer`."""
 
     score: Score
-    normalise: bool
+    normalize: bool
     own: Own
 
 
 FORMAT = "graphcollab-mixer-3"
-FORMS = {"score": get_args(Score), "own": get_args(Own), "normalise": (True, False)}
+FORMS = {"score": get_args(Score), "own": get_args(Own), "normalize": (True, False)}
 BROUGHT = Path(__file__).with_name("pretrained")  # the mixers that the package brings, and their cards
 
 

@@ -4,7 +4,7 @@
  * The functions know nothing of tensors: they are given addresses, strides in numbers, and the columns and receivers to
  * do. Whoever calls them has checked all that, and may call them in several threads at a time. The order of a sum is
  * that of its edges, so neither threads nor blocks of columns, nor AVX2 or AVX-512, change a digit. For that the compiler
- * must fuse every product with the addition that follows it, and must not vectorise loops on its own, where it would not:
+ * must fuse every product with the addition that follows it, and must not vectorize loops on its own, where it would not:
  * pyproject.toml says so.
  */
 

@@ -22,9 +22,9 @@ def edge_distances(
 ) -> Tensor:
     r"""Return :math:`\lVert a_i - b_j \rVert_2` for every edge j → i, [E], without gathering [E, P].
 
-    From inner products of centred vectors, with the mean of all rows as the centre:
+    From inner products of centered vectors, with the mean of all rows as the center:
     :math:`d^2 = \lVert a_i \rVert^2 + \lVert b_j \rVert^2 - 2 \langle a_i, b_j \rangle`. Models that collaborate are
-    nearly equal, so without centring d² would be the small difference of large numbers. Where it still is, below 32 √ε
+    nearly equal, so without centering d² would be the small difference of large numbers. Where it still is, below 32 √ε
     (‖a‖² + ‖b‖²), about 1 %, as of models close to each other and far from the mean (clusters), it is computed anew
     from differences, in double precision. So the relative error is at most a few times √ε / 32, which is 10⁻⁵ in single
     (ε = 1.2 · 10⁻⁷) and 5 · 10⁻¹⁰ in double precision, and equal vectors have a distance of exactly 0.
@@ -37,7 +37,7 @@ def edge_distances(
         b: One vector per sender, [S, P]; a ValueError says what does not fit.
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         group: Group of every node, [N] with N = D = S, or of receivers and of senders, [D] and [S]. Vectors of other
-            groups do not change the last digits either: each group has a centre of its own, and edges between groups
+            groups do not change the last digits either: each group has a center of its own, and edges between groups
             are computed from differences. Default: one.
 
     Example:

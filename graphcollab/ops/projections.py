@@ -80,7 +80,7 @@ def project_simplex(
 
 
 @torch.no_grad()
-def bundle_gram(own: Tensor, others: Tensor, centred: bool = False) -> Tensor:
+def bundle_gram(own: Tensor, others: Tensor, centered: bool = False) -> Tensor:
     """Return the inner products between all vectors of a bundle, its own vector first.
 
     They are computed in double precision, a block of columns at a time, so that what depends on small differences
@@ -89,14 +89,14 @@ def bundle_gram(own: Tensor, others: Tensor, centred: bool = False) -> Tensor:
     Args:
         own: One vector per bundle, [R, P].
         others: m further ones, [R, m, P].
-        centred: Subtract a bundle's own vector from all first; its own row and column are then 0.
+        centered: Subtract a bundle's own vector from all first; its own row and column are then 0.
 
     Returns:
         Inner products, [R, m + 1, m + 1], float64.
     """
     gram = torch.zeros(len(own), others.shape[1] + 1, others.shape[1] + 1, dtype=torch.float64, device=own.device)
     for block, _ in _blocks(own, others):
-        vectors = block - block[:, :1] if centred else block
+        vectors = block - block[:, :1] if centered else block
         gram.baddbmm_(vectors, vectors.mT)
     return gram
 

@@ -25,7 +25,7 @@ from graphcollab.tasks._fit import declared_columns
 from graphcollab.tasks._frames import judged_by
 from graphcollab.tasks._rows import MOST_CLASSES, Rows, TableSettings, facts_of, read_rows
 from graphcollab.tasks._sites import Draw
-from graphcollab.tasks._values import factorised, is_number, lacks
+from graphcollab.tasks._values import factorized, is_number, lacks
 from graphcollab.tasks.table import open_table
 
 MOST_SITES = 50  # of a table in text
@@ -129,7 +129,7 @@ def describe_table(frame: Any, **settings: Any) -> Description:
     given["loss"] = "cox" if given["loss"] is None and given["event"] is not None else given["loss"]
     source, table = str(frame) if isinstance(frame, str | os.PathLike) else "", open_table(frame, given["node"])
     names = ("node", "target", "event", "weight", "group", "columns", "leave_out", "categorical")
-    more = ("indicator_above", "standardise_target", "preparation", "refit", "min_rows")
+    more = ("indicator_above", "standardize_target", "preparation", "refit", "min_rows")
     own = {name: given[name] for name in (*names, *more)}
     declared, per_site = declared_columns(given["categories"] or {}), given["pooled"] == "per_site"
     how = TableSettings(**own, declared=declared, per_site=per_site, drop_missing=True)
@@ -174,7 +174,7 @@ def _counted(
 ) -> tuple[tuple[SiteRows, ...], SiteRows, tuple[ColumnValues, ...]]:
     """Return what the rows of every site are, those of all together, and what every column holds."""
     sites, many = rows.sites, rows.sites.rows.sizes.numpy()
-    owner, (words, codes) = sites.owner.numpy(), factorised(rows.values)
+    owner, (words, codes) = sites.owner.numpy(), factorized(rows.values)
     lacking = np.stack([np.bincount(owner[lacks(one)], minlength=len(many)) for one in rows.read.values()])  # [D, K]
     empty = (lacking == many) & (lacking.sum(1) < many.sum())[:, None]
 
@@ -208,7 +208,7 @@ def _counted(
     columns = []
     for (name, values), lack in zip(rows.read.items(), lacking, strict=True):
         worst, numbers = int((lack / many).argmax()), values.dtype.kind != "O" and name not in rows.categorical
-        column, known = factorised(values), values[~lacks(values)] if numbers else np.empty(0)
+        column, known = factorized(values), values[~lacks(values)] if numbers else np.empty(0)
         ends = (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
         most, where = float(lack[worst] / many[worst]), sites.names[worst] if lack.any() else ""
         kinds = {} if numbers else _frequencies(*column)

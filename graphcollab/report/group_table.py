@@ -21,7 +21,7 @@ from graphcollab.report.site_table import SMALL, results_by_name
 from graphcollab.report.values import Cell, Column, Table, shown, shown_in
 from graphcollab.settings import Count, Finite
 from graphcollab.tasks import Tasks
-from graphcollab.tasks._values import factorised
+from graphcollab.tasks._values import factorized
 from graphcollab.tasks.table import open_table
 from graphcollab.train import Comparison, Result
 from graphcollab.train.trial import SHARES
@@ -118,7 +118,7 @@ def _values(tasks: Tasks, frame: Any, name: str) -> np.ndarray:
         raise UnsupportedError("comparison", "groups are of rows of a table: make tasks by Tasks.from_frame")
     table, rows = open_table(frame, told.node), row[split.index].numpy()
     owner = np.repeat(np.array(tasks.names, object), split.sizes.numpy())
-    known, codes = factorised(table.column(told.node))
+    known, codes = factorized(table.column(told.node))
     if rows.max() >= table.rows or (np.array(known, object)[codes[rows]] != owner).any():
         raise MismatchError(
             "frame", "rows of the table are of other sites than those of the tasks: give the same table"
@@ -128,7 +128,7 @@ def _values(tasks: Tasks, frame: Any, name: str) -> np.ndarray:
 
 def _groups(values: np.ndarray, bands: Sequence[float] | None) -> tuple[list[str], Tensor]:
     """Return names of groups, the last for rows without a value, and which of them every row is of."""
-    words, codes = factorised(values)
+    words, codes = factorized(values)
     names, place = [*words], np.arange(len(words))
     if values.dtype.kind != "O" and (bands or len(words) > FEW):
         ends = np.unique(bands or np.nanquantile(values, (0.25, 0.5, 0.75)))

@@ -1,4 +1,4 @@
-"""IFCA's rewiring: every node chooses the centre that fits it best, and with it whom it shares a model with.
+"""IFCA's rewiring: every node chooses the center that fits it best, and with it whom it shares a model with.
 
 Centers are models that servers keep for clusters of nodes.
 """
@@ -50,32 +50,32 @@ class ChooseCenter(Rewiring):
 
     Args:
         clusters: C.
-        part: Part of the model that centres are of; the rest of it is the node's own.
-        buffers: ``"average"``: a centre has buffers of its own; ``"keep"``: they stay with the node.
-        centers: Centres to start from, [C, P_part], all different. Default: drawn by ``draw_centers``.
+        part: Part of the model that centers are of; the rest of it is the node's own.
+        buffers: ``"average"``: a center has buffers of its own; ``"keep"``: they stay with the node.
+        centers: Centers to start from, [C, P_part], all different. Default: drawn by ``draw_centers``.
         samples: Training samples that a node looks at to choose, drawn anew every round. Default: all.
-        redraws: How often other centres may be drawn if some centre gets too few nodes at the start; the draw in which
-            the rarest centre has most nodes is taken. Authors' code redraws likewise, without limit. Not with
+        redraws: How often other centers may be drawn if some center gets too few nodes at the start; the draw in which
+            the rarest center has most nodes is taken. Authors' code redraws likewise, without limit. Not with
             ``centers``.
-        least_share: Share of the nodes that every centre should get then. Default: half of an equal share.
-        patience: Rounds after which an unused centre is reported.
+        least_share: Share of the nodes that every center should get then. Default: half of an equal share.
+        patience: Rounds after which an unused center is reported.
         also: What else is rewired, for example `SampleNodes`.
-        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share centres although not all of
+        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share centers although not all of
             them are allowed to hear each other.
 
     Raises:
-        ValueError: If there are more centres than nodes, ``least_share`` is above an equal one, the centres given do
+        ValueError: If there are more centers than nodes, ``least_share`` is above an equal one, the centers given do
             not fit, are not finite or not all different, or nodes that are connected may not hear each other.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
-        Field("centers", "replicated", "centres, by part [C, P_part]", "run"),
-        Field("center_count", "scalar", "centres of every component"),
-        Field("server", "relation", "every node's link to its centre"),
-        Field("unused", "scalar", "for how many rounds in a row nobody chose a centre, [C], and whether that was said"),
+        Field("centers", "replicated", "centers, by part [C, P_part]", "run"),
+        Field("center_count", "scalar", "centers of every component"),
+        Field("server", "relation", "every node's link to its center"),
+        Field("unused", "scalar", "for how many rounds in a row nobody chose a center, [C], and whether that was said"),
     )
-    travels: ClassVar[str] = "every centre, down to every node that chooses"
-    told: ClassVar[Readers] = {"everybody": "which centre it has chosen"}
+    travels: ClassVar[str] = "every center, down to every node that chooses"
+    told: ClassVar[Readers] = {"everybody": "which center it has chosen"}
     beyond_edges: ClassVar[bool] = True
     shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
 
@@ -103,7 +103,7 @@ class ChooseCenter(Rewiring):
             if self.redraws:
                 raise ConflictError(
                     "redraws",
-                    f"redraws={self.redraws} asks for other centres than those drawn, but centers=... gives them: "
+                    f"redraws={self.redraws} asks for other centers than those drawn, but centers=... gives them: "
                     "leave one of the two out",
                 )
 
@@ -112,7 +112,7 @@ class ChooseCenter(Rewiring):
         if self.clusters > data.num_nodes:
             raise TooManyError(
                 "clusters",
-                f"clusters={self.clusters} centres were asked for, but there are only {data.num_nodes} nodes: ask for "
+                f"clusters={self.clusters} centers were asked for, but there are only {data.num_nodes} nodes: ask for "
                 f"at most {data.num_nodes}",
             )
         if self.centers is not None and self.centers.shape[1] != width:
@@ -208,7 +208,7 @@ class ChooseCenter(Rewiring):
         rounds = torch.where(users == 0, data.unused["rounds"].view_as(users) + 1, 0)
         said = data.unused["said"]
         idle_in = (rounds >= self.patience).sum(1)
-        if len(users) > 1:  # groups of fewer nodes than centres cannot use them all
+        if len(users) > 1:  # groups of fewer nodes than centers cannot use them all
             idle_in = idle_in.masked_fill(users.sum(1) < self.clusters, 0)
         worst = int(idle_in.argmax())
         users, idle = users[worst], int(idle_in[worst])
@@ -217,9 +217,9 @@ class ChooseCenter(Rewiring):
             issue(
                 "quality",
                 "clusters",
-                f"round {data.round}: the clusters have collapsed: {idle} of {self.clusters} centres were chosen by no "
+                f"round {data.round}: the clusters have collapsed: {idle} of {self.clusters} centers were chosen by no "
                 f"node for {self.patience} rounds in a row, and {int(users.max())} of {int(users.sum())} nodes share "
-                "one centre. A centre that nobody chooses is never trained: start from others (another seed, "
+                "one center. A center that nobody chooses is never trained: start from others (another seed, "
                 f"redraws=20, or centers=...), or ask for clusters={used}",
             )
         data = copy.copy(data)
@@ -234,7 +234,7 @@ def _check_centers(centers: Tensor, clusters: int) -> None:
         )
     bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()
     if len(bad):
-        raise NotFiniteError("centers", f"centers must be finite: centre {int(bad[0])} has numbers that are not")
+        raise NotFiniteError("centers", f"centers must be finite: center {int(bad[0])} has numbers that are not")
     for first, second in itertools.combinations(range(clusters), 2):
         if torch.equal(centers[first], centers[second]):
             raise DuplicateError(
@@ -271,7 +271,7 @@ def draw_centers(
     if count > 1 and bool((centers == centers[0]).all()):
         raise ConflictError(
             "centers",
-            f"the entries of every parameter of the initial model's part {part!r} are alike, so {count} centres drawn "
+            f"the entries of every parameter of the initial model's part {part!r} are alike, so {count} centers drawn "
             "from them are the same: give centers=..., a tensor [C, P]",
         )
     return centers

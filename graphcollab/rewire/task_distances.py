@@ -1,4 +1,4 @@
-"""How far apart the nodes' tasks are, from cluster centres of their encoded samples."""
+"""How far apart the nodes' tasks are, from cluster centers of their encoded samples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
         )
     if isinstance(encoder, nn.Module):
         encoder = copy.deepcopy(encoder).to(tasks.device).eval()
-    labelled = tasks.classes is not None
+    labeled = tasks.classes is not None
     found = []
     for node, name in enumerate(tasks.names):
         index, weight = split.of(node), None
@@ -54,7 +54,7 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
             index = index[(pool.weight[index] > 0).cpu()]
             weight = pool.weight[index].cpu().numpy()
         codes = _encode(encoder, pool.inputs, index, name)
-        many = (len(pool.targets[index].unique()) if labelled else 2) if count is None else count
+        many = (len(pool.targets[index].unique()) if labeled else 2) if count is None else count
         found.append(_cluster(codes, many, keyed_seed(seed, _CLUSTER_STREAM, int(tasks.ids[node])), weight))
     padded: Tensor = nn.utils.rnn.pad_sequence(found, batch_first=True, padding_value=torch.nan)
     return padded

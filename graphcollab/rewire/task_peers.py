@@ -77,9 +77,9 @@ class TaskPeers(Rewiring):
             there is no encoder and a center is a sample.
     """
 
-    keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centres"),)
-    travels: ClassVar[str] = "an encoder down and cluster centres of codes up, once"
-    told: ClassVar[Readers] = {"everybody": "cluster centres of the codes of its training samples, once"}
+    keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centers"),)
+    travels: ClassVar[str] = "an encoder down and cluster centers of codes up, once"
+    told: ClassVar[Readers] = {"everybody": "cluster centers of the codes of its training samples, once"}
     beyond_edges: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
 
@@ -132,7 +132,7 @@ class TaskPeers(Rewiring):
         return near[edge_index[1] + count, edge_index[0]]
 
     def distances(self, tasks: Tasks, seed: Seed = 0) -> tuple[Tensor, Tensor, float]:
-        """Return √n d, d and the distance of a node's own centres, of which r is made: to choose a threshold."""
+        """Return √n d, d and the distance of a node's own centers, of which r is made: to choose a threshold."""
         order = tasks.ids.argsort()
         place = order.argsort().cpu()
         distance, published, spacing = center_distances(self._centers(tasks, order, seed), self.reduce)
@@ -196,7 +196,7 @@ class TaskPeers(Rewiring):
         if not spacing > 0 and count > 1:
             raise TooFewError(
                 "centers",
-                "no node has two centres that differ, so there is nothing to measure distances by: give threshold=..., "
+                "no node has two centers that differ, so there is nothing to measure distances by: give threshold=..., "
                 "groups=... or centers=2",
             )
         ratio = distance / spacing
@@ -214,8 +214,8 @@ def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
         if bool(equal.any()):
             raise ConflictError(
                 "encoder",
-                f"{tasks.names[node]} would tell all sites one of its training samples, since a cluster centre is one: "
-                "give encoder=..., so that centres are of codes, or ask for fewer of them by centers=...",
+                f"{tasks.names[node]} would tell all sites one of its training samples, since a cluster center is one: "
+                "give encoder=..., so that centers are of codes, or ask for fewer of them by centers=...",
             )
 
 

@@ -50,7 +50,7 @@ class CountChosen(PeerSampler):
 class FrequentPeers(PeerSampler):
     r"""Nodes listen to random ones of the peers that they chose more often than chance would have it.
 
-    Second stage of PENS: the neighbours of i are :math:`\{j : c_i(j) > T_1 m / (n_i - 1)\}`, with c the counts of
+    Second stage of PENS: the neighbors of i are :math:`\{j : c_i(j) > T_1 m / (n_i - 1)\}`, with c the counts of
     `CountChosen`, T_1 the rounds in which i chose the m best, and n_i − 1 peers it might have met. A node that may
     meet no more than m keeps them all; one without such peers goes on alone.
 
@@ -88,7 +88,7 @@ class FrequentPeers(PeerSampler):
 class KeepChosen(PeerSampler):
     """Nodes meet again those they chose in the last round, and some new ones.
 
-    Neighbour selection based on Monte Carlo (NSMC), the first stage of `Towards effective clustered federated learning:
+    Neighbor selection based on Monte Carlo (NSMC), the first stage of `Towards effective clustered federated learning:
     a peer-to-peer framework with adaptive neighbor matching (Li et al., 2022) <https://arxiv.org/abs/2203.12285>`_
     (PANM); algorithm 2 in *With a Little Help from My Friends*. In the first round all are new. A node
     that chose nobody, since it was away or nobody it met was there, meets those again that it knew before.
@@ -115,7 +115,7 @@ class KeepChosen(PeerSampler):
 class NeighborBag(PeerSampler):
     """Nodes listen to random peers from their bags; every few rounds new peers are considered for the bags.
 
-    Second stage of PANM: neighbour augmentation based on EM-GMM (NAEM), algorithms 2 and 3 (appendix B) in *With a
+    Second stage of PANM: neighbor augmentation based on EM-GMM (NAEM), algorithms 2 and 3 (appendix B) in *With a
     Little Help from My Friends*. In rounds t = τ, 2 τ, … (counted from 1 at the start of the run) a node meets all of
     its bag and some new peers, and `AugmentBags` sorts them anew; in the others it meets a few of its bag.
 

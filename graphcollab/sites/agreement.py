@@ -100,7 +100,7 @@ class Received:
                 f"column {name!r}",
                 f"column {name!r} of site {self.sites[where[k]]!r} has mean {mean[k]:g} and deviation {spread[k]:g}, "
                 f"where mean {middle:g} and deviation {width:g} are usual: its unit differs, or what it tells is "
-                "false, and all sites' values are standardised by it; ask that site, or leave the column out",
+                "false, and all sites' values are standardized by it; ask that site, or leave the column out",
             )
 
     def _values(self, part: str, name: str) -> list[Any]:

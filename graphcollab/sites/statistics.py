@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 OF_TABLES = (
     *("node", "target", "event", "weight", "group", "val_fraction", "test_fraction", "stratify", "seed", "pooled"),
-    *("standardise_target", "indicator_above", "categories", "preparation", "refit", "loss", "metric", "class_weight"),
+    *("standardize_target", "indicator_above", "categories", "preparation", "refit", "loss", "metric", "class_weight"),
 )
 """Settings of `Tasks.from_frame` that must be the same at all sites; of others their effect is compared."""
 _MAY_DIFFER = {"statistics", "tokenizer"}
@@ -147,7 +147,7 @@ class SiteStatistics(Statistics):
             received.warn_of_scale(name, many, sums[name], squares[name], self._names.index(self.name))
         return Counts(rows, known, sums, squares, {name: received.words(name) for name in own.names}, counted)
 
-    def _united(self, tasks: Tasks, received: Received, labelled: bool) -> Tasks:
+    def _united(self, tasks: Tasks, received: Received, labeled: bool) -> Tasks:
         place, splits = self._names.index(self.name), {}
         for name, split in tasks.splits.items():
             most = received.rows if name == "train" else None
@@ -155,7 +155,7 @@ class SiteStatistics(Statistics):
             index = torch.full((int(ptr[-1]),), ELSEWHERE)
             index[ptr[place] : ptr[place + 1]] = split.index
             splits[name] = Split(split.pool, index, ptr)
-        classes = received.classes() if labelled else None
+        classes = received.classes() if labeled else None
         return replace(tasks, splits=splits, names=self._names, node_id=name_ids(self._names), told=classes)
 
     def _together(self, about: str, value: Mapping[str, Any], then: Callable[[Received], T]) -> T:
@@ -172,7 +172,7 @@ class SiteStatistics(Statistics):
                 "quality",
                 "columns",
                 f"{have} fewer than {FEW} values at site {self.name!r}, whose sums would say what they are, so none "
-                "are told: they are standardised by the sums of other sites alone",
+                "are told: they are standardized by the sums of other sites alone",
             )
 
     def _meet(self, about: str, value: Mapping[str, Any], failed: str | None = None) -> Received:

@@ -132,7 +132,7 @@ class Sites(Rounds, SharedTransport):
         return out
 
     def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
-        told = self._hear("what all are told as lists: edges, cluster centres", values)
+        told = self._hear("what all are told as lists: edges, cluster centers", values)
         for site, (nodes, *_) in told.items():
             self._require_own(site, nodes)
         every = zip(*told.values(), strict=True)

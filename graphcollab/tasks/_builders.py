@@ -76,11 +76,11 @@ class Builders:
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
         """
         pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
-        labelled = statistics.agree(facts_of_pool(pools["train"]), lambda facts: all(one["labelled"] for one in facts))
+        labeled = statistics.agree(facts_of_pool(pools["train"]), lambda facts: all(one["labeled"] for one in facts))
         own = cast(Any, cls)(pools, splits, split_given=test is not None, **about)
         may_train = own.splits["train"]
         if val is None:
-            own = own.hold_out(val_fraction, seed, stratify and labelled)
+            own = own.hold_out(val_fraction, seed, stratify and labeled)
         return cast(Self, statistics.union(own, may_train))
 
     @classmethod
@@ -157,7 +157,7 @@ class Builders:
         pool = Pool(x, y, given, None if group is None else to_groups(sites, group))
         facts = statistics.agree({**facts_of_pool(pool), "splits": draw.said}, lambda facts: facts)
         draw = replace(draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
-        labels = class_labels(y.cpu()) if all(one["labelled"] for one in facts) else None
+        labels = class_labels(y.cpu()) if all(one["labeled"] for one in facts) else None
         splits = draw.divide(sites, labels, pool.group)
         read = ({SAMPLES: pool}, splits, sites.names)
         found = (*of_repeats(*read), *of_scales(*read))
@@ -183,7 +183,7 @@ class Builders:
         categories: Declared | None = None,
         pooled: Literal["sums", "per_site"] = "sums",
         indicator_above: Fraction = 0.0,
-        standardise_target: bool = False,
+        standardize_target: bool = False,
         preparation: Preparation | None = None,
         refit: bool = False,
         group: Any = None,
@@ -200,7 +200,7 @@ class Builders:
     ) -> Self:
         """Build tasks from a table with a column that says whose row it is.
 
-        Numbers are standardised, missing ones become the mean, text is encoded one-hot, as fitted on training rows
+        Numbers are standardized, missing ones become the mean, text is encoded one-hot, as fitted on training rows
         only; no row leaves its site: `preparation` says what sites share. Nodes are known by name, as in `from_arrays`.
 
         Args:
@@ -225,7 +225,7 @@ class Builders:
             pooled: ``"sums"``: means and deviations of all sites, from sums that they share. ``"per_site"``: every
                 site's own. Names of categories and classes are shared in any case.
             indicator_above: Columns missing in a larger share of training rows get an indicator, a further number.
-            standardise_target: Whether real targets are standardised too. Loss and metric are then in these units, and
+            standardize_target: Whether real targets are standardized too. Loss and metric are then in these units, and
                 ``preparation.restore`` brings predictions back.
             preparation: What other tasks were prepared by, for newcomers and further rows: nothing is fitted. Of the
                 arguments above, columns may be named if they are the same ones; the others do not count.
@@ -267,6 +267,6 @@ class Builders:
                 f"give both, or none, got event={event!r} and loss={loss!r}",
             )
         columns_of = (node, target, weight, group, columns, leave_out, categorical, declared)
-        fitted = (pooled == "per_site", indicator_above, standardise_target, preparation, refit)
+        fitted = (pooled == "per_site", indicator_above, standardize_target, preparation, refit)
         how = TableSettings(*columns_of, *fitted, drop_missing_target, min_rows, class_weight, event)
         return cast(Self, tasks_of_table(cast(Any, cls), frame, how, drawn, loss, metric, statistics))

@@ -37,8 +37,8 @@ builder = checked_with(
 
 
 @runtime_checkable
-class Labelled(Protocol):
-    """A labelled dataset with a test set, such as `graphcollab.datasets.LabelledArrays`.
+class Labeled(Protocol):
+    """A labeled dataset with a test set, such as `graphcollab.datasets.LabeledArrays`.
 
     Shapes:
         train_inputs: [N, ...]; train_targets: class labels, [N]; test_inputs: [N', ...]; test_targets: [N'].
@@ -54,7 +54,7 @@ class Labelled(Protocol):
     def test_targets(self) -> Tensor: ...
 
 
-def num_classes(source: Labelled) -> int:
+def num_classes(source: Labeled) -> int:
     """Return how many labels a dataset may have: its ``num_classes``, or one more than its largest label."""
     largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
     stated = getattr(source, "num_classes", largest)
@@ -66,7 +66,7 @@ def num_classes(source: Labelled) -> int:
     return int(stated)
 
 
-def label_starts(sources: Sequence[Labelled]) -> list[int]:
+def label_starts(sources: Sequence[Labeled]) -> list[int]:
     """Return by how much to shift up every dataset's labels: by the classes of those before it."""
     shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
     if len(shapes) > 1:
@@ -121,7 +121,7 @@ def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: 
 
 
 def deal_counts(
-    data: Labelled, train: Tensor, val: Tensor, test: Tensor, cluster: Tensor, seed: int, **kwargs: Any
+    data: Labeled, train: Tensor, val: Tensor, test: Tensor, cluster: Tensor, seed: int, **kwargs: Any
 ) -> Tasks:
     """Build tasks in which node k has ``train[k, c]``, ``val[k, c]`` and ``test[k, c]`` samples of class c."""
     dealt, drawn = [], []
@@ -149,19 +149,19 @@ def deal_counts(
     return stored_once(data, (own, held), tests, cluster, **kwargs)
 
 
-def pools_of(data: Labelled) -> dict[str, Pool]:
+def pools_of(data: Labeled) -> dict[str, Pool]:
     """Return a dataset as the pools of a training and a test set."""
     return {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
 
 
-def stored_once(data: Labelled, shares: Shares, tests: Sequence[Tensor], cluster: Tensor, **kwargs: Any) -> Tasks:
+def stored_once(data: Labeled, shares: Shares, tests: Sequence[Tensor], cluster: Tensor, **kwargs: Any) -> Tasks:
     """Build tasks that share a dataset by index."""
     samples = {"train": ("train", shares[0]), "val": ("train", shares[1]), "test": ("test", tests)}
     return assemble(pools_of(data), samples, cluster, **kwargs)
 
 
 def stored_apart(
-    sources: Sequence[Labelled],
+    sources: Sequence[Labeled],
     shares: Sequence[Shares],
     change: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]],
     test: int | None,

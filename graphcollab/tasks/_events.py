@@ -55,7 +55,7 @@ def coded(name: str | None, events: np.ndarray, every: Iterable[float]) -> tuple
         raise InvalidValueError(
             f"column {name!r}",
             f"column {name!r} has 0 and 2, and says by 1 whether the event was seen: write 1 for the event that is to "
-            "be modelled, and 0 for rows in which it was not seen",
+            "be modeled, and 0 for rows in which it was not seen",
         )
     message = f"column {name!r} has 1 and 2: 2 is taken for rows in which the event was seen, 1 for others"
     return events - 1, [Finding("event-coding", f"column {name!r}", message)]

@@ -14,7 +14,7 @@ from graphcollab.checks import issue
 from graphcollab.errors import InvalidValueError, TooManyError
 from graphcollab.findings import Finding
 from graphcollab.tasks._rows import Rows, TableSettings, if_categories
-from graphcollab.tasks._values import DROP, factorised, numbers_of, refuse_no_categories, sorted_names, without
+from graphcollab.tasks._values import DROP, factorized, numbers_of, refuse_no_categories, sorted_names, without
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.quality_of_values import of_spellings
 from graphcollab.tasks.samples import Split
@@ -30,7 +30,7 @@ _ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and
 class Draft:
     """A column before it is fitted, with what the k sites that are here say of it.
 
-    ``known`` [k] counts rows with a value; ``numbers`` are values to be standardised and the site of each, [n];
+    ``known`` [k] counts rows with a value; ``numbers`` are values to be standardized and the site of each, [n];
     ``names`` are every site's different values in the rows to fit, [k], ``every`` those in all rows.
     """
 
@@ -76,7 +76,7 @@ class Seen:
     def _target(self, name: str, values: np.ndarray) -> Draft:
         if self.real:
             numbers = numbers_of(name, values, self.table.sites.at, DROP)
-            return self._of_numbers(Column(name), numbers) if self.how.standardise_target else Draft(Column(name))
+            return self._of_numbers(Column(name), numbers) if self.how.standardize_target else Draft(Column(name))
         if self.how.preparation is not None or name in self.how.declared:
             return Draft(self.how.declared[name] if self.how.preparation is None else self.how.preparation.target)
         kind = values.dtype.kind
@@ -89,7 +89,7 @@ class Seen:
         return Draft(column, self._total(~np.isnan(values)), (values[index], self.table.sites.owner.numpy()[index]))
 
     def _of_names(self, column: Column, values: np.ndarray) -> Draft:
-        every, codes = factorised(values)
+        every, codes = factorized(values)
         index, owner = self.rows.index.numpy(), self.table.sites.owner.numpy()
         _few_enough(column.name, np.unique(codes[index][codes[index] >= 0]))
         names: list[list[str]] = [[] for _ in self.table.sites.names]
@@ -131,7 +131,7 @@ class Seen:
         return found
 
     def _fitted(self, name: str, draft: Draft, told: Counts) -> Column:
-        column, like = self._standardised(name, draft, told), self.how.preparation
+        column, like = self._standardized(name, draft, told), self.how.preparation
         if draft.names is not None:
             names = tuple(sorted_names({word for words in told.names[name] for word in words}))
             _few_enough(name, names)
@@ -143,7 +143,7 @@ class Seen:
             issue("quality", f"column {name!r}", f"column {name!r} has no value in any training row: {without(name)}")
         return replace(column, indicator=(rows - known) / rows > self.how.indicator_above)
 
-    def _standardised(self, name: str, draft: Draft, told: Counts) -> Column:
+    def _standardized(self, name: str, draft: Draft, told: Counts) -> Column:
         """Return a column with mean and deviation, of every site that is here, [k], or of all together, [1]."""
         per_site = self.how.per_site
         if draft.numbers is None or draft.known is None:
@@ -169,7 +169,7 @@ class Seen:
         if self.how.per_site:  # its rows, and of which columns how many are known
             return 1 + len(columns) + names
         numbers = sum(one.categories is None for one in columns)
-        aim = 2 * (target.categories is None and self.how.standardise_target)
+        aim = 2 * (target.categories is None and self.how.standardize_target)
         return 1 + len(columns) + 2 * numbers + aim + names
 
 
@@ -190,7 +190,7 @@ def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Colum
     declared = {}
     for name, given in categories.items():
         values = open_table({name: given}).column(name)
-        names, codes = factorised(values)
+        names, codes = factorized(values)
         if not len(codes) or codes.min() < 0 or len(names) < len(codes):
             raise InvalidValueError(
                 f"column {name!r}", f"categories= must name different values for column {name!r}, got {[*given]}"

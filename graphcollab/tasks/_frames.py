@@ -19,7 +19,7 @@ from graphcollab.tasks._events import of_few_events
 from graphcollab.tasks._fit import Seen
 from graphcollab.tasks._rows import Rows, TableSettings, as_agreed, facts_of, read_rows, refuse_many
 from graphcollab.tasks._sites import SAMPLES, Draw
-from graphcollab.tasks._values import factorised
+from graphcollab.tasks._values import factorized
 from graphcollab.tasks.metric_fit import refuse_misfit
 from graphcollab.tasks.preparation import Column, Preparation
 from graphcollab.tasks.quality import of_columns
@@ -44,10 +44,10 @@ def tasks_of_table(
     rows = read_rows(frame, settings, draw)
     rows, real, different = statistics.agree(facts_of(rows, loss), partial(_agreed, rows, loss, metric))
     loss, metric = judged_by(real, loss, metric)
-    rows = replace(rows, how=replace(rows.how, standardise_target=rows.how.standardise_target or loss == "poisson"))
+    rows = replace(rows, how=replace(rows.how, standardize_target=rows.how.standardize_target or loss == "poisson"))
     how, sites, values, target = rows.how, rows.sites, rows.values, rows.how.target
     may_train = rows.draw.may_train(sites)
-    classes = factorised(values)[1] if rows.events is None else rows.events
+    classes = factorized(values)[1] if rows.events is None else rows.events
     known = not real or rows.events is not None
     kinds = torch.from_numpy(classes.astype(np.int64)) if known else None
     splits = rows.draw.divide(sites, kinds, rows.groups, table=True)
@@ -104,12 +104,12 @@ def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any
     refuse_many(target, different)
     if how.preparation is not None and not how.refit:
         _require_fit(how.preparation.target, *judged_by(real, loss, metric))
-    elif how.preparation is None and how.standardise_target and (loss in USUAL or not real):
+    elif how.preparation is None and how.standardize_target and (loss in USUAL or not real):
         why = f"{setting(loss=loss)} reads targets as they are: leave it out"
         if loss not in USUAL:
             mse = setting(loss="mse")
             why = f"the targets in column {target!r} are classes: leave it out, or give {mse} if they are amounts"
-        raise ConflictError("standardise_target", f"{setting(standardise_target=True)} is for amounts, and {why}")
+        raise ConflictError("standardize_target", f"{setting(standardize_target=True)} is for amounts, and {why}")
     return as_agreed(rows, facts), real, different
 
 

@@ -11,7 +11,7 @@ from graphcollab.errors import EmptyError
 from graphcollab.findings import Finding
 from graphcollab.naming import few
 from graphcollab.tasks._sites import names_of_groups
-from graphcollab.tasks._values import factorised, lacks, objects
+from graphcollab.tasks._values import factorized, lacks, objects
 from graphcollab.tasks.table import Table
 
 
@@ -20,7 +20,7 @@ def kept_rows(
 ) -> tuple[np.ndarray, tuple[Finding, ...]]:
     """Return the numbers of the rows that are not left out, and which are, and why."""
     values = table.column(target, f"target={target!r}")
-    names, codes = factorised(table.column(node, f"node={node!r}"))
+    names, codes = factorized(table.column(node, f"node={node!r}"))
     keep = np.ones(table.rows, bool)
     lacking = {f"target in column {target!r}": lacks(values), f"site in column {node!r}": codes < 0}
     if event is not None:
@@ -32,7 +32,7 @@ def kept_rows(
     if isinstance(group, str):
         group = table.column(group, f"group={group!r}")
     if group is not None and len(group) == table.rows:  # another length is refused later
-        persons = factorised(names_of_groups(group))[1]
+        persons = factorized(names_of_groups(group))[1]
         units, what = np.unique(np.stack([codes, persons])[:, counted], axis=1)[0], "groups"
     sizes = np.bincount(units, minlength=len(names) + 1)  # one more, for rows without a site
     least = max(min_rows, 1)

@@ -271,5 +271,5 @@ def facts_of_pool(pool: Pool) -> dict[str, Any]:
         "targets": list(pool.targets.shape[1:]),
         "target_type": str(pool.targets.dtype),
         "weighted": pool.weight is not None,
-        "labelled": class_labels(pool.targets.cpu()) is not None,
+        "labeled": class_labels(pool.targets.cpu()) is not None,
     }

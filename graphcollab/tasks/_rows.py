@@ -42,7 +42,7 @@ class TableSettings:
     declared: Mapping[str, Column]
     per_site: bool
     indicator_above: float
-    standardise_target: bool
+    standardize_target: bool
     preparation: Preparation | None
     refit: bool
     drop_missing: bool = False

@@ -15,7 +15,7 @@ from torch_geometric.utils import cumsum
 
 from graphcollab.errors import ConflictError, EmptyError, InvalidValueError, MissingError, ShapeError, TooFewError
 from graphcollab.naming import AS_OPTIONS, few as few_names, setting
-from graphcollab.tasks._values import factorised, is_missing
+from graphcollab.tasks._values import factorized, is_missing
 from graphcollab.tasks.samples import Split, hold_out
 
 SAMPLES = "samples"
@@ -89,7 +89,7 @@ def to_groups(sites: Sites, group: Any) -> Tensor:
             f"group must have a name for each of the {rows} rows, got {list(column.shape)}"
             + (f"; a column is named by group={column[0]!r}" if named else ""),
         )
-    codes = factorised(column)[1]
+    codes = factorized(column)[1]
     if (codes < 0).any():
         raise MissingError("group", f"{sites.at(int((codes < 0).argmax()))} has no group: name it or drop the row")
     group = torch.from_numpy(codes).long()

@@ -169,7 +169,7 @@ def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
     )
 
 
-def factorised(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+def factorized(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the different values of a column as text, in order, and which of them every row has, -1 for a missing one.
 
     Numbers come first, by size, whole ones without a point; then text, by its letters.
@@ -196,13 +196,13 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 def as_text(values: np.ndarray) -> np.ndarray:
     """Return a column as one of text."""
-    names, codes = factorised(values)
+    names, codes = factorized(values)
     return objects([*names, None])[codes]
 
 
 def as_number(text: str) -> str:
     """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
-    return factorised(np.array([float(text)]))[0][0] if is_finite(text) else text
+    return factorized(np.array([float(text)]))[0][0] if is_finite(text) else text
 
 
 def numbers_of(

@@ -16,7 +16,7 @@ from graphcollab.errors import ConflictError, MismatchError, RangeError, TooFewE
 from graphcollab.keyed import keyed_uniform
 from graphcollab.settings import Count, Fraction, Natural, Seed, SettingError, checked
 from graphcollab.tasks._builders import TaskFields
-from graphcollab.tasks._deal import Labelled, builder, clusters_of, deal_counts
+from graphcollab.tasks._deal import Labeled, builder, clusters_of, deal_counts
 from graphcollab.tasks.tasks import Tasks
 
 PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
@@ -53,7 +53,7 @@ def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, cla
 
 @builder
 def majority_tasks(
-    data: Labelled,
+    data: Labeled,
     majorities: Sequence[Sequence[Natural]],
     p: Fraction = 0.7,
     train: Count | Sequence[Count] = 1000,
@@ -94,7 +94,7 @@ def majority_tasks(
 
 @checked
 def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list[range]:
-    """Return consecutive classes for every cluster, so that all occur and neighbouring clusters share ``overlap``.
+    """Return consecutive classes for every cluster, so that all occur and neighboring clusters share ``overlap``.
 
     The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
     every piece is lengthened by the next ``overlap`` classes. Where that is longer than a piece, clusters that are not
@@ -107,7 +107,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
     if classes - overlap < clusters:
         raise TooFewError(
             "clusters",
-            f"{clusters} clusters that share {overlap} classes with their neighbours need at least "
+            f"{clusters} clusters that share {overlap} classes with their neighbors need at least "
             f"{clusters + overlap} classes, there are {classes}: use fewer clusters or a smaller overlap",
         )
     pieces = torch.arange(classes - overlap).tensor_split(clusters)
@@ -116,7 +116,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
 
 @builder
 def class_clusters(
-    data: Labelled,
+    data: Labeled,
     nodes: Count = 20,
     clusters: Count = 2,
     per_class: Annotated[Count | tuple[Count, Count], PER_CLASS] = 300,
@@ -150,7 +150,7 @@ def class_clusters(
         clusters: Number of clusters.
         per_class: A node's samples of each of its classes: a number, or ``(low, high)``, from which low, …, high - 1
             are drawn for every node and class. Small datasets need fewer than the default.
-        overlap: Classes that neighbouring clusters share.
+        overlap: Classes that neighboring clusters share.
         val: How many of a node's samples of each class are set aside for validation. The paper has none.
         test: Test samples of a node for each of its classes.
     """

@@ -16,7 +16,7 @@ from graphcollab.errors import DuplicateError, EmptyError, TooFewError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Seed
 from graphcollab.tasks._builders import TaskFields
-from graphcollab.tasks._deal import Labelled, builder, check_clusters, clusters_of, deal, draw_tests, stored_once
+from graphcollab.tasks._deal import Labeled, builder, check_clusters, clusters_of, deal, draw_tests, stored_once
 from graphcollab.tasks.tasks import Tasks
 
 _CLASS_STREAM = 133
@@ -27,13 +27,13 @@ ANIMALS_VEHICLES: tuple[tuple[int, ...], ...] = ((2, 3, 4, 5, 6, 7), (0, 1, 8, 9
 FIVE_PAIRS: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 """Five clusters of two of ten classes, 20 nodes each (section 3.1.2).
 
-The thesis does not say which classes go together; neighbouring labels are a choice of this package.
+The thesis does not say which classes go together; neighboring labels are a choice of this package.
 """
 
 
 @builder
 def label_shift(
-    data: Labelled,
+    data: Labeled,
     groups: Sequence[Sequence[Natural]],
     nodes: Sequence[Count],
     train: Count | None = 400,
@@ -96,7 +96,7 @@ def label_shift(
 
 @builder
 def disjoint_classes(
-    data: Labelled,
+    data: Labeled,
     nodes: Sequence[Count] = (6, 6, 7, 7, 8, 8, 9, 9, 10, 10),
     train: Count | None = None,
     val: Natural = 100,

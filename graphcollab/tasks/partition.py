@@ -12,7 +12,7 @@ from graphcollab.errors import ConflictError, DuplicateError, EmptyError, TooFew
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Natural, Real, Seed
 from graphcollab.tasks._builders import TaskFields
-from graphcollab.tasks._deal import Labelled, builder, pools_of
+from graphcollab.tasks._deal import Labeled, builder, pools_of
 from graphcollab.tasks.samples import Split
 from graphcollab.tasks.tasks import Tasks
 
@@ -44,7 +44,7 @@ def class_shards(
 
 @builder
 def shard_tasks(
-    data: Labelled,
+    data: Labeled,
     shards: Count = 20,
     classes_per_node: Count = 2,
     seed: Seed = 0,
@@ -94,7 +94,7 @@ def shard_tasks(
 
 @builder
 def grouped_tasks(
-    data: Labelled,
+    data: Labeled,
     groups: Count = 5,
     nodes_per_group: Count = 3,
     seed: Seed = 0,
@@ -128,7 +128,7 @@ def grouped_tasks(
 
 
 def _with_tests(
-    data: Labelled, labels: list[list[int]], index: list[Tensor], held: tuple[float, int, bool], **kwargs: Any
+    data: Labeled, labels: list[list[int]], index: list[Tensor], held: tuple[float, int, bool], **kwargs: Any
 ) -> Tasks:
     of_class = {c: (data.test_targets == c).nonzero().flatten() for group in labels for c in group}
     lacking = sorted(c for c, where in of_class.items() if not len(where))

@@ -25,7 +25,7 @@ from graphcollab.errors import (
 from graphcollab.findings import Finding
 from graphcollab.naming import close, few, setting
 from graphcollab.settings import SettingError, check_settings
-from graphcollab.tasks._values import DROP, as_number, factorised, is_finite, numbers_of
+from graphcollab.tasks._values import DROP, as_number, factorized, is_finite, numbers_of
 from graphcollab.tasks.quality_of_values import of_new_numbers, of_new_words, of_no_values, warn_of
 from graphcollab.tasks.table import Table, open_table
 
@@ -36,7 +36,7 @@ _VERSION = 1
 class Column:
     """How the values of a column become numbers.
 
-    Numbers are standardised, (value - mean) / deviation, and 0 where the deviation is 0 or the value is missing. Text
+    Numbers are standardized, (value - mean) / deviation, and 0 where the deviation is 0 or the value is missing. Text
     is encoded one-hot, all zeros where it is missing or no known category.
 
     Args:
@@ -71,15 +71,15 @@ class Column:
         values = (self.name,) if self.categories is None else tuple(f"{self.name} = {one}" for one in self.categories)
         return (*values, f"{self.name} missing") if self.indicator else values
 
-    def standardised(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
-        """Return numbers [n] standardised by what is known of every row's site [n], NaN where they are missing."""
+    def standardized(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
+        """Return numbers [n] standardized by what is known of every row's site [n], NaN where they are missing."""
         mean, deviation = (np.array(one)[site] for one in (self.mean, self.deviation))
         return np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0 * values)
 
     def codes(self, values: np.ndarray) -> np.ndarray:
         """Return the number of every row's category [n], -1 where it is missing or unknown."""
         place = {name: k for k, name in enumerate(self.categories or ())}
-        names, codes = factorised(values)
+        names, codes = factorized(values)
         if self.numbers and values.dtype.kind == "O":
             names = tuple(map(as_number, names))
         return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
@@ -89,7 +89,7 @@ class Column:
         out: np.ndarray
         classes = ""
         if self.categories is None:
-            out = self.standardised(numbers_of(self.name, values, at, DROP), site).astype(np.float32)
+            out = self.standardized(numbers_of(self.name, values, at, DROP), site).astype(np.float32)
             known = ~np.isnan(out)
         else:
             out = self.codes(values)
@@ -109,7 +109,7 @@ class Column:
         if self.categories is None:
             values = numbers_of(self.name, values, at)
             known = ~np.isnan(values)
-            out = np.nan_to_num(self.standardised(values, site))[:, None]
+            out = np.nan_to_num(self.standardized(values, site))[:, None]
         else:
             codes = self.codes(values)
             known = codes >= 0
@@ -123,8 +123,8 @@ class Column:
             values = numbers_of(self.name, values)
             if len(values) and np.isnan(values).all():
                 return [] if self.indicator else of_no_values(self.name, "as its mean in training")
-            return of_new_numbers(self.name, values, np.abs(self.standardised(values, site)), np.array(self.mean)[site])
-        words = factorised(values)[0]
+            return of_new_numbers(self.name, values, np.abs(self.standardized(values, site)), np.array(self.mean)[site])
+        words = factorized(values)[0]
         if len(values) and not words:
             return [] if self.indicator else of_no_values(self.name, "as no category")
         known = bool((self.codes(values) >= 0).any())
@@ -231,7 +231,7 @@ class Preparation:
         return self.target.targets(values, rows)
 
     def restore(self, predictions: Tensor, site: str | None = None) -> Tensor:
-        """Return predicted real targets in the units of the table: what standardising them did is undone."""
+        """Return predicted real targets in the units of the table: what standardizing them did is undone."""
         place = 0 if not self.sites else self._known(site)
         return predictions * self.target.deviation[place] + self.target.mean[place]
 
@@ -271,7 +271,7 @@ class Preparation:
         """Open a table, whose rows must be a site's if one is given and the table says whose they are."""
         table = open_table(frame, self.node)
         if site is not None and self.node in table.names:
-            names, codes = factorised(table.column(self.node))
+            names, codes = factorized(table.column(self.node))
             others = [name for name in names if name != str(site)]
             if others:
                 row = int((codes == names.index(others[0])).argmax())

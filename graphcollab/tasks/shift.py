@@ -20,7 +20,7 @@ from graphcollab.errors import ContractError, ShapeError, TooManyError
 from graphcollab.keyed import keyed_order
 from graphcollab.settings import Count, Finite, Natural, Seed, Share, checked
 from graphcollab.tasks._builders import TaskFields
-from graphcollab.tasks._deal import Labelled, builder, check_clusters, deal, label_starts, num_classes, stored_apart
+from graphcollab.tasks._deal import Labeled, builder, check_clusters, deal, label_starts, num_classes, stored_apart
 from graphcollab.tasks.tasks import Tasks
 
 _LABEL_STREAM, _FRACTION_STREAM = 131, 132
@@ -28,7 +28,7 @@ _LABEL_STREAM, _FRACTION_STREAM = 131, 132
 
 @checked
 def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor:
-    """Rotate images about their centre, counter-clockwise as they are seen (first row on top).
+    """Rotate images about their center, counter-clockwise as they are seen (first row on top).
 
     Multiples of 90 degrees move pixels and lose nothing. Any other angle interpolates bilinearly between pixels, keeps
     the size, and takes what lies outside of the image to be ``fill``.
@@ -65,7 +65,7 @@ def _refuse_other_than_images(inputs: Tensor) -> None:
 
 @builder
 def covariate_shift(
-    data: Labelled,
+    data: Labeled,
     transforms: Sequence[Callable[[Tensor], Tensor]],
     nodes: Sequence[Count],
     train: Count | None = 500,
@@ -103,7 +103,7 @@ def covariate_shift(
 
 @builder
 def rotation_shift(
-    data: Labelled,
+    data: Labeled,
     angles: Sequence[Finite] = (0, 180, 10, 350),
     nodes: Sequence[Count] = (70, 20, 5, 5),
     train: Count | None = 500,
@@ -117,7 +117,7 @@ def rotation_shift(
     Section 3.1.4 of the thesis of Hagander and Ihre-Thomason (2024), whose setting is the default: Fashion-MNIST at 0,
     180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text gives neither direction nor interpolation; see `rotate`
     for those chosen. Corners that a rotation uncovers get the smallest value of every channel in training, which is
-    black also where images have been standardised (0 would be gray).
+    black also where images have been standardized (0 would be gray).
 
     Args:
         data: Images [N, C, H, W] with labels.
@@ -131,7 +131,7 @@ def rotation_shift(
 
 @builder
 def concept_shift(
-    sources: Sequence[Labelled],
+    sources: Sequence[Labeled],
     nodes: Sequence[Count],
     train: Count | None = 400,
     val: Natural = 100,
@@ -181,7 +181,7 @@ def label_permutations(classes: Count, clusters: Count, seed: Seed = 0) -> Tenso
 
 @builder
 def permuted_labels(
-    data: Labelled,
+    data: Labeled,
     nodes: Sequence[Count] = (2, 2, 2, 2),
     train: Count | None = None,
     val: Natural = 100,

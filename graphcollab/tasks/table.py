@@ -26,7 +26,7 @@ from graphcollab.errors import (
 )
 from graphcollab.naming import close, few
 from graphcollab.tasks._files import existing, is_csv, read_csv, read_frame
-from graphcollab.tasks._values import TRUTHS, as_text, factorised, from_array, is_missing, kind_of, objects, without
+from graphcollab.tasks._values import TRUTHS, as_text, factorized, from_array, is_missing, kind_of, objects, without
 
 WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or Parquet "
@@ -72,7 +72,7 @@ class Table:
 
     def sites(self, node: str) -> tuple[tuple[str, ...], np.ndarray]:
         """Return the names of the sites in a column, in order, and the position of every row's among them."""
-        names, codes = factorised(self.column(node))
+        names, codes = factorized(self.column(node))
         if (codes < 0).any():
             row = int((codes < 0).argmax())
             raise MissingError(f"column {node!r}", f"row {row} has no site in column {node!r}")
@@ -141,7 +141,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
         if name == node:
             return objects(one for site, table in tables.items() for one in [site] * table.rows)
         parts = {site: _of_site(site, table, name) for site, table in tables.items()}
-        if len(parts) > 1 and all(set(factorised(part)[0]) == {site} for site, part in parts.items()):
+        if len(parts) > 1 and all(set(factorized(part)[0]) == {site} for site, part in parts.items()):
             raise ConflictError(f"column {name!r}", f"column {name!r} names the site of every row: give node={name!r}")
         kinds[name] = {site: kind_of(part) for site, part in parts.items()}
         if any(part.dtype.kind == "O" for part in parts.values()):
@@ -150,7 +150,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
         return np.concatenate([*parts.values()])
 
     for site, table in tables.items():
-        if node in table.names and set(factorised(table.read(str(node)))[0]) - {site}:
+        if node in table.names and set(factorized(table.read(str(node)))[0]) - {site}:
             raise ConflictError(
                 f"site {site!r}", f"the frame of site {site!r} has rows of other sites in its column {node!r}"
             )

@@ -42,7 +42,7 @@ from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory
 from graphcollab.train import History, load_checkpoint
 from graphcollab.train.saver import Saver
 
-WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalisation
+WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalization
 RING = torch.tensor([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]])
 STRAGGLERS = Attendance(drop=0.3, late=0.3)
 MEMBERS = Attendance(joins={1: 2}, leaves={4: 2})
@@ -82,16 +82,16 @@ def check_input_untouched(method: AnyMethod) -> None:
     require(not changed, f"a round changed its input in place: {changed}")
 
 
-def check_relabelling(method: AnyMethod) -> None:
+def check_relabeling(method: AnyMethod) -> None:
     """Putting the nodes in another order puts the result in that order and changes nothing else."""
     order = torch.tensor([4, 2, 0, 5, 1, 3])
     play, rounds = accepted(method, RING, PARTS), rounds_of(method)
     edge_index = order.argsort()[cast(Tensor, play.scene.edge_index)]
     moved = Trajectory(method, play.scene.replace(tasks=play.scene.tasks.select(order), edge_index=edge_index))
     one, two = play.after(rounds), moved.after(rounds)
-    close(rows(play.judged(rounds))[order], rows(moved.judged(rounds)), "models of relabelled nodes")
-    close(dense(one)[order][:, order], dense(two), "edge weights of relabelled nodes")
-    close(one.bytes_sent[order], two.bytes_sent, "bytes sent by relabelled nodes")
+    close(rows(play.judged(rounds))[order], rows(moved.judged(rounds)), "models of relabeled nodes")
+    close(dense(one)[order][:, order], dense(two), "edge weights of relabeled nodes")
+    close(one.bytes_sent[order], two.bytes_sent, "bytes sent by relabeled nodes")
 
 
 def check_backends_agree(method: AnyMethod) -> None:
@@ -201,7 +201,7 @@ CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (
     check_runs,
     check_keeps_dtype,
     check_input_untouched,
-    check_relabelling,
+    check_relabeling,
     check_alone_equals_local,
     check_forbidden_edges,
     check_direction,

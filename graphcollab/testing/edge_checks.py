@@ -22,13 +22,13 @@ BOTH_WAYS = torch.cat([ONE_WAY, ONE_WAY.flip(0)], 1)
 
 
 def check_alone_equals_local(method: AnyMethod) -> None:
-    """A node without neighbours does what its local update alone does, and sends nothing."""
+    """A node without neighbors does what its local update alone does, and sends nothing."""
     scene, rounds = scene_for(method.embeds).replace(edge_index=PARTS), rounds_of(method)
     play = trajectory(method, scene)
     data, alone = play.after(rounds), scene.models(local_only(method), rounds)
-    close(rows(play.judged(rounds))[5], rows(alone)[5], "the model of a node without neighbours")
+    close(rows(play.judged(rounds))[5], rows(alone)[5], "the model of a node without neighbors")
     for sent in ("bytes_sent", "messages_sent"):
-        require(int(data[sent][5]) == 0, f"{sent} of a node without neighbours is {float(data[sent][5]):g}")
+        require(int(data[sent][5]) == 0, f"{sent} of a node without neighbors is {float(data[sent][5]):g}")
 
 
 def check_forbidden_edges(method: AnyMethod) -> None:

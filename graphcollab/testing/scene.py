@@ -92,7 +92,7 @@ class Scene:
         modules: list[nn.Module] = []
         with own_randomness(0):  # layers draw parameters when they are made
             for kind in (0, 1) if shared_head else (0,):
-                if embeds:  # two architectures normalise batches
+                if embeds:  # two architectures normalize batches
                     norm: Literal["batch", "layer"] = "batch" if shared_head else "layer"
                     backbone = nn.Conv2d(1, 3, 2) if kind else nn.Flatten()
                     modules.append(SplitModel(backbone, IMAGE, CLASSES, LATENT, PROJECTION, norm=norm))

@@ -75,7 +75,7 @@ def compare(
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
         tasks: Function from a seed to tasks.
-        model: See `run`; a function is initialised anew from every seed. A function of tasks is given those of the
+        model: See `run`; a function is initialized anew from every seed. A function of tasks is given those of the
             seed, for inputs whose number depends on them. Several by name are tried like a setting ``"model"`` of every
             method's grid, the first one of the grid.
         seeds: Seeds of partition and training.

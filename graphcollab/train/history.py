@@ -31,7 +31,7 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 
 def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
-    """Say that errors are in standard deviations where targets were standardised, and how large one is."""
+    """Say that errors are in standard deviations where targets were standardized, and how large one is."""
     told = tasks.preparation
     aim = None if told is None else told.target
     named = [name for name in metrics if name in METRICS and METRICS[name].unit]
@@ -42,7 +42,7 @@ def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
     squared = "squared " if powers == {2} else ""
     also = ", mse in squared ones" if 2 in powers and not squared else ""
     return (
-        f"{' and '.join(named)}: targets were standardised, so errors are in {squared}standard deviations of "
+        f"{' and '.join(named)}: targets were standardized, so errors are in {squared}standard deviations of "
         f"{aim.name!r}{one}{also}"
     )
 

@@ -1,4 +1,4 @@
-"""Nodes that arrive after training get a personalised model at once."""
+"""Nodes that arrive after training get a personalized model at once."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def join(
     warmup: Natural = 1,
     finetune: Natural = 4,
 ) -> Joined:
-    """Give nodes that were not there during training a personalised model. Old nodes' models stay as they are.
+    """Give nodes that were not there during training a personalized model. Old nodes' models stay as they are.
 
     How depends on the method:
 
@@ -124,7 +124,7 @@ def join(
     - One that learns a weight for every edge (L2C): the same, with weights that the newcomer learns by its own
       validation samples, in as many steps as the run has taken; the old nodes' models stay fixed. (Our reading, too.)
     - One in which a server averages whole models: a newcomer begins with that average, and trains it for ``finetune``
-      rounds. The average is of all old nodes' models (FedAvg), of those whose centre fits the newcomer's training data
+      rounds. The average is of all old nodes' models (FedAvg), of those whose center fits the newcomer's training data
       best (IFCA), or of those whose tasks are near to its own (FLT).
     - One in which a server averages a part of models (FedSim, FedClassAvg) or nodes train a personal model beside the
       average (Ditto): newcomers play ``warmup + finetune`` rounds as clients of that server, which has the same for

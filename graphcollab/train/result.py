@@ -32,7 +32,7 @@ from graphcollab.train.save_models import about_run, save_models
 
 @dataclass(frozen=True)
 class Result(Predicts):
-    """Personalised models, the learned graph, and how they came about.
+    """Personalized models, the learned graph, and how they came about.
 
     The data are the state after the last round, or with early stopping the best one; ``interrupted`` tells whether
     Ctrl-C ended the run early.
@@ -61,7 +61,7 @@ class Result(Predicts):
         return self.method.models(self.data, self.env)
 
     def model(self, node: Node) -> nn.Module:
-        """Return a node's personalised model as a plain module, by name or position (see `Node`; else a KeyError).
+        """Return a node's personalized model as a plain module, by name or position (see `Node`; else a KeyError).
 
         All models share frozen weights: to change them, change those of a ``copy.deepcopy`` of the model. In a run of
         several processes a model is where its node is, elsewhere a LookupError says where; sites have their own only.
@@ -86,7 +86,7 @@ class Result(Predicts):
         return spec.load_into(module, row).eval()
 
     def models(self) -> dict[str, nn.Module]:
-        """Return all personalised models by node name; in a run of several processes those of the nodes here."""
+        """Return all personalized models by node name; in a run of several processes those of the nodes here."""
         return {self.tasks.names[k]: self._model(k) for k in self.env.plane.own.tolist()}
 
     def graph(self) -> LearnedGraph:
@@ -140,7 +140,7 @@ class Result(Predicts):
         """
         if not len(self.history):
             raise EmptyError(
-                "history", "nothing was evaluated, so there is nothing to summarise: play at least one round"
+                "history", "nothing was evaluated, so there is nothing to summarize: play at least one round"
             )
         of = next(name for name in MISSING if name in self.history.values)
         sent = float(self.history.last("bytes_sent").mean())

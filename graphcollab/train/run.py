@@ -80,7 +80,7 @@ def run(
     autocast: bool = False,
     owner: Owner = None,
 ) -> Result:
-    """Train personalised models and the graph between them.
+    """Train personalized models and the graph between them.
 
     Ctrl-C finishes the round, saves, evaluates if nothing was evaluated yet, and returns; pressed again it stops at
     once.
@@ -88,7 +88,7 @@ def run(
     Args:
         method: What to do in a round, for example ``graphcollab.meta_l2c()``.
         tasks: The nodes' data.
-        model: A module, or a function that makes one (initialised from the seed), or one per architecture; a function
+        model: A module, or a function that makes one (initialized from the seed), or one per architecture; a function
             may make several, such as one that calls `graphcollab.models.split_models`. One that takes an argument is
             given the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
         graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, or a list of pairs (sender,
@@ -96,7 +96,7 @@ def run(
             nodes look for their peers, such as ``dac``; no edges where the method sends nothing along them, such as
             ``local`` and ``fedavg``). Nobody hears along another edge, whatever route models take: servers average
             inside connected components, whose nodes must all be allowed to hear each other (``fedavg`` with
-            ``incomplete="average"`` takes others too), and a node without neighbours sends nothing.
+            ``incomplete="average"`` takes others too), and a node without neighbors sends nothing.
         rounds: Rounds to play.
         seed: Seed of everything random.
         architecture: Architecture of every node, [K] or by name, where there are several.

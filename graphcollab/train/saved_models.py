@@ -30,7 +30,7 @@ Factory: TypeAlias = Annotated[Callable[[str], nn.Module], FACTORY]
 
 @dataclass(frozen=True)
 class Models(Predicts):
-    """Every site's personalised model, with the learned graph and what was known of the data.
+    """Every site's personalized model, with the learned graph and what was known of the data.
 
     Args:
         names: The sites.

@@ -43,7 +43,7 @@ class Samples:
 def identify_samples(tasks: Tasks) -> Samples:
     """Return which samples tasks are made of; processes that have the samples of some nodes each call it together.
 
-    Samples are told apart by places and targets, not inputs: those of a table are standardised by training rows, which
+    Samples are told apart by places and targets, not inputs: those of a table are standardized by training rows, which
     differ from seed to seed. Sites tell how many they have, and go by their own: from a fingerprint of few samples
     others could find out how many are of which class.
     """

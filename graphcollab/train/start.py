@@ -61,7 +61,7 @@ _MODEL_STREAM = 108
 
 @checked
 def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") -> list[nn.Module]:
-    """Return one module per architecture on a device; those made by a function are initialised from the seed.
+    """Return one module per architecture on a device; those made by a function are initialized from the seed.
 
     The caller's modules are copied but for frozen weights, which are in memory once, and the caller's random generators
     are left as they were. See `Model`. What does not fit into a row is a ValueError, see `ParamSpec.from_module`.

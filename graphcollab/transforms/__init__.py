@@ -1,4 +1,4 @@
-"""Who listens to whom: topologies, self-loops, sparsification and neighbour augmentation as PyG transforms.
+"""Who listens to whom: topologies, self-loops, sparsification and neighbor augmentation as PyG transforms.
 
 Every transform returns a shallow copy and leaves its input untouched. Edges come out sorted by receiver, then sender,
 and every field whose name contains "edge" stays aligned with them.

@@ -179,7 +179,7 @@ def neighbor_rank(data: Data) -> tuple[Tensor, Tensor]:
     neighbors = (sender != receiver).nonzero().view(-1)
     keys = node_ids(data)[sender[neighbors]], -weight[neighbors], receiver[neighbors]  # the last counts most
     order = neighbors[lexsort(list(keys))]
-    # [K]: how many neighbours, and where each receiver's stretch of ``order`` begins.
+    # [K]: how many neighbors, and where each receiver's stretch of ``order`` begins.
     many = degree(receiver[order], node_count(data), torch.int64)
     begin = many.cumsum(0) - many
     rank = torch.full_like(sender, -1)

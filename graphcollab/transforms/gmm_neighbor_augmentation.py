@@ -1,4 +1,4 @@
-"""Sort neighbours into those alike and the others by a mixture of two Gaussians per receiver."""
+"""Sort neighbors into those alike and the others by a mixture of two Gaussians per receiver."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ TIE = 1e-9  # log densities that differ by less than this share of them are equa
 
 @functional_transform("gmm_neighbor_augmentation")
 class GMMNeighborAugmentation(Transform):
-    r"""Sorts neighbours into a bag of those alike and the others (functional name: ``gmm_neighbor_augmentation``).
+    r"""Sorts neighbors into a bag of those alike and the others (functional name: ``gmm_neighbor_augmentation``).
 
-    Candidates whose scores are like the bag's join it; neighbours whose scores are like the candidates' leave it.
+    Candidates whose scores are like the bag's join it; neighbors whose scores are like the candidates' leave it.
 
-    NAEM, neighbour augmentation by expectation maximisation of a Gaussian mixture, from *With a Little Help from My
+    NAEM, neighbor augmentation by expectation maximization of a Gaussian mixture, from *With a Little Help from My
     Friends: A Comparative Study of Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason 2024), appendix B,
     Algorithm 3, which is PANM's second stage. For every receiver, with :math:`C_1` the bag, :math:`C_0` the candidates
     and :math:`s_j` the score of the edge from j, until no edge moves:
@@ -47,9 +47,9 @@ class GMMNeighborAugmentation(Transform):
         \text{ else } C_1
 
     N is the density of eq. B.2; Algorithm 3 prints Φ((s − μ) / σ), which lacks the factor 1 / σ as a density, and as a
-    distribution function puts all in one set. Index 1 stands for the neighbours, as in Algorithm 3 (in eq. B.1 it is
-    0). As the text has it, nothing says that scores of neighbours are the higher ones: the bag given at the start does.
-    The search is local: where the bag's scores lie much closer together than those of all true neighbours, some of
+    distribution function puts all in one set. Index 1 stands for the neighbors, as in Algorithm 3 (in eq. B.1 it is
+    0). As the text has it, nothing says that scores of neighbors are the higher ones: the bag given at the start does.
+    The search is local: where the bag's scores lie much closer together than those of all true neighbors, some of
     these may stay with the candidates, whose scores are wide-spread then.
 
     What the text leaves open:

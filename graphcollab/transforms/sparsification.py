@@ -61,12 +61,12 @@ class Sparsification(Transform):
 
 @functional_transform("top_k_neighbors")
 class TopK(Sparsification):
-    r"""Keeps the ``k`` neighbours of every receiver with the largest ``edge_weight``, and its self-loop if it has one.
+    r"""Keeps the ``k`` neighbors of every receiver with the largest ``edge_weight``, and its self-loop if it has one.
 
     Among equal weights the sender with the smaller ``node_id`` is kept. The functional name is ``top_k_neighbors``.
 
     Args:
-        k: How many neighbours a receiver keeps (all, if it has fewer).
+        k: How many neighbors a receiver keeps (all, if it has fewer).
     """
 
     def __init__(self, k: Natural) -> None:
@@ -93,16 +93,16 @@ class Threshold(Sparsification):
 
 @functional_transform("drop_weakest")
 class DropWeakest(Sparsification):
-    r"""Removes the neighbours with the smallest ``edge_weight`` (functional name: ``drop_weakest``).
+    r"""Removes the neighbors with the smallest ``edge_weight`` (functional name: ``drop_weakest``).
 
     So does `"Learning to Collaborate in Decentralized Learning of Personalized Models"
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ with :math:`K_0` neighbours of every receiver in round :math:`T_0`.
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ with :math:`K_0` neighbors of every receiver in round :math:`T_0`.
     Among equal weights the sender with the larger ``node_id`` goes first.
 
     Args:
-        count: How many neighbours a receiver loses (all, if it has fewer).
-        fraction: Which fraction of its neighbours a receiver loses, rounded down to whole neighbours. 0.9 of 99
-            neighbours are 89, so 10 stay. Give either ``count`` or ``fraction``.
+        count: How many neighbors a receiver loses (all, if it has fewer).
+        fraction: Which fraction of its neighbors a receiver loses, rounded down to whole neighbors. 0.9 of 99
+            neighbors are 89, so 10 stay. Give either ``count`` or ``fraction``.
 
     Raises:
         ValueError: If both or none of ``count`` and ``fraction`` are given.
@@ -120,5 +120,5 @@ class DropWeakest(Sparsification):
         rank, many = neighbor_rank(data)
         if self.fraction is None:
             return rank < many - (self.count or 0)
-        # The small addend makes 0.29 of 100 neighbours 29, although 0.29 * 100 is 28.999... in floating point.
+        # The small addend makes 0.29 of 100 neighbors 29, although 0.29 * 100 is 28.999... in floating point.
         return rank < many - (self.fraction * many.double() + 1e-9).floor().long()

@@ -75,7 +75,7 @@ class Topology(Transform):
 
     Args:
         allowed: The edges j -> i that may exist, in the numbering of the ``Data`` that comes in; all others are left
-            out. A node may end up without neighbours. Default: all edges are allowed.
+            out. A node may end up without neighbors. Default: all edges are allowed.
 
     Shapes:
         allowed: [2, A], int64.
@@ -160,11 +160,11 @@ class Ring(Topology):
     where :math:`n` is ``neighbors`` and :math:`i, j` are the places of the nodes in the ascending order of ``node_id``.
 
     The "group-ring" topology of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ with :math:`d = K - K_0` neighbours is ``Ring(d // 2)``: its
-    formula has :math:`d / 2` for :math:`n`, so an odd :math:`d` gives :math:`d - 1` neighbours.
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ with :math:`d = K - K_0` neighbors is ``Ring(d // 2)``: its
+    formula has :math:`d / 2` for :math:`n`, so an odd :math:`d` gives :math:`d - 1` neighbors.
 
     Args:
-        neighbors: Neighbours on each side. Half of K or more gives a complete graph.
+        neighbors: Neighbors on each side. Half of K or more gives a complete graph.
         allowed: See `Topology`.
 
     Shapes:
@@ -185,7 +185,7 @@ class Ring(Topology):
 
 @functional_transform("random_regular_topology")
 class RandomRegular(Topology):
-    r"""Gives every node ``degree`` random neighbours (functional name: ``random_regular_topology``).
+    r"""Gives every node ``degree`` random neighbors (functional name: ``random_regular_topology``).
 
     The graph is undirected. Every node has ``degree`` ends of edges, and these are paired at random; ends whose edge
     would be a loop, or would be there twice, are paired anew with each other: `Generating Random Regular Graphs Quickly
@@ -194,7 +194,7 @@ class RandomRegular(Topology):
     a degree above (K − 1) / 2 the pairs without an edge are drawn.
 
     Args:
-        degree: Neighbours of each node.
+        degree: Neighbors of each node.
         seed: Another seed gives another graph; not negative. Default: 0.
         allowed: See `Topology`.
 

@@ -54,7 +54,7 @@ class ChannelAttention(Weigher):
             coupled weight decay wins over the gradient and weights stay uniform. With decoupled decay it makes no
             difference to Adam. See docs/reproduction.md.
         score: How alike two codes are; see `Mixer`.
-        normalise: Divide a layer's change by its root mean square before it is encoded.
+        normalize: Divide a layer's change by its root mean square before it is encoded.
         own: What the own model gets; see `Mixer`.
         pretrained: A `Mixer`, its file, or the name of one that the package brings (`graphcollab.nn.mixer_cards`), such
             as ``"digits"``, to start from; it brings its own sizes and form, and others than the defaults must not be
@@ -63,7 +63,7 @@ class ChannelAttention(Weigher):
 
     Shapes:
         Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the
-        optimiser; writes ``edge_weight`` [E].
+        optimizer; writes ``edge_weight`` [E].
 
     Raises:
         ValueError: If frozen encoders are asked for without pretrained ones, settings are given that pretrained ones
@@ -72,7 +72,7 @@ class ChannelAttention(Weigher):
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("mixer", "replicated", "encoders: a `Mixer`, of every component its own", "run"),
-        Field("mixer_*", "replicated", "the state of the encoders' optimiser"),
+        Field("mixer_*", "replicated", "the state of the encoders' optimizer"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
         ALONE,
         Field("mixer_forces", "replicated", "norms of the encoders' gradient and of their decay, [2]", "round"),
@@ -88,7 +88,7 @@ class ChannelAttention(Weigher):
     optimizer: RowOptimizer = field(default_factory=lambda: AdamW(lr=0.01, weight_decay=0.01))
     scale: Literal["sum", "mean"] = "sum"
     score: Score = "cosine"
-    normalise: bool = True
+    normalize: bool = True
     own: Own = "gate"
     pretrained: Mixer | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
@@ -146,7 +146,7 @@ class ChannelAttention(Weigher):
     def init(self, data: Data, env: Env) -> Data:
         spec = data.x.specs[0]
         if (mixer := self._pretrained()) is None:
-            form: Form = {"score": self.score, "normalise": self.normalise, "own": self.own}
+            form: Form = {"score": self.score, "normalize": self.normalize, "own": self.own}
             mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed, **form)
         else:
             mixer.check(spec, self.part)

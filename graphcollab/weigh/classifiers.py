@@ -140,13 +140,13 @@ class ClassifierSimilarity(Weigher):
     Args:
         lr: η.
         mu1: μ₁, of the similarities.
-        mu2: μ₂, of the regulariser.
+        mu2: μ₂, of the regularizer.
         beta: β, of the norm.
         eps: ε.
         steps: Steps a round (the paper's E_g), with the same similarities.
         rule: ``"gradient"``, or ``"sign"``: its sign, which μ₁ and μ₂ act on only by changing it.
         similarity: ``"cosine"`` of whole classifiers, ``"per_class"``, or ``"none"``: all others count as alike.
-        normalize: Divide cosines by the largest one among a node's neighbours.
+        normalize: Divide cosines by the largest one among a node's neighbors.
         confidence: False: all γ are the same.
         norm: ``"l2"``, or ``"l1"`` in its place (which is the same for all weights on the simplex).
         log_degree: False: leave the logarithm out.
@@ -155,12 +155,12 @@ class ClassifierSimilarity(Weigher):
 
     Shapes:
         Keeps ``edge_share`` [E], the weights, and ``edge_confidence`` [E], γ of every edge's sender; writes
-        ``edge_weight`` [E]. Every neighbour sends its classifier, charged P_head floats.
+        ``edge_weight`` [E]. Every neighbor sends its classifier, charged P_head floats.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_share", "per_edge", "weights that have been learned", "run", "receiver"),
-        Field("edge_confidence", "per_edge", "share of the sender's training samples in the neighbourhood's"),
+        Field("edge_confidence", "per_edge", "share of the sender's training samples in the neighborhood's"),
     )
     origin: ClassVar[Origin] = "learned"
     travels: ClassVar[str] = "classifiers, along every edge"

@@ -71,7 +71,7 @@ class Uniform(Formula):
 class Metropolis(Formula):
     """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
 
-    They are symmetric, so rows and columns sum to 1. d counts neighbours without self-loops (Xiao, Boyd, Kim 2007). The
+    They are symmetric, so rows and columns sum to 1. d counts neighbors without self-loops (Xiao, Boyd, Kim 2007). The
     graph must be undirected, and should have a self-loop everywhere.
     """
 

@@ -39,13 +39,13 @@ class LearnedLogits(Weigher):
             among others.
 
     Shapes:
-        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimiser; writes ``edge_weight``
+        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimizer; writes ``edge_weight``
         [E].
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_logit", "per_edge", "logits of the weights", known_to="receiver"),
-        Field("edge_logit_*", "per_edge", "the state of the logits' optimiser", known_to="receiver"),
+        Field("edge_logit_*", "per_edge", "the state of the logits' optimizer", known_to="receiver"),
         Field("weigher_step", "scalar", "steps of the logits so far"),
     )
     needs: ClassVar[tuple[str, ...]] = ("val",)

@@ -97,7 +97,7 @@ class AugmentBags(AllPeers):
 class PeerWeights(Weigher):
     """Measure how similar the senders are that a node may hear in the round, choose among them, and weigh the chosen.
 
-    Every model that is looked at has travelled, also if it is not merged then: it is charged to its sender here, the
+    Every model that is looked at has traveled, also if it is not merged then: it is charged to its sender here, the
     merged ones by the exchange. Senders that do not serve in the round are neither measured nor chosen.
 
     Args:

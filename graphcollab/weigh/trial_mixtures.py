@@ -61,7 +61,7 @@ class TrialMixtures(Weigher):
         minimum: An edge with a smaller p weighs nothing. It must not be above ``start``.
         split: Samples to compare on: ``"val"``, or ``"train"``.
         fair: Compare with h_i after as many steps more, from the same batches; else with h_i as it is, as the thesis
-            does, which favours the mixture by its fine-tuning.
+            does, which favors the mixture by its fine-tuning.
         part: Part of the model that is mixed; the rest of a mixture is i's.
 
     Shapes:

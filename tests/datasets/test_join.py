@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import torch
 
-from graphcollab.datasets import LabelledArrays, join_datasets
+from graphcollab.datasets import LabeledArrays, join_datasets
 from graphcollab.tasks import concept_shift
 from tests.raising import raises
 
 
 def toy(name, classes, count, shape=(2,), offset=0.0):
     x, y = torch.arange(count, dtype=torch.float32)[:, None].expand(-1, *shape) + offset, torch.arange(count) % classes
-    return LabelledArrays(name, x, y, x[:2], y[:2], tuple(f"{name} {c}" for c in range(classes)))
+    return LabeledArrays(name, x, y, x[:2], y[:2], tuple(f"{name} {c}" for c in range(classes)))
 
 
 def test_labels_are_shifted_and_samples_stay_in_order():

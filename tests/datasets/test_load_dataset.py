@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import graphcollab.datasets
-from graphcollab.datasets import DATASETS, TABLES, LabelledArrays, load_dataset
+from graphcollab.datasets import DATASETS, TABLES, LabeledArrays, load_dataset
 from tests.raising import raises
 
 CARDS = Path(__file__).parents[2] / "datasets"
@@ -89,5 +89,5 @@ def test_a_file_as_name(tmp_path: Path) -> None:
     x, y = np.zeros((2, 3)), np.array([0, 1])
     np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     data = load_dataset(str(tmp_path / "own.npz"), class_names=["no", "yes"])
-    assert isinstance(data, LabelledArrays)
+    assert isinstance(data, LabeledArrays)
     assert data.class_names == ("no", "yes")

@@ -23,7 +23,7 @@ def test_pools_all_classes_and_splits_within_each(mini_imagenet_root: Path) -> N
 
 
 def test_pixels(mini_imagenet_root: Path) -> None:
-    """Every image comes once, resized by Pillow, and standardised with the training images' statistics."""
+    """Every image comes once, resized by Pillow, and standardized with the training images' statistics."""
     data = mini_imagenet(mini_imagenet_root, size=8, test_fraction=0.5, seed=2)
     expected = [
         np.asarray(Image.open(file).resize((8, 8), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
@@ -31,7 +31,7 @@ def test_pixels(mini_imagenet_root: Path) -> None:
     ]
     pixels = torch.tensor(np.stack(expected)).double()
     got = torch.cat([data.train_inputs, data.test_inputs]).double()
-    # undo the standardisation: pairs of equal images differ by one shift and scale per channel
+    # undo the standardization: pairs of equal images differ by one shift and scale per channel
     order = torch.tensor([int(((pixels - image).flatten(1).std(dim=1)).argmin()) for image in _descale(got, pixels)])
     assert sorted(order.tolist()) == list(range(24))
     std, mean = torch.std_mean(pixels[order[:12]], dim=(0, 2, 3), correction=0)
@@ -39,7 +39,7 @@ def test_pixels(mini_imagenet_root: Path) -> None:
 
 
 def _descale(got: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
-    """Bring standardised images roughly back to pixels, well enough to recognise them."""
+    """Bring standardized images roughly back to pixels, well enough to recognize them."""
     std, mean = torch.std_mean(pixels, dim=(0, 2, 3))
     return got * std[:, None, None] + mean[:, None, None]
 
@@ -71,7 +71,7 @@ def test_the_seed_decides(mini_imagenet_root: Path) -> None:
     assert not torch.equal(first.test_inputs, other.test_inputs)
 
 
-def test_grey_images_become_rgb(mini_imagenet_root: Path) -> None:
+def test_gray_images_become_rgb(mini_imagenet_root: Path) -> None:
     file = next((mini_imagenet_root / "images").iterdir())
     Image.open(file).convert("L").save(file)
     assert mini_imagenet(mini_imagenet_root, size=8).input_shape == (3, 8, 8)

@@ -9,28 +9,28 @@ import pytest
 import torch
 
 from graphcollab._torchvision import torchvision_datasets
-from graphcollab.datasets import LabelledArrays, cifar10, cifar100, fashion_mnist, mnist, svhn
+from graphcollab.datasets import LabeledArrays, cifar10, cifar100, fashion_mnist, mnist, svhn
 from tests.raising import raises
 
 from .conftest import write_mnist
 
 
-def standardised(train: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Independent standardisation, in float64 and in units of pixels."""
+def standardized(train: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Independent standardization, in float64 and in units of pixels."""
     train = train.astype(np.float64)
     return (values - train.mean(axis=(0, 2, 3), keepdims=True)) / train.std(axis=(0, 2, 3), keepdims=True)
 
 
-def check(data: LabelledArrays, train: np.ndarray, test: np.ndarray) -> None:
-    np.testing.assert_allclose(data.train_inputs.numpy(), standardised(train, train), atol=1e-5)
-    np.testing.assert_allclose(data.test_inputs.numpy(), standardised(train, test), atol=1e-5)
+def check(data: LabeledArrays, train: np.ndarray, test: np.ndarray) -> None:
+    np.testing.assert_allclose(data.train_inputs.numpy(), standardized(train, train), atol=1e-5)
+    np.testing.assert_allclose(data.test_inputs.numpy(), standardized(train, test), atol=1e-5)
     assert data.train_inputs.is_contiguous()
     assert data.test_inputs.is_contiguous()
 
 
 @pytest.mark.parametrize(("loader", "folder"), [(mnist, "MNIST"), (fashion_mnist, "FashionMNIST")])
 def test_mnist_format(
-    loader: Callable[..., LabelledArrays], folder: str, tmp_path: Path, rng: np.random.Generator
+    loader: Callable[..., LabeledArrays], folder: str, tmp_path: Path, rng: np.random.Generator
 ) -> None:
     images = rng.integers(0, 256, (8, 28, 28))
     labels = np.array([3, 1, 4, 1, 5, 9, 2, 6])
@@ -104,7 +104,7 @@ def test_svhn_format(nested: bool, svhn_root: Path) -> None:
     ],
 )
 def test_absent_files_say_where_and_what_to_do(
-    loader: Callable[..., LabelledArrays], folder: str, tmp_path: Path
+    loader: Callable[..., LabeledArrays], folder: str, tmp_path: Path
 ) -> None:
     archive = ["cifar10.npz"] if loader is cifar10 else []
     with raises("missing-file", f"folder {tmp_path / folder}", "download=True", *archive, kind=FileNotFoundError):
@@ -152,7 +152,7 @@ def holding(data_root: Path, path: str) -> Path:
     return data_root
 
 
-def check_real(data: LabelledArrays, sizes: tuple[int, int], mean: list[float], std: list[float]) -> None:
+def check_real(data: LabeledArrays, sizes: tuple[int, int], mean: list[float], std: list[float]) -> None:
     """Check sizes, balance and, through the value of a black pixel, the published mean and standard deviation."""
     assert (len(data.train_inputs), len(data.test_inputs)) == sizes
     assert data.train_targets.bincount(minlength=10).min() > 0.08 * sizes[0]

@@ -110,7 +110,7 @@ def frozen():
 
 
 def frozen_norm():
-    """Frozen batch normalisation, as in fine-tuning."""
+    """Frozen batch normalization, as in fine-tuning."""
 
     class Frozen(nn.Sequential):
         def train(self, mode=True):
@@ -136,16 +136,16 @@ class BufferIn(nn.Module):
     def __init__(self, in_place):
         super().__init__()
         self.head, self.in_place = nn.Linear(4, 3), in_place
-        self.register_buffer("centre", torch.zeros(4))
+        self.register_buffer("center", torch.zeros(4))
 
     def forward(self, inputs):
         if self.training:
             now = inputs.detach().mean(0)
             if self.in_place:
-                self.centre.mul_(0.9).add_(0.1 * now)
+                self.center.mul_(0.9).add_(0.1 * now)
             else:
-                self.centre = 0.9 * self.centre + 0.1 * now
-        return self.head(inputs - self.centre)
+                self.center = 0.9 * self.center + 0.1 * now
+        return self.head(inputs - self.center)
 
 
 class Branches(nn.Module):
@@ -350,8 +350,8 @@ POOLS = {
     "adaptive maximum": (lambda: nn.AdaptiveMaxPool2d(2), 16),
     "lp": (lambda: nn.LPPool2d(2, 2), 16),
 }
-LINEAR, NORM, CONV, EMBED = "linear layers", "normalisation", "convolutions and pooling", "embeddings"
-ACT, RNN, ATT, PARAM = "activations", "recurrent layers", "attention", "parametrisations"
+LINEAR, NORM, CONV, EMBED = "linear layers", "normalization", "convolutions and pooling", "embeddings"
+ACT, RNN, ATT, PARAM = "activations", "recurrent layers", "attention", "parametrizations"
 DROP, FORM, HOOK, STATE = "dropout and noise", "branching, tied, frozen and unused parts", "hooks", "state of their own"
 ACROSS = "looking across the batch"
 
@@ -520,13 +520,13 @@ FAMILIES: dict[str, Family] = {
     "running average replaced": Family(STATE, lambda: BufferIn(False), backend="loop", says="its buffers after a step"),
     "keeps an activation": Family(STATE, Keeps, backend="loop", says="'seen'"),
     "remembers the last batch": Family(STATE, Remembers, backend=None, refused=("contract", "attribute 'last'")),
-    "centres on the batch": Family(ACROSS, does(lambda m, x: m.head(x - x.mean(0)), head=lin(4, 3)), padding="never"),
+    "centers on the batch": Family(ACROSS, does(lambda m, x: m.head(x - x.mean(0)), head=lin(4, 3)), padding="never"),
     "batch norm by function": Family(
         ACROSS,
         does(lambda m, x: m.head(F.batch_norm(m.body(x), None, None, training=True)), body=lin(4, 5), head=lin(5, 3)),
         padding="never",
     ),
-    "centres in training": Family(
+    "centers in training": Family(
         ACROSS, does(lambda m, x: m.head(x - x.mean(0) if m.training else x), head=lin(4, 3)), padding="evaluation"
     ),
     "attention over samples": Family(

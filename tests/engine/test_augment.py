@@ -54,7 +54,7 @@ def test_all_images_go_through_every_operation_together(shape):
         with Operations() as seen:
             augment(torch.rand(number, *shape))
         counts.append(seen.count)
-    assert max(counts) - min(counts) <= 8, counts  # colours are changed in an order that is drawn
+    assert max(counts) - min(counts) <= 8, counts  # colors are changed in an order that is drawn
 
 
 def test_draws_follow_the_global_generator():
@@ -66,7 +66,7 @@ def test_draws_follow_the_global_generator():
     assert not torch.equal(first, ImageAugment()(images))
 
 
-def test_pixels_stay_within_their_own_image_where_it_is_standardised():
+def test_pixels_stay_within_their_own_image_where_it_is_standardized():
     images = torch.stack([gradient_image(), 10 * gradient_image()])
     changed = ImageAugment(blur=0.0)(images)
     for image, new in zip(images, changed, strict=True):
@@ -85,11 +85,11 @@ def test_a_flip_mirrors():
     torch.testing.assert_close(flipped, images.flip(3), rtol=0, atol=1e-5)
 
 
-def test_grey_images_have_equal_channels():
+def test_gray_images_have_equal_channels():
     images = torch.rand(6, 3, 8, 8)
-    grey = ImageAugment(**{**NOTHING, "gray": 1.0})(images)
-    torch.testing.assert_close(grey[:, 0], grey[:, 1], rtol=0, atol=1e-5)
-    torch.testing.assert_close(grey[:, 1], grey[:, 2], rtol=0, atol=1e-5)
+    gray = ImageAugment(**{**NOTHING, "gray": 1.0})(images)
+    torch.testing.assert_close(gray[:, 0], gray[:, 1], rtol=0, atol=1e-5)
+    torch.testing.assert_close(gray[:, 1], gray[:, 2], rtol=0, atol=1e-5)
 
 
 def test_a_constant_image_stays_finite():

@@ -54,7 +54,7 @@ MODULES = {
 
 
 def by_hand(engine, models, optimizer, loss=F.cross_entropy):
-    """Train every node's plain module with an optimiser of torch; return the rows [K, columns]."""
+    """Train every node's plain module with an optimizer of torch; return the rows [K, columns]."""
     spec, tasks = models.specs[0], engine.tasks
     split, pool, rows = tasks.splits["train"], tasks.pools["all"], []
     schedule = make_schedule(split.sizes, tasks.ids, 3, 2, FIT["batch_size"], FIT["epochs"])
@@ -91,7 +91,7 @@ OPTIMIZERS = [
 
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
 @pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS, ids=lambda o: repr(o) if not callable(o) else "")
-def test_optimisers_equal_separate_ones_of_torch(make_engine, ours, theirs, backend):
+def test_optimizers_equal_separate_ones_of_torch(make_engine, ours, theirs, backend):
     engine, models = make_engine(mlp(), backend=backend)
     fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=ours, **FIT), **KEY)
     torch.testing.assert_close(fitted.models.tensors[0], by_hand(engine, models, theirs), rtol=1e-9, atol=1e-10)
@@ -227,27 +227,27 @@ def test_frozen_parameters_are_not_trained(make_engine):
             torch.testing.assert_close(after[node], spec.flatten(reference))
 
 
-class Centred(nn.Module):
+class Centered(nn.Module):
     """Keeps a running average of its inputs, as users do: in place, or by assignment."""
 
     def __init__(self, in_place):
         super().__init__()
         self.head, self.in_place = nn.Linear(4, 3), in_place
-        self.register_buffer("centre", torch.zeros(4))
+        self.register_buffer("center", torch.zeros(4))
 
     def forward(self, inputs):
         if self.training:
             now = inputs.detach().mean(0)
             if self.in_place:
-                self.centre.mul_(0.9).add_(0.1 * now)
+                self.center.mul_(0.9).add_(0.1 * now)
             else:
-                self.centre = 0.9 * self.centre + 0.1 * now
-        return self.head(inputs - self.centre)
+                self.center = 0.9 * self.center + 0.1 * now
+        return self.head(inputs - self.center)
 
 
 @pytest.mark.parametrize(("backend", "in_place"), [("vmap", True), ("loop", True), ("loop", False)])
 def test_a_users_buffers_are_every_nodes_own(make_engine, backend, in_place):
-    engine, models = make_engine(Centred(in_place), backend=backend)
+    engine, models = make_engine(Centered(in_place), backend=backend)
     fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.0), batch_size=20), seed=0, round_=0)
     pool, split = engine.tasks.pools["all"], engine.tasks.splits["train"]
     means = torch.stack([pool.inputs[split.of(node)].mean(0) for node in range(4)])
@@ -258,7 +258,7 @@ def test_a_users_buffers_are_every_nodes_own(make_engine, backend, in_place):
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
 def test_judging_a_model_does_not_change_it(make_engine, backend):
     """Not even where it changes its buffers in evaluation mode."""
-    module = Centred(True)
+    module = Centered(True)
     module.eval = module.train
     engine, models = make_engine(module, backend=backend)
     before = models.tensors[0].clone()

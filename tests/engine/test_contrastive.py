@@ -359,7 +359,7 @@ def test_unknown_settings(make, wanted):
         (SupervisedContrast(of="latent"), ("missing", "latent")),
         (PrototypeContrast(), ("missing", "projection")),
         (PrototypeUniformity(), ("missing", "parameter 'prototypes'")),
-        (PrototypeUniformity(name="centres"), ("missing", "parameter 'centres'")),
+        (PrototypeUniformity(name="centers"), ("missing", "parameter 'centers'")),
     ],
 )
 def test_what_a_context_lacks_is_named(objective, wanted):

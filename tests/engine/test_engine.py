@@ -137,7 +137,7 @@ def test_predict_masks_padding_and_skips_nodes_without_samples(make_engine):
 @pytest.mark.parametrize("chunk", [1, 3, 4])
 def test_predict_yields_latents_and_projections(make_engine, monkeypatch, backend, chunk):
     """In evaluation mode, of any model on any node's samples, however few are taken at a time."""
-    module = SplitModel(nn.Linear(4, 5), (4,), 3, latent=6, projection=7)  # with batch normalisation
+    module = SplitModel(nn.Linear(4, 5), (4,), 3, latent=6, projection=7)  # with batch normalization
     engine, models = make_engine(module, backend=backend, chunk=chunk, sizes=(70, 4, 10, 5))
     monkeypatch.setattr(sys.modules[take_samples.__module__], "CPU_BATCH_BYTES", 1)  # then 32 at a time
     rows = Rows(models, node=torch.tensor([2, 0, 3, 1]), index=torch.tensor([1, 3, 0, 2]))

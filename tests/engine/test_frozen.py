@@ -58,7 +58,7 @@ def chain(*frozen):
 
 
 def attention():
-    """A transformer's layer of which the biases and the normalisation alone are trained."""
+    """A transformer's layer of which the biases and the normalization alone are trained."""
 
     class Attends(nn.Module):
         def __init__(self):
@@ -250,7 +250,7 @@ def test_a_forward_pass_that_writes_is_refused_before_it_does(how, mode):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_an_embedding_that_renormalises_frozen_weights_is_refused():
+def test_an_embedding_that_renormalizes_frozen_weights_is_refused():
     module = nn.Sequential(nn.Embedding(3, 4, max_norm=0.1), nn.Flatten(), nn.Linear(8, 2))
     module[0].requires_grad_(False)
     tasks = Tasks.from_samples([(torch.arange(8).view(4, 2) % 3, torch.arange(4) % 2)] * 2)

@@ -13,7 +13,7 @@ def test_pieces_that_let_nodes_train_have_its_settings():
     assert all(getattr(fit, name) == value for name, value in vars(steps).items())
 
 
-def test_an_optimiser_by_name_or_class():
+def test_an_optimizer_by_name_or_class():
     assert LocalSteps(optimizer="adam").optimizer == Adam()
     assert LocalSteps(optimizer="adamw").optimizer == AdamW()
     assert LocalSteps().optimizer in LocalSteps().walk()

@@ -28,7 +28,7 @@ def cnn():
     return nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), MaxPool2(), nn.Conv2d(4, 6, 3, 1, 1), *head)
 
 
-def normalised():
+def normalized():
     body = nn.Conv2d(2, 4, 3, bias=False), nn.BatchNorm2d(4), nn.MaxPool2d(2)  # a bias's gradient would be rounding
     return nn.Sequential(*body, nn.Flatten(), nn.Linear(36, 3))
 
@@ -57,7 +57,7 @@ class Viewing(nn.Module):
 
 MODULES = {
     "cnn": (cnn, SHAPE),
-    "batch norm": (normalised, SHAPE),
+    "batch norm": (normalized, SHAPE),
     "frozen": (partly_frozen, SHAPE),
     "inside": (from_numbers, (128,)),
 }
@@ -74,7 +74,7 @@ def channels_first(engine, models):
 
 
 def by_hand(engine, models, optimizer):
-    """Train every node's model by an optimiser of torch, in the usual memory format; return rows [K, columns]."""
+    """Train every node's model by an optimizer of torch, in the usual memory format; return rows [K, columns]."""
     spec, tasks = models.specs[0], engine.tasks
     split, pool, rows = tasks.splits["train"], tasks.pools["all"], []
     schedule = make_schedule(split.sizes, tasks.ids, 3, 2, FIT["batch_size"], FIT["epochs"])

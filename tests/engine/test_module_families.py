@@ -47,7 +47,7 @@ QUICK = (
     "layer norm", "conv 2d", "instance norm", "dropout", "embedding", "embedding, padding_idx",
     "embedding, scaled by frequency", "embedding, max_norm", "embedding, sparse", "LSTM", "transformer layer",
     "weight norm, old", "spectral norm", "pruned", "tied weights", "frozen parts", "unused parts", "writes its weights",
-    "running average replaced", "keeps an activation", "centres on the batch", "batch norm by function",
+    "running average replaced", "keeps an activation", "centers on the batch", "batch norm by function",
     "hook on an activation's gradient", "hook on a parameter's gradient", "patched by a function",
 )  # fmt: skip
 ACCEPTED = [name for name, family in FAMILIES.items() if family.backend is not None]

@@ -17,7 +17,7 @@ from tests.raising import raises
     ],
 )
 def test_rows_step_at_their_own_count(row_optimizer, settings):
-    """Three rows; the second rests every other step, the third starts late. Each equals its own optimiser."""
+    """Three rows; the second rests every other step, the third starts late. Each equals its own optimizer."""
     ours, kind = row_optimizer(**settings), getattr(torch.optim, row_optimizer.__name__)
     draw = torch.Generator().manual_seed(0)
     start = torch.randn(3, 4, generator=draw)
@@ -82,7 +82,7 @@ def test_settings_are_checked(kind, settings, wanted):
         kind(**settings)
 
 
-def test_settings_that_an_optimiser_does_not_have():
+def test_settings_that_an_optimizer_does_not_have():
     with raises("value", "momentum", "0.9"):
         as_row_optimizer("adam", momentum=0.9)
     assert as_row_optimizer("adam", lr=0.5, momentum=0.0) == Adam(lr=0.5)

@@ -14,12 +14,12 @@ KEY = {"seed": 3, "round_": 2}
 FIT = {"batch_size": 6, "epochs": 2}
 
 
-class Centres(nn.Linear):
+class Centers(nn.Linear):
     def forward(self, inputs):
         return super().forward(inputs - inputs.mean(0))
 
 
-class Normalises(nn.Linear):
+class Normalizes(nn.Linear):
     def forward(self, inputs):
         return F.batch_norm(super().forward(inputs), None, None, training=True)
 
@@ -59,8 +59,8 @@ def untracked():
 
 
 MODULES = {
-    "centres": lambda: Centres(4, 3),
-    "normalises": lambda: Normalises(4, 3),
+    "centers": lambda: Centers(4, 3),
+    "normalizes": lambda: Normalizes(4, 3),
     "beside": lambda: Beside(4, 3),
     "in training": lambda: InTraining(4, 3),
     "untracked": untracked,

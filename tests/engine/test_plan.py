@@ -206,9 +206,9 @@ def test_a_stored_plan_is_checked():
     with raises("unsupported", "backend", "'vmap'"):
         check_plan(Plan("vmap", 3, "stored"), stacked, ParamSpec.from_module(stacked), sample, CROSS_ENTROPY)
     check_plan(Plan("loop", 3, "stored"), stacked, ParamSpec.from_module(stacked), sample, CROSS_ENTROPY)
-    centred = Centred(2, 3)
+    centered = Centered(2, 3)
     with raises("mismatch", "plan", "'always'"):
-        check_plan(Plan("vmap", 3, "stored"), centred, ParamSpec.from_module(centred), sample, CROSS_ENTROPY)
+        check_plan(Plan("vmap", 3, "stored"), centered, ParamSpec.from_module(centered), sample, CROSS_ENTROPY)
 
 
 class Scaled(nn.Linear):
@@ -221,7 +221,7 @@ class Scaled(nn.Linear):
         return outputs
 
 
-class Centred(nn.Linear):
+class Centered(nn.Linear):
     def forward(self, inputs):
         return super().forward(inputs - inputs.mean(0))
 
@@ -242,7 +242,7 @@ def test_a_count_that_nodes_would_share_is_mentioned():
 
 
 def test_rounding_is_no_difference():
-    """Batch normalisation of two alike samples blows rounding up; it stays stacked."""
+    """Batch normalization of two alike samples blows rounding up; it stays stacked."""
     module = nn.Sequential(nn.Linear(2, 50), nn.BatchNorm1d(50), nn.Tanh(), nn.Linear(50, 50), nn.BatchNorm1d(50))
     sample = torch.full((5, 2), 0.1) + 1e-5 * torch.arange(10).view(5, 2), torch.tensor([0, 1, 2, 0, 1])
     assert plan_of(nn.Sequential(*module, nn.Linear(50, 3)), sample).backend == "vmap"
@@ -268,9 +268,9 @@ def test_losses_that_draw_random_numbers_are_keyed_per_node(module):
     assert (chosen.backend, chosen.padding) == ("loop", "evaluation")
     assert "keyed per node" in chosen.reason
     assert plan(module, objective=Loss(noisy), backend="vmap").backend == "vmap"
-    centred = Centred(2, 3)
+    centered = Centered(2, 3)
     sample = torch.randn(5, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1])
-    assert make_plan(centred, ParamSpec.from_module(centred), sample, Loss(noisy)).padding == "never"
+    assert make_plan(centered, ParamSpec.from_module(centered), sample, Loss(noisy)).padding == "never"
 
 
 def test_chains_are_tried_too(monkeypatch):

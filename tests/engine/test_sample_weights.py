@@ -102,7 +102,7 @@ def test_two_steps_by_hand(backend):
 @both
 @modules
 def test_whole_weights_are_repetitions(make_engine, backend, module):
-    """With full batches; batch normalisation sees the samples beside it, so there none is repeated unequally."""
+    """With full batches; batch normalization sees the samples beside it, so there none is repeated unequally."""
     counts = torch.arange(sum(SIZES)) % 3 if module is not batch_norm else torch.full((sum(SIZES),), 2)
     engine, models = make_engine(module(), backend=backend)
     weighted, again, rows = with_weights(engine, 0.4 * counts.double()), repeated(engine, counts), Rows.own(models)

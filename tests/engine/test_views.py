@@ -298,7 +298,7 @@ def test_views_draw_apart_from_layers(make_engine):
     assert torch.equal(plain[0], silent[0])
 
 
-def test_a_batch_of_one_sample_in_two_views_can_be_normalised():
+def test_a_batch_of_one_sample_in_two_views_can_be_normalized():
     """Thirteen samples in batches of four leave one over."""
     scene = Scene.small(embeds=True).replace(modules=[SplitModel(nn.Flatten(), (1, 2, 2), 3, latent=6).double()])
     local = Fit(batch_size=4, objective=SupervisedContrast(), views=Views(AddNoise(0.1)))

@@ -31,7 +31,7 @@ from tests.methods import plain_attention
 ENV = Env(None, Plane(), 0)
 NODE = torch.arange(4)
 EDGES = torch.cartesian_prod(NODE, NODE).flip(1).T
-PAPER = {"score": "product", "normalise": False, "own": "softmax"}
+PAPER = {"score": "product", "normalize": False, "own": "softmax"}
 WATCHED = {"own_weight", "weight_entropy", "largest_weight"}
 QUICK: dict[str, Any] = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 

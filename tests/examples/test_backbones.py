@@ -26,7 +26,7 @@ NAMES = ["googlenet", "shufflenet", "resnet18", "alexnet"]
 
 
 def conv(fan_in: int, fan_out: int, kernel: int, groups: int = 1) -> int:
-    """Weights of a convolution, scale and shift of its outputs' normalisation."""
+    """Weights of a convolution, scale and shift of its outputs' normalization."""
     return fan_in // groups * fan_out * kernel**2 + 2 * fan_out
 
 
@@ -80,7 +80,7 @@ def alexnet(channels: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "by_hand", "grey", "colour"),
+    ("name", "by_hand", "gray", "color"),
     [
         ("googlenet", googlenet, 5_591_072, 5_592_224),
         ("shufflenet", shufflenet, 1_253_172, 1_253_604),
@@ -88,8 +88,8 @@ def alexnet(channels: int) -> int:
         ("alexnet", alexnet, 2_447_040, 2_448_192),
     ],
 )
-def test_parameter_counts(name: str, by_hand: Any, grey: int, colour: int) -> None:
-    for channels, count in ((1, grey), (3, colour)):
+def test_parameter_counts(name: str, by_hand: Any, gray: int, color: int) -> None:
+    for channels, count in ((1, gray), (3, color)):
         backbone = torchvision_backbone(name, channels)
         assert sum(p.numel() for p in backbone.parameters()) == count == by_hand(channels)
 
@@ -141,7 +141,7 @@ def test_initial_parameters_follow_the_seed() -> None:
         assert 0.8 * bound < float(layer.bias.detach().abs().max()) <= bound
 
 
-def test_batch_normalisation_can_be_replaced() -> None:
+def test_batch_normalization_can_be_replaced() -> None:
     backbone = replace_batch_norm(torchvision_backbone("shufflenet", 1))
     assert list(backbone.buffers()) == []
     inputs = torch.randn(2, 1, 28, 28)

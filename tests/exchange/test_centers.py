@@ -21,7 +21,7 @@ def of(module):
 
 
 @given(st.integers(2, 5), st.integers(0, 3), st.integers(0, 2))
-def test_centres_have_the_entries_of_every_tensor(count, seed, attempt):
+def test_centers_have_the_entries_of_every_tensor(count, seed, attempt):
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
     models = of(module)
     spec = models.specs[0]
@@ -33,7 +33,7 @@ def test_centres_have_the_entries_of_every_tensor(count, seed, attempt):
     assert torch.equal(centers[0], models.tensors[0][0]) is (attempt == 0)
 
 
-def test_seeds_and_attempts_draw_other_centres():
+def test_seeds_and_attempts_draw_other_centers():
     models = of(nn.Linear(6, 4))
     drawn = [draw_centers(models, "all", 2, seed, attempt)[1] for seed, attempt in ((0, 0), (1, 0), (0, 1))]
     assert len({tuple(center.tolist()) for center in drawn}) == 3
@@ -49,7 +49,7 @@ def test_parameters_that_are_alike_cannot_be_drawn_from():
 
 
 @pytest.mark.parametrize("shared_head", [False, True])
-def test_losses_are_those_of_nodes_with_the_centres_part(shared_head):
+def test_losses_are_those_of_nodes_with_the_centers_part(shared_head):
     data, env = Scene.small(shared_head=shared_head).play(local())
     centers = {"head": draw_centers(data.x_init, "head", 3, seed=0)}
     losses = center_losses(data, env, centers, round_=0)

@@ -53,7 +53,7 @@ def test_everybody_averages_what_was_sent():
     data = play(graph([[0.0], [6.0], [12.0]], blocks([0, 1, 2])))
     assert flat(data) == [6.0, 6.0, 6.0]
     assert flat(Data(x=data.x_local)) == [0.0, 6.0, 12.0]
-    assert data.bytes_sent.tolist() == [8.0] * 3  # a float up and one down, whatever the number of neighbours
+    assert data.bytes_sent.tolist() == [8.0] * 3  # a float up and one down, whatever the number of neighbors
 
 
 @pytest.mark.parametrize("sizes", [(2, 3), (7, 1, 9), (33, 30)])
@@ -70,14 +70,14 @@ def test_models_of_a_block_are_equal_bit_for_bit(sizes):
         torch.testing.assert_close(new[group[0]], (count[group, None] * rows[group]).sum(0) / count[group].sum())
 
 
-def test_neighbourhoods_may_overlap():
+def test_neighborhoods_may_overlap():
     """A path 0 - 1 - 2 with self-loops, weights 1, 3, 2 of the senders: (0 + 3·4) / 4, (0 + 12 + 2·9) / 6, 30 / 5."""
     edges = [[0, 1, 0, 1, 2, 1, 2], [0, 0, 1, 1, 1, 2, 2]]
     data = play(graph([[0.0], [4.0], [9.0]], edges, [1, 3, 1, 3, 2, 3, 2]))
     assert flat(data) == [3.0, 5.0, 6.0]
 
 
-def test_same_neighbours_with_other_weights_are_told_apart():
+def test_same_neighbors_with_other_weights_are_told_apart():
     data = play(graph([[0.0], [8.0]], [[0, 1, 0, 1], [0, 0, 1, 1]], [1, 3, 3, 1]))
     assert flat(data) == [6.0, 2.0]
 

@@ -156,7 +156,7 @@ def test_against_the_models_one_by_one(shared_head, backend, chunk):
 
 
 def test_running_statistics_and_not_those_of_the_samples():
-    """Evaluation mode: with running mean 0 and variance 1, batch normalisation leaves samples as they are."""
+    """Evaluation mode: with running mean 0 and variance 1, batch normalization leaves samples as they are."""
     samples = [(torch.tensor([[1.0], [2.0], [6.0]]), torch.tensor([0, 0, 1]))] * 2
     model = SplitModel(nn.BatchNorm1d(1, eps=1e-12), (1,), 2)
     scene = Scene(Tasks.from_samples(samples, samples), [model])

@@ -21,7 +21,7 @@ def flat(values):
     return values.flatten().tolist()
 
 
-def test_a_centre_that_nobody_at_work_chose_stays(points):
+def test_a_center_that_nobody_at_work_chose_stays(points):
     method = ifca(steps=1, lr=1.0, centers=FAR)
     data, env = points([[[1.0]], [[9.0]]]).begin(method)
     data.serves = torch.tensor([True, False])
@@ -52,7 +52,7 @@ def test_isolated_nodes_keep_their_model(points):
 @pytest.mark.parametrize("divide", ["all", "cluster"])
 @pytest.mark.parametrize("buffers", ["average", "keep"])
 def test_running_statistics(divide, buffers):
-    """Mixed, a centre's are the mean of its nodes' after training; kept, every node's are its own."""
+    """Mixed, a center's are the mean of its nodes' after training; kept, every node's are its own."""
     module = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)).double()
     scene = Scene.small().replace(modules=[module])
     method = ifca(buffers=buffers, divide=divide, batch_size=4, steps=2)
@@ -72,7 +72,7 @@ def test_running_statistics(divide, buffers):
     )
 
 
-def test_centres_must_have_been_drawn():
+def test_centers_must_have_been_drawn():
     method = Method("m", Fit(), exchange=Exchange(route=ThroughCenters()), rewire=ApplyTransform(Ring()))
     with raises("missing", "rewire"):
         Scene.small().play(method)

@@ -121,7 +121,7 @@ def predictions() -> Iterator[tuple[str, Callable[[Path], dict[str, Any]]]]:
 
     yield "heart_disease", case(lambda: load_dataset("heart_disease").tasks(), of_heart)
     yield "classes", case(lambda: Tasks.from_frame(patients()), new)
-    yield "amounts", case(lambda: Tasks.from_frame(days(), standardise_target=True, pooled="per_site"), new)
+    yield "amounts", case(lambda: Tasks.from_frame(days(), standardize_target=True, pooled="per_site"), new)
 
 
 def moved(found: Any, recorded: Any, at: str) -> list[str]:

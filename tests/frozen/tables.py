@@ -134,7 +134,7 @@ def shipped() -> dict[str, Case]:
             load_dataset("heart_disease").columns, node="hospital", target="disease", categorical=["cp"]
         ),
         "parkinsons": parkinsons,
-        "parkinsons standardised": lambda folder: parkinsons(folder, standardise_target=True, pooled="per_site"),
+        "parkinsons standardized": lambda folder: parkinsons(folder, standardize_target=True, pooled="per_site"),
     }
 
 
@@ -157,8 +157,8 @@ def docs() -> dict[str, Case]:
         "declared, too few": frame(patients(sex=["f", "m", "d"]), categories={"sex": ["f", "m"]}),
         "categorical": frame(patients(ward=[1, 2, 3, 3]), categorical=["ward"], leave_out=["age"]),
         "amounts": frame(days()),
-        "amounts standardised": frame(days(), standardise_target=True, seed=2),
-        "amounts per site": frame(days(), pooled="per_site", standardise_target=True),
+        "amounts standardized": frame(days(), standardize_target=True, seed=2),
+        "amounts per site": frame(days(), pooled="per_site", standardize_target=True),
         "newcomer": again(**ALL),
         "newcomer, fitted anew": again(refit=True),
         "no hold-out": frame(table, **ALL),

@@ -783,7 +783,7 @@ def test_refusals():
         benefit(tasks, linear, repeats=2)
 
 
-def test_standardised_targets_and_weights_are_said(found):
+def test_standardized_targets_and_weights_are_said(found):
     told = replace(found, metric="mae", deviation=("score", 8.125), weighted=True)
     assert finding(told, "standardized", "column 'score'").numbers == {"deviation": 8.125, "metrics": ["mae"]}
     assert finding(told, "weighted")
@@ -871,7 +871,7 @@ def test_groups_count_where_samples_are_of_groups():
     ]
     table = {"site": [r[0] for r in rows], "x": [r[1] / 7 for r in rows], "who": [r[2] for r in rows]}
     table |= {"y": [0.25 + 0.5 * (7 * k % 4) for k in range(40)]}  # 0.25 to 1.75, each ten times
-    one = {"target": "y", "group": "who", "loss": "mse", "metric": "mse", "standardise_target": True}
+    one = {"target": "y", "group": "who", "loss": "mse", "metric": "mse", "standardize_target": True}
 
     def draw(seed):
         return Tasks.from_frame(table, seed=seed, **one)

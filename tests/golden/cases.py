@@ -30,20 +30,20 @@ TOLERANCE = {
     "history": 1e-9,
 }
 
-# Batch normalisation of a few samples blows rounding up: between a CPU with AVX-512 and one with AVX2 alone, results of
+# Batch normalization of a few samples blows rounding up: between a CPU with AVX-512 and one with AVX2 alone, results of
 # these cases moved by up to 9e-7, and all others stayed within the above.
-NORMALISED = ("buffers", "mapl/architectures")  # kinds of cases, and single ones
+NORMALIZED = ("buffers", "mapl/architectures")  # kinds of cases, and single ones
 BLOWN_UP = 1e-5
 
 
 def tolerance(case: str, name: str) -> float:
     """Return by how much a result of a case may move."""
     most = TOLERANCE[name.partition(".")[0]]
-    return max(most, BLOWN_UP) if most and case.endswith(NORMALISED) else most
+    return max(most, BLOWN_UP) if most and case.endswith(NORMALIZED) else most
 
 
 ROUNDS = 4
-SIZES = (8, 13, 9, 13, 10, 11)  # batches of 4 leave no single sample, for batch normalisation
+SIZES = (8, 13, 9, 13, 10, 11)  # batches of 4 leave no single sample, for batch normalization
 PARTS = torch.cat(
     [torch.combinations(torch.arange(4)).T, torch.tensor([[4], [5]])], 1
 )  # all pairs of 4 nodes, and of 2
@@ -54,7 +54,7 @@ ELASTIC = Attendance(drop=0.2, late=0.2, joins={5: 1}, leaves={0: 3})
 # Methods that deviate from their papers by default, in the paper's form.
 PAPER: dict[str, dict[str, Any]] = {
     "l2c": {"decoupled": False, "own": "softmax"},
-    "meta_l2c": {"decoupled": False, "own": "softmax", "score": "product", "normalise": False},
+    "meta_l2c": {"decoupled": False, "own": "softmax", "score": "product", "normalize": False},
 }
 
 Case = Callable[[], Result]
@@ -124,7 +124,7 @@ def _architectures(name: str) -> Result:
 def _buffers(name: str) -> Result:
     method = quick(name, buffers="average")
     scene = Scene.small(sizes=SIZES, shared_head=method.embeds, embeds=method.embeds)
-    if method.embeds:  # these models normalise batches
+    if method.embeds:  # these models normalize batches
         one = scene.modules[0]
         return play(method, scene.replace(modules=[one], architecture=None))
     draw = torch.Generator().manual_seed(5)

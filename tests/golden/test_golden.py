@@ -13,7 +13,7 @@ from tests.golden.record import RECORDED, apart, moved
 PLAYS = dict(cases())
 # These runs are held to what was recorded in two parts, resumed halfway: such a run plays all that others play. Of the
 # kinds that differ in what the loop keeps, not in what methods keep, some methods' are: models that are heard in the
-# local update, learned weights, drawn peers, centres, and personal models.
+# local update, learned weights, drawn peers, centers, and personal models.
 SOME = {"cga", "meta_l2c", "fomo", "ifca", "ditto"}
 IN_PARTS = [(name, kind) for kind in RESUMED for name in methods.__all__ if kind in ("quick", "phases") or name in SOME]
 

@@ -56,8 +56,8 @@ def test_peft_loads_what_was_saved(tmp_path, family, share):
 
 
 def test_a_classifier_comes_back_with_its_head(tmp_path):
-    labelled = {node: [(text, k % 3) for k, text in enumerate(some)] for node, some in NODES.items()}
-    tasks = text_classification_tasks(labelled, words(), context=8, val_fraction=0.0, test_fraction=0.0)
+    labeled = {node: [(text, k % 3) for k, text in enumerate(some)] for node, some in NODES.items()}
+    tasks = text_classification_tasks(labeled, words(), context=8, val_fraction=0.0, test_fraction=0.0)
     result = trained(bert(3), tasks)
     places = save_adapters(result, tmp_path / "adapters")
     other_head = bert(3)
@@ -180,8 +180,8 @@ def test_what_a_classifier_draws_beside_its_head_is_saved_with_it(tmp_path):
     library = transformers()
     config = library.AutoConfig.from_pretrained(tmp_path / "whole")
     library.BertForMaskedLM(config).save_pretrained(tmp_path / "base")
-    labelled = {node: [(text, k % 3) for k, text in enumerate(some)] for node, some in NODES.items()}
-    tasks = text_classification_tasks(labelled, words(), context=8, val_fraction=0.0, test_fraction=0.0)
+    labeled = {node: [(text, k % 3) for k, text in enumerate(some)] for node, some in NODES.items()}
+    tasks = text_classification_tasks(labeled, words(), context=8, val_fraction=0.0, test_fraction=0.0)
     result = run(
         local(lr=0.5, epochs=1, batch_size=2), tasks, lambda: build_lora(tmp_path / "base", classes=3), rounds=2
     )

@@ -23,7 +23,7 @@ from tests.raising import raises
 
 NODES = {"a": TEXTS[:5], "b": TEXTS[3:], "c": TEXTS[::2]}
 TASKS = text_tasks(NODES, words(), context=5, cluster={"a": 0, "b": 1, "c": 0})
-LABELLED = {node: [(text, k % 2) for k, text in enumerate(texts)] for node, texts in NODES.items()}
+LABELED = {node: [(text, k % 2) for k, text in enumerate(texts)] for node, texts in NODES.items()}
 MIXING = [name for name in methods.__all__ if "part" in settings_of(name)]
 
 
@@ -61,7 +61,7 @@ def test_a_method_that_mixes_a_part_plays_on_adapters(name):
             run(method, tasks, start, rounds=2)
         return
     if "head" in settings_of(name):
-        start, tasks = model(bert(2)), text_classification_tasks(LABELLED, words(), context=8, val_fraction=0.0)
+        start, tasks = model(bert(2)), text_classification_tasks(LABELED, words(), context=8, val_fraction=0.0)
     frozen = {name: p.clone() for name, p in start.named_parameters() if not p.requires_grad}
     result = run(method, tasks, start, rounds=2)
     rows = result.stacks.part("lora")
@@ -73,7 +73,7 @@ def test_a_method_that_mixes_a_part_plays_on_adapters(name):
 
 
 def test_adapters_and_head_of_a_classifier_are_mixed_together():
-    tasks = text_classification_tasks(LABELLED, words(), context=8, val_fraction=0.0, test_fraction=0.0)
+    tasks = text_classification_tasks(LABELED, words(), context=8, val_fraction=0.0, test_fraction=0.0)
     method = fedavg(part="lora+head", lr=0.1, epochs=2, batch_size=2, optimizer="adamw")
     result = run(method, tasks, model(bert(2), dropout=0.0), rounds=3)
     rows = result.stacks.part("all")

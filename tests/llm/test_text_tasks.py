@@ -110,9 +110,9 @@ def test_all_copies_of_a_text_are_for_the_same(seed):
         assert all(parts[split][node] for split in ("train", "val", "test"))
 
 
-def test_all_copies_of_a_labelled_text_are_for_the_same_whatever_their_labels():
-    labelled = {name: [(text, k % 2) for k, text in enumerate(texts)] for name, texts in REPEATED.items()}
-    tasks = text_classification_tasks(labelled, WORDS, context=8)
+def test_all_copies_of_a_labeled_text_are_for_the_same_whatever_their_labels():
+    labeled = {name: [(text, k % 2) for k, text in enumerate(texts)] for name, texts in REPEATED.items()}
+    tasks = text_classification_tasks(labeled, WORDS, context=8)
     for dealt in (tasks, resplit(tasks, 3)):
         parts = parts_of(dealt)
         assert [sum(len(parts[split][node]) for split in parts) for node in (0, 1)] == [3, 4]
@@ -128,9 +128,9 @@ def test_texts_given_for_two_splits_are_warned_of_once():
         tasks = text_tasks(NODES, WORDS, context=4, **given)
     assert len(caught) == 1
     assert predicted(blocks_of(tasks, "val", 1)) == [*tokens("dog"), *tokens(TEXTS[0])][1:]
-    labelled = {node: [(text, len(text) % 2) for text in texts] for node, texts in NODES.items()}
+    labeled = {node: [(text, len(text) % 2) for text in texts] for node, texts in NODES.items()}
     with warns("quality", "documents", "5 of 6", "'south'"):
-        text_classification_tasks(labelled, WORDS, context=4, test={**labelled, "north": [("new", 0)]})
+        text_classification_tasks(labeled, WORDS, context=4, test={**labeled, "north": [("new", 0)]})
 
 
 def test_blocks_are_not_dealt_anew():
@@ -227,11 +227,11 @@ def test_sites_with_different_tokenizers_are_told():
     assert not any("red" in text for heard in room.heard for text in heard)
 
 
-LABELLED = {"a": [(text, ["odd", "even"][k % 2]) for k, text in enumerate(TEXTS)], "b": [(t, "odd") for t in TEXTS[:3]]}
+LABELED = {"a": [(text, ["odd", "even"][k % 2]) for k, text in enumerate(TEXTS)], "b": [(t, "odd") for t in TEXTS[:3]]}
 
 
-def test_labelled_texts_are_padded_rows():
-    tasks = text_classification_tasks(LABELLED, WORDS, context=5)
+def test_labeled_texts_are_padded_rows():
+    tasks = text_classification_tasks(LABELED, WORDS, context=5)
     pool = tasks.pools["samples"]
     assert pool.inputs[0].tolist() == [*WORDS(TEXTS[0])["input_ids"], -1]
     assert pool.inputs[4].tolist() == WORDS(TEXTS[4])["input_ids"][:5]
@@ -241,7 +241,7 @@ def test_labelled_texts_are_padded_rows():
         "val": [1, 1],
         "test": [2, 1],
     }
-    given = text_classification_tasks(LABELLED, WORDS, context=5, classes=["odd", "never", "even"])
+    given = text_classification_tasks(LABELED, WORDS, context=5, classes=["odd", "never", "even"])
     assert given.pools["samples"].targets.tolist()[:2] == [0, 2]
 
 
@@ -258,10 +258,10 @@ def test_labels_that_are_none_are_refused():
     with pytest.raises(ValueError, match="unpack"):
         text_classification_tasks({"a": ["red"]}, WORDS)
     with raises("unknown", "label 'odd'"):
-        text_classification_tasks(LABELLED, WORDS, classes=["even", "none"])
+        text_classification_tasks(LABELED, WORDS, classes=["even", "none"])
     with raises("type", "labels", kind=TypeError):
         text_classification_tasks({"a": [("red", 0), ("blue", "one"), ("cat", 1)]}, WORDS)
-    texts = {"a": LABELLED["a"], "b": LABELLED["a"]}
+    texts = {"a": LABELED["a"], "b": LABELED["a"]}
     found, _ = at_sites(lambda door, k: at_site(text_classification_tasks, door, "ab"[k], texts), 2)
     assert all("classes= must name all classes" in f"{one} {getattr(one, '__notes__', '')}" for one in found)
     orders = [["odd", "even"], ["even", "odd"]]

@@ -78,7 +78,7 @@ def test_inner_products_are_enough(values, tau, quantile, iterations):
 
 
 def test_equal_distances_count_alike():
-    """Three neighbours in the corners of a triangle around the own gradient: all are near or none is."""
+    """Three neighbors in the corners of a triangle around the own gradient: all are near or none is."""
     angle = torch.arange(3) * 2 * torch.pi / 3
     others = 0.1 + torch.stack([angle.cos(), angle.sin()], 1)
     own = torch.full((1, 2), 0.1)
@@ -87,7 +87,7 @@ def test_equal_distances_count_alike():
 
 
 def test_nearly_equal_gradients_in_single_precision():
-    """Neighbours that differ from the own gradient by its seventh digit are told apart."""
+    """Neighbors that differ from the own gradient by its seventh digit are told apart."""
     own = torch.full((1, 500), 1.0)
     others = own[:, None] * torch.tensor([1 + 2.0**-20, 1 - 2.0**-22])[None, :, None]
     _, alpha = ClippedMean(quantile=0.5, iterations=1)(own, others, [500])

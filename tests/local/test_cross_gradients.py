@@ -28,7 +28,7 @@ PLAIN = SGD(lr=0.1)
 
 @dataclass(frozen=True)
 class Listen(Combine):
-    """Gives every neighbour's gradient a weight of its own, by rank, and notes what it was given."""
+    """Gives every neighbor's gradient a weight of its own, by rank, and notes what it was given."""
 
     seen: list
 
@@ -75,21 +75,21 @@ def gradient(scene, data, model, owner, part):
 @pytest.mark.parametrize("part", ["all", "head"])
 @pytest.mark.parametrize("chunk", [2, 7, 100])
 def test_gradients_are_those_of_plain_autograd(part, chunk):
-    """Of every neighbour's data, at the node's own model; with a shared head, through the neighbour's backbone."""
+    """Of every neighbor's data, at the node's own model; with a shared head, through the neighbor's backbone."""
     scene = Scene.small(shared_head=part == "head").replace(backend="vmap", chunk=chunk)
-    edges = torch.tensor([[1, 2, 0, 3, 4, 0, 1, 5], [0, 0, 2, 2, 2, 3, 5, 4]])  # 2, 3, 1, 1 and 1 neighbours, none
+    edges = torch.tensor([[1, 2, 0, 3, 4, 0, 1, 5], [0, 0, 2, 2, 2, 3, 5, 4]])  # 2, 3, 1, 1 and 1 neighbors, none
     combine = Listen([])
     start = method(combine, part=part, edges=edges)
     data, _ = scene.play(start)  # models have moved apart
     combine.seen.clear()
     env = scene.begin(start)[1]
     after = start.play(data, env)
-    neighbours = {0: [1, 2], 2: [0, 3, 4], 3: [0], 5: [1], 4: [5]}
+    neighbors = {0: [1, 2], 2: [0, 3, 4], 3: [0], 5: [1], 4: [5]}
     found = {
         tuple(own.tolist()): others for many, every, _ in combine.seen for own, others in zip(many, every, strict=True)
     }
     assert len(found) == 5
-    for node, theirs in neighbours.items():
+    for node, theirs in neighbors.items():
         own = gradient(scene, data, node, node, part)
         key = min(found, key=lambda g: float((torch.tensor(g).double() - own).abs().max()))
         torch.testing.assert_close(torch.tensor(key).double(), own)
@@ -113,7 +113,7 @@ def test_the_rest_of_a_model_steps_by_itself():
 
 
 @pytest.mark.parametrize("optimizer", [SGD(lr=0.1, momentum=0.9, weight_decay=0.1), Adam(lr=0.1)], ids=["sgd", "adam"])
-def test_without_neighbours_it_is_a_local_step(optimizer):
+def test_without_neighbors_it_is_a_local_step(optimizer):
     """Bit for bit, over rounds, with running statistics, state and losses."""
     draw = torch.Generator().manual_seed(0)
     tasks = Tasks.from_samples(
@@ -301,7 +301,7 @@ def test_a_node_without_a_gradient_of_its_own_is_not_listened_to():
     assert sorted(given.tolist()) == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3])
 
 
-def test_a_node_whose_only_neighbour_has_no_gradient_steps_by_its_own():
+def test_a_node_whose_only_neighbor_has_no_gradient_steps_by_its_own():
     start, data, env = exponential([-1.0, 1.0], [1.0, 1000.0], torch.tensor([[1], [0]]))
     local = start.local(data, env)
     assert local.x.part("all").flatten()[0].item() == pytest.approx(1 + 0.1 * math.exp(-1), abs=1e-12)

@@ -30,7 +30,7 @@ ALL, SOME = [True] * 6, [True, False, True, True, False, True]
 
 @pytest.mark.parametrize("shared_head", [False, True])
 @pytest.mark.parametrize("optimizer", [SGD(lr=0.1, momentum=0.9), Adam(lr=0.05)], ids=["sgd", "adam"])
-def test_idle_nodes_keep_model_and_optimiser_state(optimizer, shared_head):
+def test_idle_nodes_keep_model_and_optimizer_state(optimizer, shared_head):
     fit = Fit(epochs=1, batch_size=4, optimizer=optimizer, keep_state=True)
     _, first, second = play(fit, [ALL, SOME], shared_head)
     for node in range(6):

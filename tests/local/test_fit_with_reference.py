@@ -38,7 +38,7 @@ ALL, SOME = [True] * 6, [True, False, True, True, False, True]
 @pytest.mark.parametrize("optimizer", [SGD(lr=0.1), Adam(lr=0.01)], ids=["sgd", "adam"])
 @pytest.mark.parametrize("keep_state", [False, True])
 def test_references_are_what_local_training_gives(optimizer, keep_state):
-    """Bit for bit, with nodes at rest and whatever state the optimiser keeps; and they change nothing else."""
+    """Bit for bit, with nodes at rest and whatever state the optimizer keeps; and they change nothing else."""
     fit = Fit(epochs=2, batch_size=4, optimizer=optimizer, keep_state=keep_state)
     states = play(mixing(fit), [ALL, SOME, ALL])
     alone = play(Method("alone", fit), [ALL, SOME, ALL])

@@ -49,7 +49,7 @@ def test_fixed_point_is_the_own_optimum_for_the_mixture(points):
 @pytest.mark.parametrize("optimizer", [SGD(lr=0.1, weight_decay=0.01, momentum=0.9), Adam(lr=0.01)])
 @pytest.mark.parametrize("keep_state", [False, True])
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
-def test_without_neighbours_it_is_plain_local_training_bit_for_bit(optimizer, keep_state, backend):
+def test_without_neighbors_it_is_plain_local_training_bit_for_bit(optimizer, keep_state, backend):
     nobody = torch.empty(2, 0, dtype=torch.int64)
     scene = Scene.small(torch.float32).replace(backend=backend, edge_index=nobody)
     settings = {"epochs": 2, "batch_size": 4, "optimizer": optimizer, "keep_state": keep_state}

@@ -20,7 +20,7 @@ def test_whole_vector_and_layer_by_layer():
 
 
 def test_margin():
-    """Nothing conflicts, and half of the neighbour's gradient is added all the same."""
+    """Nothing conflicts, and half of the neighbor's gradient is added all the same."""
     direction, coefficient = ProjectedGradient(margin=0.5)(OWN, OTHERS, [3])
     assert direction[0].tolist() == pytest.approx([0.25, 0.125, 2.0])
     assert coefficient.tolist() == [[1.0, 0.5]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from graphcollab.method import Method
 from graphcollab.phases import Phases
-from graphcollab.testing.contract import check_declared, check_membership, check_relabelling, check_resume, check_sends
+from graphcollab.testing.contract import check_declared, check_membership, check_relabeling, check_resume, check_sends
 from graphcollab.testing.edge_checks import check_forbidden_edges
 
-FORM = (check_declared, check_sends, check_resume, check_relabelling, check_forbidden_edges, check_membership)
+FORM = (check_declared, check_sends, check_resume, check_relabeling, check_forbidden_edges, check_membership)
 
 
 def check_form(method: Method | Phases) -> None:

@@ -24,7 +24,7 @@ def codes(mixer, change, spec):
         found[layer] = torch.cat(
             [
                 numbers["weight2"] @ (numbers["weight1"] @ row + bias(mixer, layer, 1)).relu() + bias(mixer, layer, 2)
-                for row in (rows / size if mixer.normalise and size > 0 else rows)
+                for row in (rows / size if mixer.normalize and size > 0 else rows)
             ]
         )
     return found

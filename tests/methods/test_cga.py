@@ -51,7 +51,7 @@ def test_it_is_dpsgd_where_nothing_conflicts(points):
 
 
 def test_directions_go_against_nobody():
-    """In the paper's form, to first order no neighbour's loss rises; a step along the own gradient raises some."""
+    """In the paper's form, to first order no neighbor's loss rises; a step along the own gradient raises some."""
     scene = Scene.small(sizes=(4,) * 6)
     method = cga(momentum=0.0, batch_size=100)
     data, env = scene.play(method, rounds=5)

@@ -51,7 +51,7 @@ def test_a_step_of_adamw_beside_the_pull(points):
         torch.testing.assert_close(data.x.part("all"), x.detach(), rtol=0, atol=1e-12)
 
 
-def test_an_optimiser_object_scales_the_pull_by_its_own_step():
+def test_an_optimizer_object_scales_the_pull_by_its_own_step():
     assert cobo(optimizer=AdamW(lr=0.2), rho=0.5).exchange.scale == pytest.approx(0.1)
     with raises("range", "lr"):
         cobo(optimizer=AdamW(lr=0.0))

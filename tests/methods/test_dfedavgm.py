@@ -39,7 +39,7 @@ def test_results_are_mixed_and_not_starts(points):
     after = method.play(data, env)
     expected = [0.76 * (1 + 2 + 4) / 3, 0.76 * (1 + 2 + 3) / 3, 0.76 * (2 + 3 + 4) / 3, 0.76 * (1 + 3 + 4) / 3]
     assert flat(after) == pytest.approx(expected)
-    assert after.bytes_sent.tolist() == [8.0] * 4  # one float to each of two neighbours
+    assert after.bytes_sent.tolist() == [8.0] * 4  # one float to each of two neighbors
 
 
 def test_weights_are_symmetric_and_doubly_stochastic(points):

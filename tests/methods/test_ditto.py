@@ -27,10 +27,10 @@ def test_fixed_point(points, lam, expected):
 def test_fixed_point_is_between_own_minimum_and_average(points):
     @settings(max_examples=4)
     @given(st.lists(st.floats(-10, 10), min_size=1, max_size=5), st.floats(0, 4))
-    def check(centres, lam):
-        models, _ = played(ditto(lam=lam, steps=1, lr=0.3), points, [[[c]] for c in centres], 30)
-        mean = sum(centres) / len(centres)
-        assert models.tolist() == pytest.approx([(c + lam * mean) / (1 + lam) for c in centres], abs=1e-3)
+    def check(centers, lam):
+        models, _ = played(ditto(lam=lam, steps=1, lr=0.3), points, [[[c]] for c in centers], 30)
+        mean = sum(centers) / len(centers)
+        assert models.tolist() == pytest.approx([(c + lam * mean) / (1 + lam) for c in centers], abs=1e-3)
 
     check()
 

@@ -17,7 +17,7 @@ def test_gradient_is_taken_before_mixing(points, weights):
     after = method.play(data, env)
     assert after.edge_weight.tolist() == [0.5] * 4
     assert after.x.part("all").flatten().tolist() == pytest.approx([0.9, 1.0])
-    assert after.bytes_sent.tolist() == [8.0 / 2] * 2  # one float to the one neighbour
+    assert after.bytes_sent.tolist() == [8.0 / 2] * 2  # one float to the one neighbor
 
 
 def test_nodes_at_their_optimum_meet_in_the_middle(points):

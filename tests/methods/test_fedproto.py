@@ -17,13 +17,13 @@ QUICK = {"epochs": 2, "batch_size": 4, "lr": 0.1}
 
 
 def nodes(classes, count=12, seed=0):
-    """Return a node for each list of classes, with samples around one centre per class."""
+    """Return a node for each list of classes, with samples around one center per class."""
     draw = torch.Generator().manual_seed(seed)
-    centres = 3 * torch.randn(6, 4, generator=draw)
+    centers = 3 * torch.randn(6, 4, generator=draw)
     samples = []
     for own in classes:
         targets = torch.tensor(own).repeat(count // len(own))
-        samples.append((centres[targets] + torch.randn(len(targets), 4, generator=draw), targets))
+        samples.append((centers[targets] + torch.randn(len(targets), 4, generator=draw), targets))
     return Tasks.from_samples(samples, samples, samples)
 
 
@@ -56,9 +56,9 @@ def test_prototypes_are_what_makes_latents_of_different_models_comparable():
         data, env = scene.play(fedproto(lam=lam, lr=0.1, epochs=2), rounds=15)
         means, _ = class_means(data, env, torch.arange(4), 6, 5)
         means = means[:, :3]
-        centre = means.mean(0)
-        between = (centre - centre.mean(0)).square().sum(-1).mean()
-        spread.append(float((means - centre).square().sum(-1).mean() / between))
+        center = means.mean(0)
+        between = (center - center.mean(0)).square().sum(-1).mean()
+        spread.append(float((means - center).square().sum(-1).mean() / between))
     assert spread[1] < 0.25 * spread[0]
 
 

@@ -39,7 +39,7 @@ def test_default_settings(name, count):
 
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_pens_and_panm_choose_among_those_there_are():
-    """At three nodes two others are met: PENS takes both (top_m = 2), PANM its k = 5 neighbours as far as they go."""
+    """At three nodes two others are met: PENS takes both (top_m = 2), PANM its k = 5 neighbors as far as they go."""
     tasks = linear_regression_tasks(nodes=(3,), seed=0)
     for method in (methods.pens(explore_rounds=1), methods.panm(explore_rounds=1, every=1)):
         result = run(method, tasks, torch.nn.Linear(10, 1), rounds=1)

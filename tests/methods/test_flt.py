@@ -15,7 +15,7 @@ from graphcollab.train import run
 from tests.raising import raises
 
 REST = {"lr": 0.0, "threshold": 0.5}
-CODES = {"curvature": [1.0, 1.0, 9.0, 9.0]}  # inputs are roots: codes are 1, 1, 3, 3, one centre each
+CODES = {"curvature": [1.0, 1.0, 9.0, 9.0]}  # inputs are roots: codes are 1, 1, 3, 3, one center each
 
 
 def flat(data):
@@ -23,7 +23,7 @@ def flat(data):
 
 
 def test_averages_inside_the_blocks_that_were_found(points):
-    """n = (1, 3): (0 + 3 · 4) / 4 = 3; n = (2, 2): (6 + 9) / 2. A centre goes up once, then a float up and one down."""
+    """n = (1, 3): (0 + 3 · 4) / 4 = 3; n = (2, 2): (6 + 9) / 2. A center goes up once, then a float up and one down."""
     targets = [[[0.0]], [[0.0]] * 3, [[0.0]] * 2, [[0.0]] * 2]
     method = flt(**REST)
     data, env = points(targets, **CODES).begin(method, [[0.0], [4.0], [6.0], [9.0]])

@@ -146,7 +146,7 @@ def test_a_run_without_edges_is_local_training():
 
 
 def test_a_topology_that_is_drawn_anew_makes_no_forbidden_edge():
-    """Every round draws 3 neighbours among all; only those on the ring may be heard."""
+    """Every round draws 3 neighbors among all; only those on the ring may be heard."""
     drawn = dpsgd(weights="uniform").replace(rewire=ApplyTransform(Compose([RandomRegular(3), WithSelfLoops()])))
     scene = Scene.small()
     ring = Ring()(scene.begin(local())[0])
@@ -161,7 +161,7 @@ def test_a_topology_that_is_drawn_anew_makes_no_forbidden_edge():
 
 
 def test_centers_are_of_one_part_only():
-    """Every part has both centres, from the same start, and moves its own."""
+    """Every part has both centers, from the same start, and moves its own."""
     method = ifca(clusters=2, epochs=2, **TRAIN)
     scene = Scene.small().replace(edge_index=PARTS)
     data, _ = scene.play(method, 3)

@@ -34,7 +34,7 @@ def test_hand_case(points, divide, expected):
     after = method.play(data, env)
     assert centers(after) == expected
     assert flat(after.x) == expected
-    assert after.bytes_sent.tolist() == [12.0, 12.0]  # two centres down, one model up, of one float
+    assert after.bytes_sent.tolist() == [12.0, 12.0]  # two centers down, one model up, of one float
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_nodes_of_a_cluster_are_averaged(points, weights, divide, expected):
     assert flat(data.x) == pytest.approx([expected[0], expected[0], expected[1]])
 
 
-def test_a_node_changes_its_centre_when_another_fits_better(points):
-    """θ = (0, 10), c = (0, 0, 4.5, 6): 4.5 is nearer to 0. Centres become 1.5 and 6, and it is nearer to 6."""
+def test_a_node_changes_its_center_when_another_fits_better(points):
+    """θ = (0, 10), c = (0, 0, 4.5, 6): 4.5 is nearer to 0. Centers become 1.5 and 6, and it is nearer to 6."""
     method = ifca(steps=1, lr=1.0, centers=FAR)
     data, env = points([[[0.0]], [[0.0]], [[4.5]], [[6.0]]]).begin(method)
     assert data.server.edge_index[1].tolist() == [0, 0, 0, 1]
@@ -88,7 +88,7 @@ def test_gradient_averaging_follows_the_equation():
 
 
 def test_clusters_are_found(points):
-    """From centres on either side, nodes about 0 and nodes about 10 part, and each centre is its nodes' mean."""
+    """From centers on either side, nodes about 0 and nodes about 10 part, and each center is its nodes' mean."""
     targets = [[[value]] for value in (-1.0, 0.0, 1.0, 9.0, 10.0, 11.0)]
     method = ifca(steps=5, lr=0.5, centers=torch.tensor([[4.0], [6.0]]))
     data, env = points(targets).begin(method)
@@ -99,7 +99,7 @@ def test_clusters_are_found(points):
 
 
 def test_bad_start_says_that_it_collapsed(points):
-    """A centre at 1000 fits nobody best: after five rounds that is said, once."""
+    """A center at 1000 fits nobody best: after five rounds that is said, once."""
     method = ifca(steps=1, lr=0.5, centers=torch.tensor([[5.0], [1000.0]]))
     data, env = points([[[0.0]], [[1.0]], [[9.0]], [[10.0]]]).begin(method)
     for _ in range(4):
@@ -122,7 +122,7 @@ def test_good_start_says_nothing(points):
     assert data.unused["rounds"].tolist() == [0, 0]
 
 
-def test_a_centre_that_comes_into_use_again_is_not_reported(points):
+def test_a_center_that_comes_into_use_again_is_not_reported(points):
     method = ifca(steps=1, lr=0.5, centers=FAR, patience=3)
     data, env = points([[[0.0]], [[9.0]]]).begin(method)
     data.unused = {"rounds": torch.tensor([0, 2]), "said": False}
@@ -130,8 +130,8 @@ def test_a_centre_that_comes_into_use_again_is_not_reported(points):
     assert data.unused["rounds"].tolist() == [0, 0]
 
 
-def test_redraws_give_every_centre_its_share():
-    """Of the attempts allowed the one is taken whose rarest centre has most nodes; more attempts are never worse."""
+def test_redraws_give_every_center_its_share():
+    """Of the attempts allowed the one is taken whose rarest center has most nodes; more attempts are never worse."""
     rarest = []
     for redraws in (0, 3, 30):
         data, _ = Scene.small().begin(ifca(clusters=2, redraws=redraws, least_share=0.5))
@@ -155,7 +155,7 @@ def test_choosing_by_some_samples(samples):
 
 
 def test_client_sampling(points):
-    """Nodes at rest send nothing and hold the centre that fits them best."""
+    """Nodes at rest send nothing and hold the center that fits them best."""
     targets = [[[value]] for value in (0.0, 1.0, 2.0, 8.0, 9.0, 10.0)]
     method = ifca(steps=1, lr=1.0, centers=FAR, fraction=0.5)
     data, env = points(targets).begin(method)
@@ -176,7 +176,7 @@ def test_contract_of_other_forms(settings):
     check_two_architectures(ifca(part="head", **settings))
 
 
-def test_a_later_phase_goes_on_with_the_centres():
+def test_a_later_phase_goes_on_with_the_centers():
     method = ifca(epochs=1)
     data, env = Scene.small().play(method)
     again = method.start(data, env)

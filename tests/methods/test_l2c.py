@@ -93,7 +93,7 @@ def test_following_another_more_than_oneself_diverges(points):
     assert [float(x[:2].mean()), float(x[2:].mean())] == pytest.approx([1.1, -1.1])
 
 
-def test_weakest_neighbours_are_dropped_once_at_their_round(points):
+def test_weakest_neighbors_are_dropped_once_at_their_round(points):
     method = l2c(**{**PLAIN, "drop_round": 1, "drop_count": 1})
     data, env = points(TRAIN, VAL).begin(method)
     edges = []

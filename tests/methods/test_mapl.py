@@ -68,7 +68,7 @@ def test_prototypes_travel_from_the_start_and_classifiers_after_the_warm_up():
     assert data.bytes_sent.tolist() == [5 * 4 * (3 * prototypes + head)] * 6
 
 
-def test_neighbours_of_weight_zero_are_dropped_for_good_unless_asked():
+def test_neighbors_of_weight_zero_are_dropped_for_good_unless_asked():
     fierce = ClassifierSimilarity(lr=50.0)
     start, _ = Scene.small(embeds=True).begin(mapl(warmup=0, graph=fierce, **QUICK))
     after, _ = play(mapl(warmup=0, graph=fierce, **QUICK), 1)
@@ -106,7 +106,7 @@ def test_the_published_form_trains_and_never_drops():
     assert (contrast.form, contrast.temperature, prototype.normalize, uniformity.form) == ("in", 100.0, False, "exp")
 
 
-def labelled(*labels):
+def labeled(*labels):
     """Return tasks whose nodes have 6 samples each of the classes named, with inputs that tell classes apart."""
     draw = torch.Generator().manual_seed(0)
     samples = []
@@ -123,7 +123,7 @@ def models(latents=(3, 3)):
 
 
 def test_a_single_class_and_a_class_nobody_has_are_well_defined():
-    tasks = labelled((0, 1), (0, 1), (2,))  # node 2 has one class, class 3 is nobody's
+    tasks = labeled((0, 1), (0, 1), (2,))  # node 2 has one class, class 3 is nobody's
     result = run(mapl(warmup=1, lr=0.01, augment=None), tasks, models()[:1], rounds=3, seed=0, progress=False)
     assert all(bool(t.isfinite().all()) for t in result.data.x.tensors)
     prototypes = result.data.x.part("prototypes").view(3, 4, -1)
@@ -131,26 +131,26 @@ def test_a_single_class_and_a_class_nobody_has_are_well_defined():
 
 
 def test_unequal_latents_are_refused_by_name():
-    tasks = labelled((0, 1), (0, 1))
+    tasks = labeled((0, 1), (0, 1))
     with raises("mismatch", "part 'prototypes'"):
         run(mapl(augment=None), tasks, models((3, 5)), architecture=[0, 1], rounds=1, seed=0, progress=False)
 
 
 def test_models_without_latents_are_refused_by_name():
-    tasks = labelled((0, 1), (0, 1))
+    tasks = labeled((0, 1), (0, 1))
     with raises("missing", "node 'node 0'"):
         run(mapl(augment=None), tasks, MLP(4, 3, 4), rounds=1, seed=0, progress=False)
 
 
 def test_samples_that_cannot_be_augmented_are_refused_before_the_first_round():
-    tasks = labelled((0, 1), (0, 1))
+    tasks = labeled((0, 1), (0, 1))
     with raises("shape", "augment"):
         run(mapl(), tasks, models()[:1], rounds=1, seed=0, progress=False)
 
 
 @pytest.mark.filterwarnings("ignore:.*mixes models, and architectures 0, 1:RuntimeWarning")
 def test_methods_without_prototypes_train_the_same_models():
-    tasks = labelled((0, 1), (0, 1), (2, 3))
+    tasks = labeled((0, 1), (0, 1), (2, 3))
     result = run(fedavg(part="head"), tasks, models(), architecture=[0, 1, 0], rounds=1, seed=0, progress=False)
     head = result.data.x.part("head")
     assert torch.equal(head[0], head[1])
@@ -202,7 +202,7 @@ def test_a_graph_that_is_none_is_refused():
 
 
 def test_a_run_that_ends_before_weights_are_learned_says_so():
-    tasks = labelled((0, 1), (0, 1))
+    tasks = labeled((0, 1), (0, 1))
     with warns("no-effect", "rounds"):
         run(mapl(warmup=2, augment=None), tasks, models()[:1], rounds=2, seed=0, progress=False)
 
@@ -218,7 +218,7 @@ class OddPrototypes(SplitModel):
 @pytest.mark.parametrize("shape", [(2, 3), (4, 5)])
 def test_prototypes_that_do_not_fit_are_refused_before_the_first_round(shape):
     with torch.random.fork_rng(devices=[]), raises("shape", "parameter 'prototypes'"):
-        run(mapl(warmup=0, augment=None), labelled((0, 1), (0, 1)), OddPrototypes(*shape), rounds=1, progress=False)
+        run(mapl(warmup=0, augment=None), labeled((0, 1), (0, 1)), OddPrototypes(*shape), rounds=1, progress=False)
 
 
 @pytest.mark.parametrize("targets", [torch.zeros(6), torch.zeros(6, 4)])
@@ -230,7 +230,7 @@ def test_regression_is_refused_before_the_first_round(targets):
 
 
 def test_a_loss_of_the_tasks_that_reads_latents_is_refused():
-    tasks = labelled((0, 1), (0, 1))
+    tasks = labeled((0, 1), (0, 1))
     tasks = replace(tasks, loss=CROSS_ENTROPY + SupervisedContrast())
     with raises("contract", "loss"):
         run(local(), tasks, models()[:1], rounds=1, seed=0, progress=False)

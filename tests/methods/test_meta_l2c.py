@@ -14,7 +14,7 @@ from tests.methods import plain_attention
 from tests.raising import raises
 
 PLAIN = {"epochs": 1, "lr": 0.5, "weight_decay": 0.0}
-PAPER = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
+PAPER = {"score": "product", "normalize": False, "own": "softmax", "decoupled": False}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def groups_of_three(points, rounds, **settings):
 
 
 @pytest.mark.parametrize("form", [{}, {"own": "largest"}, PAPER], ids=str)
-def test_weights_favour_nodes_of_the_same_group(points, form):
+def test_weights_favor_nodes_of_the_same_group(points, form):
     group, own = groups_of_three(points, 15, **form)
     assert float(group.mean()) > 0.9
     assert form or float(own.max()) < 0.8  # and listen to others
@@ -83,18 +83,18 @@ def test_weights_favour_nodes_of_the_same_group(points, form):
 
 def test_the_papers_form_is_said_in_settings():
     method, paper = meta_l2c(), meta_l2c(**PAPER, scale="mean", mixer_lr=0.1)
-    assert (method.weigh.score, method.weigh.normalise, method.weigh.own) == ("cosine", True, "gate")
+    assert (method.weigh.score, method.weigh.normalize, method.weigh.own) == ("cosine", True, "gate")
     assert method.weigh.optimizer == AdamW(lr=0.01, weight_decay=0.01)
     assert (method.weigh.scale, paper.weigh.scale) == ("sum", "mean")
-    assert (paper.weigh.score, paper.weigh.normalise, paper.weigh.own) == ("product", False, "softmax")
+    assert (paper.weigh.score, paper.weigh.normalize, paper.weigh.own) == ("product", False, "softmax")
     assert (type(paper.weigh.optimizer).__name__, paper.weigh.optimizer.lr) == ("Adam", 0.1)
     assert "ApplyTransform" not in repr(method.rewire)  # nothing is dropped
     assert meta_l2c(drop_round=10).rewire.at == 10
 
 
 @pytest.mark.parametrize("settings", [{}, {"mixer_lr": 0.0}, {"own": "largest"}, {"mixer_lr": 0.1}])
-def test_neighbours_in_a_ring_that_want_the_opposite_do_not_drift_apart(points, settings):
-    """Losses are ½(x ∓ 1)²; with equal weights of a third the difference of neighbours grows by a sixth every round."""
+def test_neighbors_in_a_ring_that_want_the_opposite_do_not_drift_apart(points, settings):
+    """Losses are ½(x ∓ 1)²; with equal weights of a third the difference of neighbors grows by a sixth every round."""
     targets = [[[1.0 + 0.01 * k]] if k % 2 else [[-1.0 + 0.013 * k]] for k in range(6)]
     node = torch.arange(6)
     ring = torch.stack([torch.cat([node - 1, node + 1]) % 6, node.repeat(2)]).tolist()

@@ -44,7 +44,7 @@ def with_dummies():
 
 
 def shrunk(x, y, center, lam):
-    """Minimise mean((x b + a - y)²) + λ/2 ‖b - center‖²."""
+    """Minimize mean((x b + a - y)²) + λ/2 ‖b - center‖²."""
     n, ones = len(x), np.ones((len(x), 1))
     design, penalty = np.concatenate([x, ones], 1), lam * np.diag([1.0, 1.0, 1.0, 0.0])
     return np.linalg.solve(2 / n * design.T @ design + penalty, 2 / n * design.T @ y + penalty @ np.append(center, 0))

@@ -52,7 +52,7 @@ def test_pens_merges_with_the_best_of_those_it_met(points):
     assert chosen(after) == {0: [1, 2], 1: [0, 2], 2: [0, 1], 3: [1, 2]}
     assert after.x.part("all")[0].tolist() == [1.0]
     assert after.chosen.edge_index[:, after.chosen.edge_index[1] == 0].tolist() == [[1, 2], [0, 0]]
-    assert after.bytes_sent.tolist() == [12.0] * 4  # everybody's model travelled to three others
+    assert after.bytes_sent.tolist() == [12.0] * 4  # everybody's model traveled to three others
 
 
 def test_pens_listens_to_those_chosen_more_often_than_by_chance():
@@ -97,7 +97,7 @@ def test_panm_works_with_every_metric(metric, measure):
     cluster = tasks.cluster
     inside = cluster[bag[0]] == cluster[bag[1]]
     assert float(inside.double().mean()) > 0.9
-    assert bag.shape[1] > 1.5 * 2 * 20  # bags have grown beyond the two neighbours of the first stage
+    assert bag.shape[1] > 1.5 * 2 * 20  # bags have grown beyond the two neighbors of the first stage
 
 
 def test_panm_with_a_cosine_is_as_good_as_the_oracle():

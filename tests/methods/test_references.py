@@ -167,7 +167,7 @@ def density(s, of, other):
 
 
 def sorted_out(score, bag):
-    """Expectation and maximisation with hard counts, from a bag; the others are the candidates."""
+    """Expectation and maximization with hard counts, from a bag; the others are the candidates."""
     while True:
         ins = np.array([s for j, s in score.items() if j in bag])
         outs = np.array([s for j, s in score.items() if j not in bag])

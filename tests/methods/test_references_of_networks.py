@@ -1,6 +1,6 @@
 """Some rounds of methods for networks against plain loops from the papers' equations; mutants are caught.
 
-A model is a dictionary of its parameters by name; forward passes, losses, optimisers and mixtures are written out.
+A model is a dictionary of its parameters by name; forward passes, losses, optimizers and mixtures are written out.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def paper_weights(mixer, encoders, changes, heard, gate):
 
 
 def bounded_weights(mixer, encoders, changes, heard, gate):
-    """Cosines of layers' codes of normalised changes, and a gate for the own model."""
+    """Cosines of layers' codes of normalized changes, and a gate for the own model."""
     form = Mixer(mixer.widths, encoders, None, "cosine", True, "gate", torch.tensor([gate], dtype=torch.float64))
     sparse = any(len(others) < len(changes) for others in heard)
     table = plain_attention.weights(form, torch.stack([flat(change) for change in changes]), SPEC, heard, sparse)
@@ -304,7 +304,7 @@ def table_of(data):
 GRAPH = ClassifierSimilarity(lr=20.0)
 MAPL = {**STEP, "lr": 0.01, "augment": None, "warmup": 1, "graph": GRAPH}
 META = {**STEP, "weight_decay": 0.0, "drop_round": 1, "drop_count": 1}
-PAPER = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
+PAPER = {"score": "product", "normalize": False, "own": "softmax", "decoupled": False}
 # method, its plain loops, rounds, the kind of model, and what is compared beside the models that nodes are judged by
 CASES = {
     "fedproto": (fedproto(**STEP, lam=0.7), of_fedproto, 3, latent, prototypes_and_heads),
@@ -368,12 +368,12 @@ def judged_after_mixing():
         (meta_l2c(**META, variant="neighbors"), "meta_l2c"),
         (meta_l2c(**{**META, "drop_round": 2}), "meta_l2c"),
         (meta_l2c(**META, decoupled=False), "meta_l2c"),
-        (meta_l2c(**META, normalise=False), "meta_l2c"),
+        (meta_l2c(**META, normalize=False), "meta_l2c"),
         (meta_l2c(**META, mixer_weight_decay=0.0), "meta_l2c"),
         (meta_l2c(**META, **PAPER, scale="mean"), "meta_l2c of the paper"),
         (meta_l2c(**META, **PAPER, variant="neighbors"), "meta_l2c of the paper"),
         (meta_l2c(**{**META, "drop_round": 2}, **PAPER), "meta_l2c of the paper"),
-        (meta_l2c(**META, **{**PAPER, "normalise": True}), "meta_l2c of the paper"),
+        (meta_l2c(**META, **{**PAPER, "normalize": True}), "meta_l2c of the paper"),
         (meta_l2c(**META, **{**PAPER, "score": "scaled"}), "meta_l2c of the paper"),
         (meta_l2c(**META, **{**PAPER, "own": "largest"}), "meta_l2c of the paper"),
         (meta_l2c(**META, **{**PAPER, "decoupled": True}), "meta_l2c of the paper"),

@@ -45,7 +45,7 @@ def test_every_model_can_be_stacked(name: str) -> None:
         ("mlp", {"hidden": (20, 30)}, 768 * 20 + 20 + 20 * 30 + 30 + 30 * 7 + 7),
         ("maml_cnn", {"channels": 8}, 224 + 3 * 584 + 4 * 16 + 63),
         ("fedavg_cnn", {"padding": "same"}, 2432 + 51264 + 64 * 16 * 512 + 512 + 513 * 7),
-        # linear layer to the latent, prototypes, projection with normalisation, head
+        # linear layer to the latent, prototypes, projection with normalization, head
         (
             "split_model",
             {"backbone": "mlp", "width": 2, "latent": 5, "projection": 4, "hidden": 3},

@@ -27,7 +27,7 @@ def test_parameter_count(arguments: dict[str, Any], count: int, norm: Any) -> No
     )
 
 
-def test_normalises_by_groups_and_has_no_buffers() -> None:
+def test_normalizes_by_groups_and_has_no_buffers() -> None:
     model = maml_cnn((3, 32, 32), 10)
     norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm)]
     assert [norm.num_groups for norm in norms] == [2, 2, 2, 2]

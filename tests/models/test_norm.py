@@ -50,7 +50,7 @@ def test_every_kind(norm: nn.Module, shape: tuple[int, ...]) -> None:
     assert model(torch.randn(shape)).shape == shape
 
 
-def test_leaves_other_normalisations_alone() -> None:
+def test_leaves_other_normalizations_alone() -> None:
     layers = [nn.InstanceNorm2d(4), nn.LayerNorm(4), nn.GroupNorm(2, 4)]
     assert list(replace_batch_norm(nn.Sequential(*layers)).children()) == layers
 

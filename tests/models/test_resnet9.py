@@ -71,7 +71,7 @@ def test_values_and_gradients_are_those_of_the_usual_form() -> None:
         assert torch.allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_normalises_by_groups_and_has_no_buffers() -> None:
+def test_normalizes_by_groups_and_has_no_buffers() -> None:
     model = ResNet9((3, 32, 32), 10, width=16)
     norms = [m for m in model.modules() if isinstance(m, nn.GroupNorm)]
     assert [(m.num_channels, m.num_groups) for m in norms] == [

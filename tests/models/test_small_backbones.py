@@ -17,7 +17,7 @@ SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]
 
 
 def by_hand(shape: tuple[int, int, int], w: int) -> dict[str, int]:
-    """Weights and biases layer by layer; a normalised convolution has no bias but scale and shift of its outputs."""
+    """Weights and biases layer by layer; a normalized convolution has no bias but scale and shift of its outputs."""
     c, height, width = shape
     return {
         "mlp": (c * height * width + 1) * 8 * w + (8 * w + 1) * 8 * w,

@@ -26,7 +26,7 @@ def drawn(**form):
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_encoding_equals_the_networks_applied_filter_by_filter(bias):
-    mixer = Mixer.create(SPEC, hidden=10, out=5, bias=bias, seed=3, score="product", normalise=False)
+    mixer = Mixer.create(SPEC, hidden=10, out=5, bias=bias, seed=3, score="product", normalize=False)
     changes = torch.randn(6, SPEC.num_parameters, generator=torch.Generator().manual_seed(0))
     codes = mixer.encode(changes, SPEC)
     assert codes.shape == (6, 5 * (3 + 3 + 4))
@@ -44,10 +44,10 @@ def test_encoding_equals_the_networks_applied_filter_by_filter(bias):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
-def test_inner_products_are_the_logits_of_plain_loops(score, normalise, bias):
-    mixer = drawn(score=score, normalise=normalise, bias=bias)
+def test_inner_products_are_the_logits_of_plain_loops(score, normalize, bias):
+    mixer = drawn(score=score, normalize=normalize, bias=bias)
     changes = normal(3, SPEC.num_parameters, seed=0) * torch.tensor([[1.0], [5.0], [0.2]], dtype=torch.float64)
     codes = mixer.encode(changes, SPEC)
     plain = [plain_attention.codes(mixer, change, SPEC) for change in changes]

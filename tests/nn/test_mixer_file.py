@@ -24,7 +24,7 @@ def in_file():
     return {**Mixer.create(SPEC).tensors, "gate": torch.zeros(())}
 
 
-FORM = {"score": "cosine", "normalise": True, "own": "gate"}
+FORM = {"score": "cosine", "normalize": True, "own": "gate"}
 
 
 def written(form, tensors, path):
@@ -36,15 +36,15 @@ def written(form, tensors, path):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
 @pytest.mark.parametrize("own", ["gate", "largest", "softmax"])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_save_and_load(tmp_path, bias, score, own, normalise):
-    mixer = Mixer.create(SPEC, bias=bias, seed=5, score=score, own=own, normalise=normalise)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_save_and_load(tmp_path, bias, score, own, normalize):
+    mixer = Mixer.create(SPEC, bias=bias, seed=5, score=score, own=own, normalize=normalize)
     learned = {"temperature": torch.tensor(0.25)}
     mixer = mixer.with_tensors({name: learned.get(name, tensor) for name, tensor in mixer.tensors.items()})
     if own == "gate":
         mixer = replace(mixer, gate=torch.tensor([-1.7], dtype=torch.float64))
     again = Mixer.load(mixer.save(tmp_path / "deep" / "mixer.safetensors"))
-    assert (again.widths, again.score, again.normalise, again.own) == (mixer.widths, score, normalise, own)
+    assert (again.widths, again.score, again.normalize, again.own) == (mixer.widths, score, normalize, own)
     assert again.tensors.keys() == mixer.tensors.keys()
     assert again.gate is mixer.gate is None if own != "gate" else torch.equal(again.gate, mixer.gate)
     assert all(torch.equal(again.tensors[name], tensor) for name, tensor in mixer.tensors.items())
@@ -58,7 +58,7 @@ def test_a_file_by_hand(tmp_path):
     written({}, tensors, tmp_path / "a")
     mixer = Mixer.load(tmp_path / "a")
     assert (mixer.widths, mixer.group) == ({"0": 9, "1": 2, "3": 4}, None)
-    assert mixer.form == {"score": "cosine", "normalise": True, "own": "gate"}
+    assert mixer.form == {"score": "cosine", "normalize": True, "own": "gate"}
     assert (float(mixer.tensors["temperature"]), mixer.gate.tolist(), mixer.gate.dtype) == (0.25, [1.5], torch.float64)
     assert torch.equal(mixer.tensors["0/weight1"], tensors["0/weight1"])
 
@@ -129,15 +129,15 @@ def test_load_refuses_widths(tmp_path, widths):
         (None, "KeyError('form')"),
         ("{", "description"),
         ("7", "description"),
-        ('{"normalise": true, "own": "gate"}', "score must be one of 'cosine', 'scaled', 'product', got None"),
-        ('{"score": "tanh", "normalise": true, "own": "gate"}', "'tanh'"),
+        ('{"normalize": true, "own": "gate"}', "score must be one of 'cosine', 'scaled', 'product', got None"),
+        ('{"score": "tanh", "normalize": true, "own": "gate"}', "'tanh'"),
         (
-            '{"score": "cosine", "normalise": "yes", "own": "gate"}',
+            '{"score": "cosine", "normalize": "yes", "own": "gate"}',
             "'yes'",
         ),
-        ('{"score": "cosine", "normalise": 1, "own": "gate"}', "normalise must be one of True, False, got 1"),
-        ('{"score": "cosine", "normalise": true, "own": []}', "got []"),
-        ('{"score": "cosine", "normalise": true, "own": "gate", "more": 1}', "'more'"),
+        ('{"score": "cosine", "normalize": 1, "own": "gate"}', "normalize must be one of True, False, got 1"),
+        ('{"score": "cosine", "normalize": true, "own": []}', "got []"),
+        ('{"score": "cosine", "normalize": true, "own": "gate", "more": 1}', "'more'"),
     ],
 )
 def test_load_refuses_forms(tmp_path, form, fact):
@@ -150,9 +150,9 @@ def test_load_refuses_forms(tmp_path, form, fact):
 @pytest.mark.parametrize("bias", [False, True])
 def test_the_papers_form_after_saving(tmp_path, bias):
     """Inner products of raw changes, and a softmax in which the own model is one among others."""
-    made = Mixer.create(SPEC, bias=bias, seed=7, score="product", own="softmax", normalise=False)
+    made = Mixer.create(SPEC, bias=bias, seed=7, score="product", own="softmax", normalize=False)
     mixer = Mixer.load(made.save(tmp_path / "a")).to(torch.float64)
-    assert (mixer.score, mixer.normalise, mixer.own) == ("product", False, "softmax")
+    assert (mixer.score, mixer.normalize, mixer.own) == ("product", False, "softmax")
     change = torch.randn(3, SPEC.num_parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     code = mixer.encode(change, SPEC)
     node = torch.arange(3)

@@ -111,7 +111,7 @@ def test_every_group_has_a_gate_of_its_own():
     ],
 )
 def test_edges_that_are_not_in_use_weigh_nothing(own, expected):
-    """Node 1, the best neighbour of node 0, is at rest."""
+    """Node 1, the best neighbor of node 0, is at rest."""
     in_use = OWN | (EDGES[0] != 1)
     weight = drawn(own=own, gate=0.0).weigh(LOGIT, EDGES, OWN, 3, in_use)
     assert weight.tolist() == pytest.approx(expected)
@@ -121,9 +121,9 @@ def test_edges_that_are_not_in_use_weigh_nothing(own, expected):
 
 @pytest.mark.parametrize("own", ["gate", "largest", "softmax"])
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_rows_are_those_of_plain_loops_and_sum_to_one(score, normalise, own):
-    mixer = drawn(0.05, 4.0, score=score, normalise=normalise, own=own)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_rows_are_those_of_plain_loops_and_sum_to_one(score, normalize, own):
+    mixer = drawn(0.05, 4.0, score=score, normalize=normalize, own=own)
     change = normal(3, SPEC.num_parameters)
     weight = of(mixer, change).view(3, 3)
     torch.testing.assert_close(weight, plain_attention.weights(mixer, change, SPEC))
@@ -164,7 +164,7 @@ def test_newcomers_use_the_gate_of_those_they_hear():
 def test_neither_a_large_change_nor_a_large_layer_counts_more(bias):
     change = normal(3, SPEC.num_parameters)
     layer = slice(0, 16)  # the first layer's weight and bias
-    mixer, paper = drawn(bias=bias), drawn(bias=bias, score="product", normalise=False, own="softmax")
+    mixer, paper = drawn(bias=bias), drawn(bias=bias, score="product", normalize=False, own="softmax")
     weight = of(mixer, change)
     for factor in (1e-6, 1000.0):
         node, both, one = (change.clone() for _ in range(3))

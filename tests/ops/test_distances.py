@@ -43,7 +43,7 @@ def exact_one_minus_cosine(a, b, edges):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-5), (torch.float64, 1e-9)])
 @pytest.mark.parametrize("spread", [10.0, 1.0, 1e-3, 1e-6])
 def test_models_around_a_common_one(kind, dtype, tolerance, spread):
-    # with a spread of 1e-6 and single precision, d² is 1e-12 |a|²: uncentred products have lost it all
+    # with a spread of 1e-6 and single precision, d² is 1e-12 |a|²: uncentered products have lost it all
     base = normal(1, 500, seed=5, dtype=torch.float64)
     rows = (base + spread * normal(90, 500, dtype=torch.float64)).to(dtype)
     edges = edges_of(kind, 90, 90)
@@ -131,7 +131,7 @@ def test_no_edges_and_no_columns(shape):
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 5), st.data())
 @settings(max_examples=50)
-def test_relabelled_nodes_have_the_same_distances(senders, receivers, width, draw):
+def test_relabeled_nodes_have_the_same_distances(senders, receivers, width, draw):
     pair = st.tuples(st.integers(0, senders - 1), st.integers(0, receivers - 1))
     pairs = draw.draw(st.lists(pair, max_size=20))
     edges = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
@@ -215,7 +215,7 @@ def test_a_structure_of_other_sizes_is_refused():
 
 
 def test_groups_do_not_change_each_others_last_digits():
-    """Centred on all rows, vectors of others would show in the last digits; values stay what they are."""
+    """Centered on all rows, vectors of others would show in the last digits; values stay what they are."""
     draw = torch.Generator().manual_seed(0)
     rows = torch.randn(6, 50, generator=draw, dtype=torch.float64)
     other = rows.clone()

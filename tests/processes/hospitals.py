@@ -20,7 +20,7 @@ from graphcollab.sites import tasks_of_site
 CASES: dict[str, dict[str, Any]] = {
     "mostly for testing": {"test_fraction": 0.7, "metric": "auc", "methods": {"l2c": methods.l2c}},
     "in groups": {"group": "family", "leave_out": [], "pooled": "per_site"},
-    "amounts": {"target": "age", "loss": "mse", "standardise_target": True},
+    "amounts": {"target": "age", "loss": "mse", "standardize_target": True},
 }
 
 

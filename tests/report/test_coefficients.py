@@ -20,18 +20,18 @@ WHOLE = {"lr": 0.1, "weight_decay": 0, "batch_size": 1000, "momentum": 0.9, "opt
 
 def frame(rows: int = 60, classes: bool = False) -> dict[str, list]:
     drawn = np.random.default_rng(1)
-    age, colour = drawn.normal(50, 10, rows), drawn.choice(["blue", "green", "red"], rows)
-    y = 0.2 * age + 3.0 * (colour == "red") - 1.0 * (colour == "green") + drawn.normal(0, 2, rows)
+    age, color = drawn.normal(50, 10, rows), drawn.choice(["blue", "green", "red"], rows)
+    y = 0.2 * age + 3.0 * (color == "red") - 1.0 * (color == "green") + drawn.normal(0, 2, rows)
     target = np.where(y > np.median(y), "ill", "well") if classes else y
     part = ["train"] * (rows - 10) + ["test"] * 10
-    return {"site": ["a", "b"] * (rows // 2), "age": age.tolist(), "colour": colour, "y": target, "part": part}
+    return {"site": ["a", "b"] * (rows // 2), "age": age.tolist(), "color": color, "y": target, "part": part}
 
 
 def design(table: dict[str, list], site: str) -> tuple[np.ndarray, np.ndarray]:
     """Training rows of a site: one, age, green and red against blue; and targets."""
     rows = [r for r, part in enumerate(table["part"]) if table["site"][r] == site and part == "train"]
-    age, colour = np.array(table["age"])[rows], np.array(table["colour"])[rows]
-    return np.stack([np.ones(len(rows)), age, colour == "green", colour == "red"], 1), np.array(table["y"])[rows]
+    age, color = np.array(table["age"])[rows], np.array(table["color"])[rows]
+    return np.stack([np.ones(len(rows)), age, color == "green", color == "red"], 1), np.array(table["y"])[rows]
 
 
 def trained(tasks: Tasks, steps: int, method: str = "local", outputs: int = 1, model=None, **settings) -> Comparison:
@@ -44,13 +44,13 @@ def values(table) -> dict[str, list[float]]:
     return {row[0].value: [cell.value for cell in row[1:]] for row in table.rows}
 
 
-@pytest.mark.parametrize("standardise", [False, True])
-def test_as_least_squares_in_the_units_of_the_table(standardise: bool) -> None:
+@pytest.mark.parametrize("standardize", [False, True])
+def test_as_least_squares_in_the_units_of_the_table(standardize: bool) -> None:
     table = frame()
-    tasks = Tasks.from_frame(table, split="part", val_fraction=0, standardise_target=standardise, loss="mse")
+    tasks = Tasks.from_frame(table, split="part", val_fraction=0, standardize_target=standardize, loss="mse")
     found = coefficient_table(trained(tasks, 150), resamples=2)
     ours = values(found)
-    assert [*ours] == ["age", "colour = green, not blue", "colour = red, not blue", "intercept"]
+    assert [*ours] == ["age", "color = green, not blue", "color = red, not blue", "intercept"]
     exact = np.stack([np.linalg.lstsq(*design(table, site))[0] for site in ("a", "b")])  # [2, 4]
     assert [ours[name][1:] for name in ours] == pytest.approx(np.roll(exact, -1, 1).T, rel=1e-2, abs=1e-3)
     assert [ours[name][0] for name in ours] == pytest.approx(np.roll(exact, -1, 1).mean(0), rel=1e-2, abs=1e-3)
@@ -90,11 +90,11 @@ def test_intervals_as_a_bootstrap_in_numpy() -> None:
 
 def test_a_weight_that_nothing_trains_is_not_sure() -> None:
     """No row of the site is red, so its weight is what the model began with, and its interval holds 0."""
-    table = {"site": ["a", "b"] * 20, "colour": ["blue", "red", "green", "green"] * 10, "y": [0.5, 1.5, 1.0, 2.0] * 10}
+    table = {"site": ["a", "b"] * 20, "color": ["blue", "red", "green", "green"] * 10, "y": [0.5, 1.5, 1.0, 2.0] * 10}
     tasks = Tasks.from_frame(table)
     found = coefficient_table(trained(tasks, 10), resamples=20)
     low, high = found.rows[1][2].interval
-    assert found.rows[1][0].value == "colour = red, not blue"
+    assert found.rows[1][0].value == "color = red, not blue"
     assert low < 0 < high or low < found.rows[1][2].value < high
     assert high - low > 0.5  # weights of one of three inputs begin within ± 0.58
 
@@ -133,8 +133,8 @@ def test_what_all_sites_share_has_one_number() -> None:
     found = coefficient_table(trained(tasks, 20, "partial_pooling"), resamples=2)
     assert {name: len(row) for name, row in values(found).items()} == {
         "age": 1,
-        "colour = green, not blue": 1,
-        "colour = red, not blue": 1,
+        "color = green, not blue": 1,
+        "color = red, not blue": 1,
         "intercept": 3,
     }
     assert "where all sites have the same" in str(found)

@@ -60,10 +60,10 @@ def test_by_hand() -> None:
 
 def frame(rows: int = 40) -> dict[str, list]:
     drawn = np.random.default_rng(0)
-    age, colour = drawn.normal(50, 10, rows), drawn.choice(["red", "green", "blue"], rows)
-    y = 0.1 * age + 2.0 * (colour == "red") + drawn.normal(0, 1, rows)
+    age, color = drawn.normal(50, 10, rows), drawn.choice(["red", "green", "blue"], rows)
+    y = 0.1 * age + 2.0 * (color == "red") + drawn.normal(0, 1, rows)
     part = ["train"] * (rows // 2) + ["test"] * (rows // 2)
-    return {"site": ["a", "b"] * (rows // 2), "age": age.tolist(), "colour": colour.tolist(), "y": y, "part": part}
+    return {"site": ["a", "b"] * (rows // 2), "age": age.tolist(), "color": color.tolist(), "y": y, "part": part}
 
 
 class OfSite:
@@ -75,8 +75,8 @@ class OfSite:
     def fit(self) -> None: ...
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        colours = np.array(["blue", "green", "red"])[x[:, 1].astype(int)]
-        return self.result.predict(self.site, {"age": x[:, 0], "colour": colours})
+        colors = np.array(["blue", "green", "red"])[x[:, 1].astype(int)]
+        return self.result.predict(self.site, {"age": x[:, 0], "color": colors})
 
 
 def score(model: OfSite, x: np.ndarray, y: np.ndarray) -> float:
@@ -87,14 +87,14 @@ def test_as_scikit_learn_finds_it_with_all_numbers_of_a_category_shuffled_togeth
     table, repeats = frame(), 60
     found = as_given(Tasks.from_frame(table, split="part", val_fraction=0.2), fixed(1.0, -0.5, 0.3, 1.7))
     ours = importance_table(found, repeats=repeats)
-    x = np.stack([table["age"], np.unique(table["colour"], return_inverse=True)[1]], 1)
+    x = np.stack([table["age"], np.unique(table["color"], return_inverse=True)[1]], 1)
     for k, site in enumerate(("a", "b")):
         rows = [r for r in range(20, 40) if table["site"][r] == site]
         model = OfSite(found.results["local"], site)
         theirs = permutation_importance(
             model, x[rows], table["y"][rows], scoring=score, n_repeats=repeats, random_state=0
         )
-        for d, column in enumerate(("age", "colour")):
+        for d, column in enumerate(("age", "color")):
             cell = cells(ours, column)[1 + k]
             spread = theirs.importances[d].std(ddof=1)
             assert cell.value == pytest.approx(theirs.importances_mean[d], abs=4 * spread * (2 / repeats) ** 0.5)

@@ -171,14 +171,14 @@ def test_errors_in_standard_deviations_are_called_so() -> None:
         "part": ["train"] * 12 + ["test"] * 12,
     }
     settings = {"split": "part", "val_fraction": 0, "loss": "mse", "metric": "mae"}
-    for standardise in (True, False):
-        tasks = Tasks.from_frame(table, standardise_target=standardise, **settings)
+    for standardize in (True, False):
+        tasks = Tasks.from_frame(table, standardize_target=standardize, **settings)
         result = run(local(), tasks, lambda: nn.Linear(1, 1), rounds=1)
-        said = "mae and rmse: targets were standardised, so errors are in standard deviations of 'y' (one is 10)"
-        assert (said in str(site_table(result, ["mae", "rmse", "r2"]))) == standardise
+        said = "mae and rmse: targets were standardized, so errors are in standard deviations of 'y' (one is 10)"
+        assert (said in str(site_table(result, ["mae", "rmse", "r2"]))) == standardize
         trials = [Trial.from_result("local", 0, {}, result)]
         found = Comparison(trials, {"local": trials}, False, {"local": result}, "mae")
-        assert ("(one is 10)" in results_table(found)) == standardise
+        assert ("(one is 10)" in results_table(found)) == standardize
 
 
 def test_few_samples_of_the_rarer_class_are_said() -> None:

@@ -34,23 +34,23 @@ def test_settings_are_checked(settings, code):
         ChooseCenter(**settings)
 
 
-def test_centres_are_a_tensor():
+def test_centers_are_a_tensor():
     with raises("value", "centers", "0.0"):
         ifca(clusters=1, centers=[[0.0]])
 
 
-def test_more_centres_than_nodes():
+def test_more_centers_than_nodes():
     with raises("too-many", "clusters", "7", "6"):
         Scene.small().begin(ifca(clusters=7))
 
 
-def test_given_centres_must_fit_the_part():
+def test_given_centers_must_fit_the_part():
     with raises("shape", "centers", "5", "'head'", "21"):
         Scene.small().begin(ifca(part="head", centers=torch.eye(2, 5)))
 
 
 def test_isolated_and_absent_nodes_do_not_count_as_users(points):
-    """Centre 10 is chosen by node 1 alone: if that one is gone, the centre is out of use."""
+    """Center 10 is chosen by node 1 alone: if that one is gone, the center is out of use."""
     method = ifca(steps=1, lr=1.0, centers=torch.tensor([[0.0], [10.0]]))
     data, env = points([[[1.0]], [[9.0]], [[2.0]]]).begin(method)
     for mask, value in (("isolated", True), ("present", False)):
@@ -67,7 +67,7 @@ def test_nobody_is_left():
 
 
 def test_redraws_stop_as_soon_as_shares_are_large_enough():
-    """Ask for one node per centre: the first draw that has it is taken, whatever better ones would follow."""
+    """Ask for one node per center: the first draw that has it is taken, whatever better ones would follow."""
     scene = Scene.small()
     enough = [scene.begin(ifca(redraws=n, least_share=0.1))[0] for n in (30, 60)]
     assert differences(enough[0].centers, enough[1].centers) == []

@@ -90,7 +90,7 @@ def test_listing_all_pairs_changes_nothing():
     assert torch.allclose(p, q)
 
 
-def test_relabelled_nodes_draw_the_same_peers():
+def test_relabeled_nodes_draw_the_same_peers():
     ids = [4, 17, 2, 9, 11, 30, 8]
     order = [3, 0, 6, 1, 5, 2, 4]
     one, _ = draw_peers(Candidates.of(nodes(7, ids)), torch.arange(7), 3, (5,))

@@ -18,14 +18,14 @@ def tasks_of(*nodes, **fields):
 
 
 def rows(centers):
-    """A node's centres in ascending order, without padding."""
+    """A node's centers in ascending order, without padding."""
     return [sorted(one[~one[:, 0].isnan()].tolist()) for one in centers]
 
 
 THREE = [[0.0], [1.0], [10.0], [11.0], [20.0], [22.0]]
 
 
-def test_as_many_centres_as_classes():
+def test_as_many_centers_as_classes():
     tasks = tasks_of((THREE, [0, 0, 1, 1, 2, 2]), (THREE, [4] * 6), (THREE[:4], [0, 0, 1, 1]))
     centers = code_centers(tasks)
     assert centers.shape == (3, 3, 1)
@@ -33,18 +33,18 @@ def test_as_many_centres_as_classes():
 
 
 def test_labels_play_no_other_part():
-    """Centres are of codes, not of classes: which sample has which label does not matter."""
+    """Centers are of codes, not of classes: which sample has which label does not matter."""
     one, two = (code_centers(tasks_of((THREE, labels))) for labels in ([0, 0, 1, 1, 2, 2], [0, 1, 2, 0, 1, 2]))
     assert rows(one) == rows(two)
 
 
-def test_two_centres_where_labels_are_no_classes():
+def test_two_centers_where_labels_are_no_classes():
     tasks = tasks_of((THREE, [0.5] * 6), loss="mse", metric="mse")
     assert rows(code_centers(tasks)) == [[[5.5], [21.0]]]
     assert len(rows(code_centers(tasks, count=3))[0]) == 3
 
 
-def test_no_more_centres_than_different_codes():
+def test_no_more_centers_than_different_codes():
     tasks = tasks_of(([[2.0], [2.0], [3.0]], [0, 1, 2]), ([[5.0]] * 3, [0, 1, 2]))
     assert rows(code_centers(tasks)) == [[[2.0], [3.0]], [[5.0]]]
 
@@ -127,7 +127,7 @@ def test_spacing_is_to_the_nearest_other_one():
     assert spacing == pytest.approx(((9 + 9 + 49) / 3) ** 0.5)
 
 
-def test_no_spacing_without_two_centres():
+def test_no_spacing_without_two_centers():
     assert math.isnan(center_distances(torch.tensor([[[0.0]], [[1.0]]]))[2])
 
 

@@ -14,7 +14,7 @@ from graphcollab.phases import Phases
 from graphcollab.rewire import SampleNodes, TaskPeers
 from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import Scene
-from graphcollab.testing.contract import check_declared, check_keeps_dtype, check_relabelling, check_resume, check_runs
+from graphcollab.testing.contract import check_declared, check_keeps_dtype, check_relabeling, check_resume, check_runs
 from graphcollab.testing.edge_checks import check_forbidden_edges
 from graphcollab.train import run
 from graphcollab.train.fingerprint import fingerprint
@@ -84,7 +84,7 @@ def test_the_threshold_is_in_the_widest_gap():
 
 
 def test_what_is_in_the_window_does_not_matter_elsewhere():
-    """All r below 0.55: one block. All above 0.85: nobody has neighbours."""
+    """All r below 0.55: one block. All above 0.85: nobody has neighbors."""
     near, _ = scene(([0.0, 1.0], [0.1, 1.1], [0.4, 1.4])).begin(flt())
     assert pairs(near) == both((0, 1), (0, 2), (1, 2))
     far, _ = scene(([0.0, 1.0], [5.0, 6.0], [9.0, 10.0])).begin(flt())
@@ -115,7 +115,7 @@ def test_after_other_methods_anybody_may_be_connected(before):
 
 
 def test_what_is_sent_before_the_first_round():
-    """Two centres of one float each; an encoder's four floats come down before that, centres of two floats go up."""
+    """Two centers of one float each; an encoder's four floats come down before that, centers of two floats go up."""
     data, _ = scene().begin(flt())
     assert data.bytes_sent.tolist() == [8.0] * 4
     data, _ = scene().begin(flt(encoder=nn.Linear(1, 2)))
@@ -144,8 +144,8 @@ def test_the_seed_says_where_k_means_starts():
     assert not torch.equal(peers.distances(tasks)[0], peers.distances(tasks, seed=1)[0])
 
 
-def test_nodes_that_join_send_their_centres_then():
-    """Node 2 joins in round 1, sends centres in it, and is node 0's neighbour from the next one on; both are alone
+def test_nodes_that_join_send_their_centers_then():
+    """Node 2 joins in round 1, sends centers in it, and is node 0's neighbor from the next one on; both are alone
     until then, and send no models."""
     method = flt(epochs=1)
     data, env = scene(attend=Attendance(joins={2: 1})).begin(method)
@@ -241,7 +241,7 @@ def test_what_the_nodes_do_not_allow():
 def test_contract_of_other_forms(settings):
     """The forms differ before the first round only; what comes of it later is the same in all: one shows it."""
     later = (check_runs, check_keeps_dtype, check_resume) if "groups" in settings else ()
-    for check in (check_relabelling, check_forbidden_edges, check_declared, *later):
+    for check in (check_relabeling, check_forbidden_edges, check_declared, *later):
         check(flt(epochs=1, **settings))
 
 

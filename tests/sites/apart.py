@@ -13,7 +13,7 @@ from tests.methods.quick import early
 
 
 def codes(samples: Tensor) -> Tensor:
-    """Return two sums of every sample's numbers, [n, 2]: of few samples, raw ones would be told as cluster centres."""
+    """Return two sums of every sample's numbers, [n, 2]: of few samples, raw ones would be told as cluster centers."""
     flat = samples.flatten(1)
     return torch.stack([flat.sum(1), (flat * torch.arange(flat.shape[1])).sum(1)], 1)
 

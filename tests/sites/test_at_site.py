@@ -106,8 +106,8 @@ OPTIONS = {
     "another seed": {"seed": 7, "stratify": False},
     "auc": {"metric": "auc"},
     "bce": {"loss": "bce", "metric": "brier"},
-    "amounts": {"target": "age", "loss": "mse", "standardise_target": True, "metric": "r2"},
-    "amounts, per site": {"target": "age", "loss": "mse", "standardise_target": True, "pooled": "per_site"},
+    "amounts": {"target": "age", "loss": "mse", "standardize_target": True, "metric": "r2"},
+    "amounts, per site": {"target": "age", "loss": "mse", "standardize_target": True, "pooled": "per_site"},
     "amounts as they are": {"target": "oldpeak", "leave_out": ["disease"]},
     "words": {"target": "cp", "categorical": []},
     "declared": {"categories": {"cp": ["none", "typical", "rare"], "disease": [1, 0]}},
@@ -391,7 +391,7 @@ def test_tables_that_do_not_fit_are_refused(last, words):
     assert meetings == (2 if "TooFewError" in words else 1)
 
 
-def test_a_column_that_has_another_name_at_a_site_is_recognised():
+def test_a_column_that_has_another_name_at_a_site_is_recognized():
     other = {"x": PLAIN["x"], "gender": PLAIN["sex"], "y": PLAIN["y"]}
     assert refused(other)[0] == (
         "column 'sex' is at 'a', 'b' and not at 'c', where there is 'gender' instead: if they are the same, rename "

@@ -65,7 +65,7 @@ def play(method, listeners=None, rounds=2, settings=lambda name: {}):
 
 
 # Where all listen, test_site.py plays those that are SHOWN, and test_private.py rounds of all methods; here are, of the
-# others, those that have several phases, centres, prototypes, or what no site has.
+# others, those that have several phases, centers, prototypes, or what no site has.
 QUICK = [(name, column) for column in (1, 2) for name in SHOWN]
 QUICK += [(name, 0) for name in ("directed", "ifca", "mapl", "oracle", "pens")]
 COLUMNS = [

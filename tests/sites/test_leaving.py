@@ -86,7 +86,7 @@ def test_a_rehearsal_counts_all_that_is_sent(method, settings, doors):
 
 
 @pytest.mark.parametrize(
-    "method", [methods.cobo(), methods.l2c(epochs=1, drop_round=4)], ids=["pairs drawn", "neighbours dropped"]
+    "method", [methods.cobo(), methods.l2c(epochs=1, drop_round=4)], ids=["pairs drawn", "neighbors dropped"]
 )
 def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
     told, real = by_reader(rehearsed(method, rounds=7)), doors()  # so many that who is left gets more

@@ -163,8 +163,8 @@ def test_a_site_has_its_own_model_alone(tmp_path):
             torch.testing.assert_close(own[1].values[metric], values, **ROUNDING)
 
 
-def test_a_sample_is_not_told_as_a_cluster_centre():
-    """With as many centres as training samples every centre is a sample; a code of it may be told."""
+def test_a_sample_is_not_told_as_a_cluster_center():
+    """With as many centers as training samples every center is a sample; a code of it may be told."""
     for one in meet(lambda here: here.run(methods.flt(centers=400, epochs=1), small, rounds=1)).values():
         assert isinstance(one, ValueError)
         assert "would tell all sites one of its training samples" in str(one)
@@ -172,7 +172,7 @@ def test_a_sample_is_not_told_as_a_cluster_centre():
 
 
 def test_nodes_with_other_models():
-    """Heads travel between two architectures, which are given by name; also to begin centres with."""
+    """Heads travel between two architectures, which are given by name; also to begin centers with."""
     kinds = {name: k % 2 for k, name in enumerate(NAMES)}
 
     def two(tasks):
@@ -213,7 +213,7 @@ def wide(tasks):
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("l2c", {"target": "age", "loss": "mse", "standardise_target": True}),
+        ("l2c", {"target": "age", "loss": "mse", "standardize_target": True}),
         ("fedavg", {"weight": "age", "loss": "bce"}),
         ("dac", {"metric": "auc", "loss": "bce", "pooled": "per_site"}),
     ],

@@ -86,7 +86,7 @@ def prepared(tables: Any, **settings: Any) -> Tasks:
     if settings.get("pooled") != "per_site" and isinstance(rows, dict):
         rows = {name: _without_few(table) for name, table in rows.items()}
     known = Tasks.from_frame(rows, **{**settings, "val_fraction": 0, "test_fraction": 0}).preparation
-    fitted = {"categories", "pooled", "indicator_above", "standardise_target", "preparation", "refit"}
+    fitted = {"categories", "pooled", "indicator_above", "standardize_target", "preparation", "refit"}
     how = {name: value for name, value in settings.items() if name not in fitted}
     tasks = Tasks.from_frame(tables, **how, preparation=known)
     return replace(tasks, preparation=known)  # as if it had been told

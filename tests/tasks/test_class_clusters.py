@@ -33,7 +33,7 @@ def test_windows(arguments, expected):
 
 
 @given(st.integers(1, 6), st.integers(0, 6), st.integers(0, 20))
-def test_windows_cover_all_classes_and_neighbours_share_the_overlap(clusters, overlap, more):
+def test_windows_cover_all_classes_and_neighbors_share_the_overlap(clusters, overlap, more):
     classes = clusters + overlap + more
     windows = class_windows(classes, clusters, overlap)
     assert set().union(*windows) == set(range(classes))
@@ -134,7 +134,7 @@ def test_a_nodes_samples_do_not_depend_on_names_or_on_nodes_behind_it(numbered):
             assert torch.equal(tasks.splits[split].of(node), more.splits[split].of(node))
 
 
-def test_relabelled_data_are_dealt_alike(numbered):
+def test_relabeled_data_are_dealt_alike(numbered):
     """Classes stand in order whatever their labels are: 0 … 9 or 10, 12, … 28."""
     data = numbered(10, 100, tests=20)
     spread = SimpleNamespace(**vars(data))

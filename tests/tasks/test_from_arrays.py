@@ -142,7 +142,7 @@ def test_validation_and_test_rows_have_some_of_every_class_and_are_drawn_indepen
         of_node = pool.targets[tasks.splits[split].index].split(tasks.sizes(split).tolist())
         assert all(int(one.sum()) == 1 for one in of_node)
     assert tasks.sizes("test").tolist() == [10] * 200
-    # how many of the 47 healthy rows' neighbours of test rows are for validation: a share of 8 in 40, as of all others
+    # how many of the 47 healthy rows' neighbors of test rows are for validation: a share of 8 in 40, as of all others
     plain = Tasks.from_arrays(x, x, node, loss="mse", metric="mse")
     test, val = (plain.splits[name].index for name in ("test", "val"))
     share = len(np.intersect1d(test.numpy() + 1, val.numpy())) / len(test)

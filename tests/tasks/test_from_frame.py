@@ -119,7 +119,7 @@ def split_table(sentinel, category):
 
 @pytest.mark.parametrize("pooled", ["sums", "per_site"])
 def test_only_training_rows_are_looked_at(pooled):
-    settings = {"pooled": pooled, "split": "words", "standardise_target": True}
+    settings = {"pooled": pooled, "split": "words", "standardize_target": True}
     plain, with_sentinel = (Tasks.from_frame(split_table(*s), **settings) for s in ((3.0, "x"), (1e9, "secret")))
     assert plain.preparation == with_sentinel.preparation
     assert "secret" not in json.dumps(with_sentinel.preparation.to_json())
@@ -149,7 +149,7 @@ def test_sums_of_sites_are_what_all_rows_together_give():
 
 @pytest.mark.parametrize("pooled", ["sums", "per_site"])
 @pytest.mark.parametrize(("mean", "spread"), [(1e9, 0.01), (-1e9, 3e-5), (1.7e9, 1e-3), (1e-9, 1e-22), (1e29, 1e16)])
-def test_large_numbers_that_differ_little_are_standardised(mean, spread, pooled):
+def test_large_numbers_that_differ_little_are_standardized(mean, spread, pooled):
     """As NumPy does it in two passes, however small a deviation is beside the mean; so does scikit-learn."""
     x = mean + spread * np.random.default_rng(0).normal(size=60)
     table = {"site": ["a", "b"] * 30, "x": x, "y": ["u", "v", "v", "u"] * 15}
@@ -158,7 +158,7 @@ def test_large_numbers_that_differ_little_are_standardised(mean, spread, pooled)
         right = (x[rows] - x[rows].mean()) / x[rows].std()
         np.testing.assert_allclose(inputs[rows], right, atol=1e-5 + 1e-15 * abs(mean) / spread)  # digits of the mean
     amounts = {"site": table["site"], "k": np.sin(np.arange(60)), "y": x}
-    amounts = Tasks.from_frame(amounts, pooled=pooled, standardise_target=True, loss="mse", **ALL)
+    amounts = Tasks.from_frame(amounts, pooled=pooled, standardize_target=True, loss="mse", **ALL)
     assert torch.equal(amounts.pools["samples"].targets, torch.from_numpy(inputs))
 
 
@@ -184,7 +184,7 @@ def test_a_column_that_does_not_vary_or_is_never_known_says_nothing():
 
 def test_real_targets():
     table = {"site": [1, 1, 2, 2], "x": [1, 2, 3, 4], "y": [1.0, 2.0, 3.0, 4.5]}
-    plain, standard = (Tasks.from_frame(table, standardise_target=s, **ALL) for s in (False, True))
+    plain, standard = (Tasks.from_frame(table, standardize_target=s, **ALL) for s in (False, True))
     assert (plain.loss, plain.metric, plain.preparation.classes) == ("mse", "mae", ())
     assert targets(plain).tolist() == table["y"]
     y = torch.tensor(table["y"])
@@ -192,7 +192,7 @@ def test_real_targets():
     torch.testing.assert_close(standard.preparation.restore(targets(standard)), y)
     torch.testing.assert_close(standard.preparation.targets(table), targets(standard))
     assert standard.preparation.floats_per_site == plain.preparation.floats_per_site + 2
-    own = Tasks.from_frame(table, standardise_target=True, pooled="per_site", **ALL)
+    own = Tasks.from_frame(table, standardize_target=True, pooled="per_site", **ALL)
     assert targets(own).tolist() == pytest.approx([-1, 1, -1, 1])
     assert own.preparation.restore(torch.tensor([0.0]), site="2").tolist() == [3.75]
 
@@ -804,9 +804,9 @@ def test_columns_without_values_and_rows_in_other_units_are_warned_of():
         Tasks.from_frame(newcomer, preparation=prepared, **ALL)
 
 
-def test_classes_are_not_standardised():
-    with raises("conflict", "standardise_target", "'y'"):
-        Tasks.from_frame(TABLE, standardise_target=True, **ALL)
+def test_classes_are_not_standardized():
+    with raises("conflict", "standardize_target", "'y'"):
+        Tasks.from_frame(TABLE, standardize_target=True, **ALL)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_regression_runs_from_end_to_end(model):
         assert error == pytest.approx(((np.c_[test, np.ones(500)] @ best - wanted) ** 2).mean(), rel=0.2)
 
 
-def test_relabelled_nodes_get_relabelled_results():
+def test_relabeled_nodes_get_relabeled_results():
     tasks, model, order = linear_regression_tasks((2, 2)), torch.nn.Linear(10, 1), [3, 0, 2, 1]
     one, other = (run(local(lr=0.002), t, model, rounds=2, seed=2).history for t in (tasks, tasks.select(order)))
     torch.testing.assert_close(one.last("test_loss")[order], other.last("test_loss"))

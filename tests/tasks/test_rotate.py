@@ -25,7 +25,7 @@ def test_right_angles_move_pixels(angle, turns):
 
 
 def test_counter_clockwise():
-    """A spot right of the centre goes up."""
+    """A spot right of the center goes up."""
     values = torch.zeros(1, 1, 9, 9)
     values[0, 0, 4, 8] = 1
     row, column = divmod(int(rotate(values, 45).argmax()), 9)

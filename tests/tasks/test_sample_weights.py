@@ -66,7 +66,7 @@ def test_from_frame_takes_a_column(library):
     tasks = Tasks.from_frame(make(table()), weight="w")
     assert tasks.preparation.features == ("age",)
     plain = Tasks.from_frame({k: v for k, v in table().items() if k != "w"})
-    assert torch.equal(tasks.pools["samples"].inputs, plain.pools["samples"].inputs)  # standardised as without weights
+    assert torch.equal(tasks.pools["samples"].inputs, plain.pools["samples"].inputs)  # standardized as without weights
     assert tasks.pools["samples"].weight.tolist() == W.tolist()
     assert {n: s.index.tolist() for n, s in tasks.splits.items()} == {
         n: s.index.tolist() for n, s in plain.splits.items()

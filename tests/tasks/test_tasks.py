@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torch_geometric.data import Data
 
-from graphcollab.datasets import LabelledArrays
+from graphcollab.datasets import LabeledArrays
 from graphcollab.engine.losses import NAMED
 from graphcollab.metrics import METRICS, Metric
 from graphcollab.settings import SettingError
@@ -193,7 +193,7 @@ def test_a_message_names_the_argument_what_it_must_be_and_the_value(make, messag
 
 
 def test_unknown_arguments_are_refused_in_the_name_of_the_builder():
-    data = LabelledArrays("made", X, Y, X, Y, ("a", "b"))
+    data = LabeledArrays("made", X, Y, X, Y, ("a", "b"))
     with raises("type", "losss", "'loss'", kind=TypeError):
         class_clusters(data, losss="x")
     with raises("type", "zz", kind=TypeError):

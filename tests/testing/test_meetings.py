@@ -19,7 +19,7 @@ from graphcollab.train.evaluation import evaluate
 # - `directed`: the weights of senders that choose their receivers (tell);
 # - DAC: what the peers know, and whom everybody meets next (concat), which all that draw peers tell;
 # - FedProto: how many samples of a class there are, before prototypes are averaged (reduce);
-# - IFCA: which centre every node has chosen (gather);
+# - IFCA: which center every node has chosen (gather);
 # - meta-L2C: gradients of the encoders and losses, in one (reduce).
 MEETINGS = {
     "cga": ["fetch", "tell", "tell"],

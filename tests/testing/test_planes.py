@@ -25,7 +25,7 @@ from graphcollab.weigh import Formula
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import early, quick
 
-# Batch normalisation of batches of one or two samples amplifies rounding: one process that computes other chunks at a
+# Batch normalization of batches of one or two samples amplifies rounding: one process that computes other chunks at a
 # time differs from itself by as much, 1e-9 to 3e-6 after three rounds.
 AMPLIFIED = 1e-4
 UNEVEN = [torch.tensor([0]), torch.tensor([1, 2, 4]), torch.tensor([3]), torch.tensor([5])]
@@ -77,16 +77,16 @@ def isolate(name):
 def buffers(name):
     method = quick(name, buffers="average")
     scene = Scene.small(sizes=SIZES, shared_head=method.embeds, embeds=method.embeds)
-    if method.embeds:  # these models normalise batches
+    if method.embeds:  # these models normalize batches
         return method, scene.replace(modules=[scene.modules[0]], architecture=None)
     backbone = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU())
     return method, scene.replace(modules=[nn.Sequential(OrderedDict(backbone=backbone, head=nn.Linear(5, 3))).double()])
 
 
 def check(method, scene, **how):
-    normalises = any(isinstance(layer, nn.BatchNorm1d) for module in scene.modules for layer in module.modules())
+    normalizes = any(isinstance(layer, nn.BatchNorm1d) for module in scene.modules for layer in module.modules())
     rounds = 3 if isinstance(method, Phases) else 2  # in the third of phases all play what they play from then on
-    check_planes(method, scene, rounds=rounds, **{"tolerance": AMPLIFIED} if normalises else {}, **how)
+    check_planes(method, scene, rounds=rounds, **{"tolerance": AMPLIFIED} if normalizes else {}, **how)
 
 
 KINDS = {f.__name__: f for f in (plain, defaults, parts, elastic, phases, architectures, isolate, buffers)}
@@ -94,7 +94,7 @@ KINDS = {f.__name__: f for f in (plain, defaults, parts, elastic, phases, archit
 
 ALWAYS = {"plain"}
 # Of the other kinds these are played every time: they meet in the local update, through learned weights, at peers that
-# are drawn, through centres, and in personal models.
+# are drawn, through centers, and in personal models.
 REPRESENTATIVE = {"cga", "meta_l2c", "fomo", "ifca", "ditto"}
 
 

@@ -55,7 +55,7 @@ CASES = {
     "l2c": {"method": l2c(**QUICK, drop_round=5)},
     "meta_l2c": {"method": meta_l2c(**QUICK, drop_round=5), "evaluate_every": 2, "checkpoint_every": 3},
     "client sampling": {"method": fedavg(**QUICK, momentum=0.5, fraction=0.5)},
-    "kept optimiser": {"method": averaging, "model": norm_model},
+    "kept optimizer": {"method": averaging, "model": norm_model},
     "dropout": {"method": averaging, "model": dropout_model},
     "patience": {"method": meta_l2c(epochs=1, lr=0.5, batch_size=4), "patience": 3},
     "phases": {"method": Phases(fedavg(**QUICK), 7, l2c(**QUICK, drop_round=9)), "checkpoint_every": None},
@@ -237,7 +237,7 @@ def by_interrupts(case, folder):
 WAYS = {
     by_delays: list(CASES),
     by_writes: ["meta_l2c"],
-    by_interrupts: ["patience", "kept optimiser"],
+    by_interrupts: ["patience", "kept optimizer"],
 }
 
 

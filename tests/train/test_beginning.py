@@ -16,7 +16,7 @@ from tests.methods.quick import early
 
 
 @pytest.mark.parametrize("count", [8, 1000, 300_000])
-def test_models_are_recognised_up_to_rounding_without_being_told(count):
+def test_models_are_recognized_up_to_rounding_without_being_told(count):
     """Of models that differ by rounding one checksum at least is the same, of others none."""
     for seed in range(20):
         draw = torch.Generator().manual_seed(seed)

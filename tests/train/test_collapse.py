@@ -130,13 +130,13 @@ def test_equal_weights_after_few_rounds_are_told_without_a_warning():
     assert kinds(averaging(tilt=0.05), rounds=3) == []  # an evenness of 0.9987
 
 
-def test_one_neighbour_alone_is_not_uniform_but_may_be_unheard():
+def test_one_neighbor_alone_is_not_uniform_but_may_be_unheard():
     pairs = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
     assert kinds(averaging(), graph=pairs) == []
     assert kinds(averaging(own=1.0), graph=pairs) == [ALONE]
 
 
-def test_nodes_without_neighbours_do_not_count():
+def test_nodes_without_neighbors_do_not_count():
     edges = torch.tensor([[0, 1, 0, 2, 1, 2], [1, 0, 2, 0, 2, 1]])  # nodes 3 to 5 are alone
     result, _ = play(averaging(own=1 / 3), graph=edges)
     assert [finding.numbers["nodes"] for finding in result.history.findings] == [EVERYBODY[:3]]
@@ -167,13 +167,13 @@ def test_weights_that_are_not_learned_may_be_what_they_are():
     assert kinds(Phases(averaging(), 3, fedavg(steps=1)), rounds=20) == []
 
 
-def test_equal_weights_of_neighbours_that_were_chosen_say_something():
+def test_equal_weights_of_neighbors_that_were_chosen_say_something():
     drop = ApplyTransform(DropWeakest(count=3), at=1)
     assert kinds(averaging(drop, tilt=1.0, until=3)) == []
     assert kinds(averaging(drop, own=1.0)) == [ALONE]
 
 
-def test_neighbours_that_were_dropped_by_equal_weights():
+def test_neighbors_that_were_dropped_by_equal_weights():
     result, told = play(averaging(ApplyTransform(DropWeakest(count=2), at=5)), rounds=8)
     [finding] = result.history.findings
     assert (finding.numbers["round"], finding.code) == (6, UNIFORM)
@@ -226,7 +226,7 @@ def test_methods_that_learn():
     still = {"epochs": 1, "batch_size": 4, "mixer_lr": 0.0}
     assert kinds(l2c(**still), rounds=20) == [UNIFORM]
     assert kinds(l2c(**still), rounds=19) == [STILL]
-    form = {"score": "product", "normalise": False, "own": "softmax", "decoupled": False}
+    form = {"score": "product", "normalize": False, "own": "softmax", "decoupled": False}
     shrinking = meta_l2c(epochs=1, batch_size=4, mixer_lr=0.1, mixer_weight_decay=1e3, **form)
     assert kinds(shrinking, rounds=20) == [UNIFORM]
     assert kinds(l2c(epochs=1, batch_size=4), rounds=20) == []

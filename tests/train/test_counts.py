@@ -116,8 +116,8 @@ def test_what_are_no_counts_is_refused() -> None:
     half = {**table, "visits": table["visits"] + np.eye(60)[7] / 2}
     with raises("value", "column 'visits'", "row 7", f"{half['visits'][7]:g}"):
         tasks_of(half)
-    with raises("conflict", "standardise_target"):
-        tasks_of(table, standardise_target=True)
+    with raises("conflict", "standardize_target"):
+        tasks_of(table, standardize_target=True)
     with raises("conflict", "metric", "loss='poisson'"):
         Tasks.from_frame(table, target="visits", split="split", loss="mse", metric="poisson_deviance")
     x, negative = torch.zeros(6, 2), torch.tensor([0.0, 1, 2, 3, 4, -1])

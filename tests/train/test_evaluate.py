@@ -210,10 +210,10 @@ def test_a_trial_knows_how_many_nodes_its_means_are_over():
     assert isinstance(found.trials[0], Trial)
 
 
-def test_a_summary_names_the_metric_and_units_of_standardised_targets():
+def test_a_summary_names_the_metric_and_units_of_standardized_targets():
     table = {"site": ["a", "b"] * 20, "x": range(40), "cost": [1000.5 * (k % 7) for k in range(40)]}
-    made = Tasks.from_frame(table, target="cost", metric="mae", standardise_target=True)
+    made = Tasks.from_frame(table, target="cost", metric="mae", standardize_target=True)
     summary = run(local(steps=1), made, nn.Linear(1, 1), rounds=1).summary()
     assert summary["metric"] == "mae"
-    assert summary["units"].startswith("mae: targets were standardised, so errors are in standard deviations of 'cost'")
+    assert summary["units"].startswith("mae: targets were standardized, so errors are in standard deviations of 'cost'")
     assert "units" not in run(local(steps=1), tasks(1.0), make, rounds=1).summary()

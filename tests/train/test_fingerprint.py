@@ -226,12 +226,12 @@ def test_values_may_be_deep_or_hold_themselves_or_resist():
         assert "0x" not in str(describe(odd, "x"))
 
 
-class Colour(Enum):
+class Color(Enum):
     RED = object()
 
 
 def test_no_addresses_are_shown():
-    for value in (Colour.RED, [Held(object()), functools.partial(Held), Colour]):
+    for value in (Color.RED, [Held(object()), functools.partial(Held), Color]):
         assert "0x" not in str(describe(value, "x"))
 
 

@@ -42,7 +42,7 @@ def train(model, folder=None, rounds=2, method=None, **settings):
     return run(method or dpsgd(**QUICK), tasks(), model, rounds=rounds, checkpoint=folder, **settings)
 
 
-def test_rows_optimiser_and_messages_hold_what_is_trained():
+def test_rows_optimizer_and_messages_hold_what_is_trained():
     result = train(adapted(), method=dpsgd(**QUICK, momentum=0.9))
     trained = 4 * WIDTH + 2 * WIDTH + 2
     assert result.data.x.tensors[0].shape == (4, trained)

@@ -82,15 +82,15 @@ def test_nonsense_is_refused(wrong):
 def test_the_number_holds_in_its_own_thread_only():
     inside, leave, found = threading.Event(), threading.Event(), {}
 
-    def neighbour():
+    def neighbor():
         with same_threads(1):
-            found["neighbour"] = torch.get_num_threads()
+            found["neighbor"] = torch.get_num_threads()
             inside.set()
             leave.wait()
-            found["neighbour later"] = torch.get_num_threads()
-        found["neighbour after"] = torch.get_num_threads()
+            found["neighbor later"] = torch.get_num_threads()
+        found["neighbor after"] = torch.get_num_threads()
 
-    thread = threading.Thread(target=neighbour)
+    thread = threading.Thread(target=neighbor)
     thread.start()
     inside.wait()
     begun = threading.Thread(target=lambda: found.update(begun=torch.get_num_threads()))
@@ -99,10 +99,10 @@ def test_the_number_holds_in_its_own_thread_only():
     torch.set_num_threads(2)
     leave.set()
     thread.join()
-    assert found == {"neighbour": 1, "neighbour later": 1, "neighbour after": 2, "begun": 2, "here": 2}
+    assert found == {"neighbor": 1, "neighbor later": 1, "neighbor after": 2, "begun": 2, "here": 2}
 
 
-def test_sums_of_a_neighbour_with_another_number_do_not_change():
+def test_sums_of_a_neighbor_with_another_number_do_not_change():
     """A product over many columns is summed in another order by two threads than by one."""
     a = torch.randn(8, 50000, generator=torch.Generator().manual_seed(0))
     expected = {}

@@ -71,11 +71,11 @@ def near(row, expected, within=1e-9):
     assert row.tolist() == pytest.approx(expected.tolist(), abs=within)
 
 
-def test_ifca_gives_the_centre_of_least_loss_that_somebody_holds():
+def test_ifca_gives_the_center_of_least_loss_that_somebody_holds():
     result, new = run_and_newcomers(ifca(**WHOLE, clusters=3))
     draw = torch.Generator().manual_seed(3)
     centers = 0.5 * torch.randn(3, result.data.x.tensors[0].shape[1], generator=draw, dtype=torch.float64)
-    for _ in range(300):  # the third centre fits best, but nobody holds it
+    for _ in range(300):  # the third center fits best, but nobody holds it
         centers[2] -= 0.5 * (slope(result, centers[2], new, 0) + slope(result, centers[2], new, 1))
     place = torch.tensor([0, 1, 0, 1])
     result.data.centers = {"all": centers}
@@ -170,7 +170,7 @@ def test_flt_averages_those_with_tasks_like_a_newcomers(by):
     draw, parts, where = torch.Generator().manual_seed(0), {}, [0.0, 9.0, 0.0, 9.0, 9.0, 0.0]
     for k, shift in enumerate(where):
         x = torch.randn(12 + k, 4, generator=draw, dtype=torch.float64)
-        x[::2] += torch.tensor([shift, 5, 0, 0])  # two centres a node
+        x[::2] += torch.tensor([shift, 5, 0, 0])  # two centers a node
         x[1::2] += torch.tensor([shift, 0, 0, 5])
         parts[f"node {k}"] = (x, torch.arange(12 + k) % 2)
     tasks = Tasks.from_samples(parts)

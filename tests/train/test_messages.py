@@ -38,7 +38,7 @@ def test_through_a_server_and_not_at_all():
 
 
 def test_edges_that_are_dropped_send_no_more():
-    """After the second round, of index 1, everybody drops two of five neighbours."""
+    """After the second round, of index 1, everybody drops two of five neighbors."""
     assert totals(methods.l2c(drop_round=1, drop_fraction=None, drop_count=2), rounds=4) == [30, 60, 78, 96]
 
 

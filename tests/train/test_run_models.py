@@ -44,7 +44,7 @@ def test_inference_mode_is_refused():
 @pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
 @pytest.mark.parametrize("make", [nn.utils.weight_norm, lambda m: prune.l1_unstructured(m, "weight", 2)])
 def test_layers_that_keep_their_weight_as_an_attribute(make):
-    """The old weight normalisation, and pruned layers, which copy.deepcopy refuses."""
+    """The old weight normalization, and pruned layers, which copy.deepcopy refuses."""
     model = nn.Sequential(make(nn.Linear(4, 5)), nn.ReLU(), nn.Linear(5, 3))
     result = run(fedavg(), tasks(), model, rounds=2)
     pool = result.tasks.pools["val"] if "val" in result.tasks.pools else next(iter(result.tasks.pools.values()))

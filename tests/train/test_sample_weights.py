@@ -133,7 +133,7 @@ def test_saved_models_and_newcomers(tmp_path):
     assert joined.scores().sizes.tolist() == [4]
 
 
-def test_centres_are_tried_on_few_samples_that_count():
+def test_centers_are_tried_on_few_samples_that_count():
     """Most samples have weight 0; one that has some is always among those drawn."""
     weight = np.where(np.arange(90) % 4 == 0, 1.0, 0.0)
     made = tasks(weight=weight, columns=["one", "two"], val_fraction=0, test_fraction=0)

@@ -360,7 +360,7 @@ def test_tables_are_prepared_as_in_training(tmp_path, per_site):
 
 def test_values_are_in_the_tables_units(tmp_path):
     frame = table(lambda site, age, smokes: 1000.5 + 10 * (age or 0))
-    of = Tasks.from_frame(frame, standardise_target=True, test_fraction=0)
+    of = Tasks.from_frame(frame, standardize_target=True, test_fraction=0)
     assert of.preparation.target.deviation[0] > 1
     result = train(nn.Linear(len(of.preparation.features), 1), of=of)
     models = loaded(result, tmp_path)
@@ -381,7 +381,7 @@ def test_a_preparation_goes_along(tmp_path, pooled, kind):
     if kind == "values":
         y = 1000 + 10 * age + draw.normal(size=60)
     table = {"site": site, "age": age, "dose": dose, "y": y}
-    tasks = Tasks.from_frame(table, pooled=pooled, standardise_target=kind == "values")
+    tasks = Tasks.from_frame(table, pooled=pooled, standardize_target=kind == "values")
     result = run(local(lr=0.3), tasks, nn.Linear(2, 2 if kind == "classes" else 1), rounds=40)
     models = loaded(result, tmp_path)
     assert models.preparation == tasks.preparation
@@ -534,6 +534,6 @@ def test_a_result_predicts_as_what_is_saved_of_it(tmp_path):
             assert getattr(result, name)(site, new).tolist() == getattr(models, name)(site, new).tolist()
     with raises("unknown", "site", kind=KeyError):
         result.predict("c", new)
-    amounts = Tasks.from_frame({**table, "y": [0.5 * (7 * k % 24) for k in range(24)]}, standardise_target=True)
+    amounts = Tasks.from_frame({**table, "y": [0.5 * (7 * k % 24) for k in range(24)]}, standardize_target=True)
     result = run(local(lr=0.1), amounts, lambda of: nn.Linear(of.input_shape[0], 1), rounds=2)
     assert result.predict("a", new).tolist() == loaded(result, tmp_path / "amounts").predict("a", new).tolist()

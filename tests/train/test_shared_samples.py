@@ -41,7 +41,7 @@ def resplits_by_hand(seed: int) -> Tasks:
 def table(seed: int, pooled: str = "sums") -> Tasks:
     x, _ = draws(0)
     rows = {"site": [k % 2 for k in range(60)], "x": x[:, 0].tolist(), "y": (x[:, 1] + x[:, 2].exp()).tolist()}
-    return Tasks.from_frame(rows, standardise_target=True, pooled=pooled, seed=seed, val_fraction=0)
+    return Tasks.from_frame(rows, standardize_target=True, pooled=pooled, seed=seed, val_fraction=0)
 
 
 def partitions(seed: int, used: int = 80) -> Tasks:

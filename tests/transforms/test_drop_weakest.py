@@ -19,7 +19,7 @@ def test_four_nodes() -> None:
     assert out.edge_weight.tolist() == pytest.approx([0.0, 0.5, 0.3, 0.6])
 
 
-def test_the_papers_setting_leaves_ten_neighbours_and_self() -> None:
+def test_the_papers_setting_leaves_ten_neighbors_and_self() -> None:
     data = WithSelfLoops()(Complete()(Data(num_nodes=100)))
     data.edge_weight = torch.rand(data.num_edges, generator=torch.Generator().manual_seed(0))
     assert DropWeakest(fraction=0.9)(data).edge_index[1].bincount().unique().tolist() == [11]

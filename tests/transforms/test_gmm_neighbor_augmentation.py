@@ -96,7 +96,7 @@ def test_candidates_unlike_the_bag_do_not() -> None:
     assert alone([0.90, 0.92, 0.88], [0.10, 0.12, 0.14]) == [0.88, 0.90, 0.92]
 
 
-def test_a_neighbour_unlike_the_bag_leaves_it() -> None:
+def test_a_neighbor_unlike_the_bag_leaves_it() -> None:
     assert alone([0.90, 0.92, 0.88, 0.91, 0.11], [0.10, 0.12, 0.09, 0.13]) == [0.88, 0.90, 0.91, 0.92]
 
 
@@ -122,7 +122,7 @@ def test_two_gaussians_over_many_draws() -> None:
     assert sum(len(bag) == 20 for bag in found) >= 45
 
 
-def test_scores_of_neighbours_may_be_the_lower_ones() -> None:
+def test_scores_of_neighbors_may_be_the_lower_ones() -> None:
     assert alone([0.10, 0.12], [0.90, 0.92, 0.11, 0.88]) == [0.10, 0.11, 0.12]
 
 

@@ -26,7 +26,7 @@ def test_another_seed_gives_another_graph() -> None:
 
 
 def test_all_rings_are_equally_likely() -> None:
-    """Five nodes with two neighbours each are one of twelve rings."""
+    """Five nodes with two neighbors each are one of twelve rings."""
     drawn = (RandomRegular(2, seed=seed)(Data(num_nodes=5)).edge_index for seed in range(360))
     seen = Counter(str(edge_index.tolist()) for edge_index in drawn)
     assert len(seen) == 12

@@ -46,5 +46,5 @@ def test_half_a_degree_is_the_group_ring_of_the_paper(count: int, degree: int) -
     }
 
 
-def test_the_papers_setting_gives_ten_neighbours() -> None:
+def test_the_papers_setting_gives_ten_neighbors() -> None:
     assert Ring(5)(Data(num_nodes=100)).edge_index[1].bincount().unique().tolist() == [10]

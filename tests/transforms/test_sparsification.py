@@ -117,7 +117,7 @@ def test_gradients_of_learned_weights_pass() -> None:
 
 
 def by_hand(data: Data, how_many: Callable[[int], int]) -> set[tuple[int, int]]:
-    """Return the edges that stay when each receiver keeps its ``how_many(degree)`` strongest neighbours."""
+    """Return the edges that stay when each receiver keeps its ``how_many(degree)`` strongest neighbors."""
     node_id = data.node_id.tolist()
     weight = dict(zip(map(tuple, data.edge_index.t().tolist()), data.edge_weight.tolist(), strict=True))
     kept = {(j, i) for j, i in weight if i == j}

@@ -49,7 +49,7 @@ def test_edges_are_sorted_distinct_and_without_self_loops(topology: Topology, co
 
 
 @every_topology
-def test_relabelling_the_nodes_relabels_the_graph(topology: Topology) -> None:
+def test_relabeling_the_nodes_relabels_the_graph(topology: Topology) -> None:
     node_id = torch.tensor([3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26])
     shuffled = node_id[torch.randperm(12, generator=torch.Generator().manual_seed(0))]
     one, other = (topology(Data(num_nodes=12, node_id=ids)) for ids in (node_id, shuffled))

@@ -26,8 +26,8 @@ ENV = Env(None, Plane(), 0)
 NODE = torch.arange(4)
 EDGES = torch.cartesian_prod(NODE, NODE).flip(1).T
 LN2 = math.log(2)
-PAPER = {"score": "product", "normalise": False, "own": "softmax"}
-FORMS = [{}, PAPER, {"own": "largest"}, {"own": "softmax"}, {"score": "scaled"}, {"normalise": False, "bias": False}]
+PAPER = {"score": "product", "normalize": False, "own": "softmax"}
+FORMS = [{}, PAPER, {"own": "largest"}, {"own": "softmax"}, {"score": "scaled"}, {"normalize": False, "bias": False}]
 
 
 def normal(*shape, seed):

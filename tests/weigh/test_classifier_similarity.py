@@ -155,7 +155,7 @@ def test_more_steps_are_as_many_rounds_with_the_same_classifiers():
     torch.testing.assert_close(one, three)
 
 
-def test_neighbours_send_their_classifiers():
+def test_neighbors_send_their_classifiers():
     heads = torch.randn(3, 2, 4, dtype=torch.float64)
     _, data = weights(*scene(heads, bias=True), ClassifierSimilarity())
     assert data.bytes_sent.tolist() == [2 * 4 * (2 * 4 + 2)] * 3

@@ -1,4 +1,4 @@
-"""The randomised double greedy search, on one parameter: L(θ) = (θ - c)², whose sets were worked out by hand."""
+"""The randomized double greedy search, on one parameter: L(θ) = (θ - c)², whose sets were worked out by hand."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def learned(**settings):
 
 
 @pytest.mark.parametrize(
-    ("settings", "within"), [({}, 0.0), ({"own": "softmax", "score": "product", "normalise": False}, 1e-4)], ids=str
+    ("settings", "within"), [({}, 0.0), ({"own": "softmax", "score": "product", "normalize": False}, 1e-4)], ids=str
 )
 def test_a_replayed_encoding_gives_the_same(traced, monkeypatch, settings, within):
     """Without cosines up to rounding: gradients of codes lie otherwise in memory."""

@@ -48,7 +48,7 @@ def test_by_hand(make_graph):
     assert data.edge_gain.tolist() == pytest.approx([0.5, 0.1, -0.2], abs=1e-7)
     assert data.edge_weight.tolist() == pytest.approx([0.833333, 0.166667, 0], abs=1e-6)
     assert data.scores.edge_index.tolist() == [[1, 2], [0, 0]]
-    assert data.bytes_sent.tolist() == [0, 0, 8]  # node 2's model travelled in vain; the exchange counts node 1's
+    assert data.bytes_sent.tolist() == [0, 0, 8]  # node 2's model traveled in vain; the exchange counts node 1's
     after = Exchange("x_start", "x", against="x_start")(data, env)
     assert after.x.part("all")[0].tolist() == pytest.approx([0.833333, 0.333333], abs=1e-6)
     assert after.bytes_sent.tolist() == [0, 8, 8]

@@ -21,7 +21,7 @@ from tests.raising import raises
 EDGES = [[0, 1, 2, 1], [0, 0, 0, 2]]
 
 
-def test_sample_counts_are_normalised_per_receiver(make_graph, make_env):
+def test_sample_counts_are_normalized_per_receiver(make_graph, make_env):
     after = SampleCounts()(make_graph([[0.0]] * 3, edges=EDGES), make_env([1, 2, 5]))
     assert after.edge_weight.tolist() == [0.125, 0.25, 0.625, 1.0]
 

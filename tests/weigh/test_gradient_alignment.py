@@ -99,7 +99,7 @@ def test_the_own_model_may_take_part_of_the_simplex(points):
 
 
 def six(points, **settings):
-    """Six nodes, of which neighbours compare themselves in some rounds."""
+    """Six nodes, of which neighbors compare themselves in some rounds."""
     targets = [[[float(k), 1.0]] for k in range(6)]
     method = cobo(lr=0.1, gamma=0.03, sampling=settings.pop("sampling", "constant"), **settings)
     data, env = points(targets).begin(method, [[0.3 * k, 2.0 - k] for k in range(6)])

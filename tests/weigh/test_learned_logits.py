@@ -105,7 +105,7 @@ def test_gradients_sum_to_zero_at_every_receiver(make_graph, make_env):
     torch.testing.assert_close(sums, torch.zeros(3, dtype=torch.float64))
 
 
-def test_dropped_neighbours_weigh_nothing_and_rows_sum_to_one_again(make_graph, make_env):
+def test_dropped_neighbors_weigh_nothing_and_rows_sum_to_one_again(make_graph, make_env):
     node = torch.arange(4)
     edges = torch.cartesian_prod(node, node).flip(1).T
     weigh = LearnedLogits(Adam(lr=0.1))
@@ -117,7 +117,7 @@ def test_dropped_neighbours_weigh_nothing_and_rows_sum_to_one_again(make_graph, 
     torch.testing.assert_close(matrix.sum(1), torch.ones(4))
     assert (matrix == 0).sum(1).tolist() == [2, 2, 2, 2]
     assert (matrix.diagonal() > 0).all()
-    # logits grow with the sender, so everyone's strongest neighbour is the last other node
+    # logits grow with the sender, so everyone's strongest neighbor is the last other node
     assert [row.nonzero().flatten().tolist() for row in matrix] == [[0, 3], [1, 3], [2, 3], [2, 3]]
     assert len(data.edge_logit) == len(data.edge_logit_exp_avg) == 8
 
@@ -187,7 +187,7 @@ def test_nodes_at_rest_keep_their_logits(make_graph, make_env):
         assert float(logit[i, i]) == float(logit[i, learned].max())
 
 
-def test_a_neighbour_at_rest_may_have_the_largest(make_graph, make_env):
+def test_a_neighbor_at_rest_may_have_the_largest(make_graph, make_env):
     """Its logit has not moved, and the own one is raised to what it is: not to what a step would have made of it."""
     weigh = LearnedLogits(SGD(lr=1.0))
     data = weigh.init(make_graph(START, edges=EDGES), make_env())

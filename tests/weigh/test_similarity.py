@@ -201,7 +201,7 @@ def test_no_edges(metric, scene):
 
 
 @every_metric
-def test_relabelled_nodes_have_the_same_scores(metric, scene):
+def test_relabeled_nodes_have_the_same_scores(metric, scene):
     data, env = trained(scene)
     place = torch.tensor([3, 0, 5, 1, 4, 2])  # node k is called place[k]
     moved = copy.copy(data)

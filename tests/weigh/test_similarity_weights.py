@@ -37,7 +37,7 @@ def test_receivers_do_not_influence_each_other():
     assert weight.tolist() == pytest.approx([3 / 7, 3 / 7, 1 / 7, 0.5, 0.5])
 
 
-def test_without_a_self_loop_neighbours_share_everything():
+def test_without_a_self_loop_neighbors_share_everything():
     edges = torch.tensor([[1, 2], [0, 0]])
     assert similarity_weights(torch.tensor([0.6, 0.2]), edges, 3).tolist() == pytest.approx([0.75, 0.25])
     assert similarity_weights(torch.zeros(2), edges, 3).tolist() == [0.5, 0.5]

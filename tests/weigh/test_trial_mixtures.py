@@ -79,7 +79,7 @@ def test_edges_that_do_not_help_vanish_for_good_and_those_that_do_stop_at_one(po
     assert data.bytes_sent.tolist() == [4.0 * 5, 4.0 * 8], "an edge that has vanished carries nothing"
 
 
-def test_row_of_neighbours_that_all_help_is_the_plain_mean(points):
+def test_row_of_neighbors_that_all_help_is_the_plain_mean(points):
     method = learn(start=1.0)
     data, env = points([[[0.0]]] * 4).begin(method, [[0.0]] * 4)
     assert method.play(data, env).edge_weight.tolist() == pytest.approx([0.25] * 16)

@@ -76,7 +76,7 @@ def test_negative_weights_have_a_symmetric_scale() -> None:
 @pytest.mark.parametrize(("count", "panels"), [(1, 1), (4, 4), (5, 6)])
 def test_many_rounds_take_several_lines(count: int, panels: int) -> None:
     figure = weight_heatmaps(dict.fromkeys(range(count), (EDGES, WEIGHTS)), 3)
-    assert len(figure.axes) == panels + 1  # and the colour bar
+    assert len(figure.axes) == panels + 1  # and the color bar
     assert sum(axes.get_visible() for axes in figure.axes) == count + 1
 
 
@@ -84,7 +84,7 @@ def test_no_edges_at_all() -> None:
     figure = weight_heatmaps({1: (EDGES[:, :0], WEIGHTS[:0])}, 2)
     assert np.isnan(shown(figure)).all()
     assert [text.get_text() for text in figure.axes[0].texts] == ["no edges"]
-    assert len(figure.axes) == 1  # a colour bar would have nothing to say
+    assert len(figure.axes) == 1  # a color bar would have nothing to say
 
 
 def test_weights_of_few_nodes_are_written_into_cells() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from graphcollab.datasets import LabelledArrays
+from graphcollab.datasets import LabeledArrays
 from tests.raising import raises
 
 
-def make(**changes: Any) -> LabelledArrays:
+def make(**changes: Any) -> LabeledArrays:
     fields = {
         "name": "toy",
         "train_inputs": torch.arange(8.0).view(4, 2),
@@ -19,13 +19,13 @@ def make(**changes: Any) -> LabelledArrays:
         "test_targets": torch.tensor([1, 0]),
         "class_names": ("a", "b", "c"),
     }
-    return LabelledArrays(**{**fields, **changes})
+    return LabeledArrays(**{**fields, **changes})
 
 
 def test_properties() -> None:
     data = make()
     assert (data.num_classes, data.input_shape) == (3, (2,))
-    assert repr(data) == "LabelledArrays('toy', train=4, test=2, input_shape=(2,), num_classes=3)"
+    assert repr(data) == "LabeledArrays('toy', train=4, test=2, input_shape=(2,), num_classes=3)"
     with pytest.raises(dataclasses.FrozenInstanceError):
         data.name = "other"  # type: ignore[misc]
 
@@ -77,13 +77,13 @@ def test_refuses_types(changes: dict[str, Any], wanted: tuple[str, ...]) -> None
         make(**changes)
 
 
-def test_greyscale_averages_channels_cuts_the_centre_and_standardises():
+def test_grayscale_averages_channels_cuts_the_center_and_standardizes():
     images = torch.arange(2 * 2 * 4 * 4, dtype=torch.float32).view(2, 2, 4, 4)
-    data = LabelledArrays("a", images, torch.tensor([0, 1]), images, torch.tensor([0, 1]), ("x", "y")).greyscale(2)
-    # channel means of sample 0 at the centre: (5 + 21) / 2 = 13, 14, 17, 18; sample 1: 32 more
+    data = LabeledArrays("a", images, torch.tensor([0, 1]), images, torch.tensor([0, 1]), ("x", "y")).grayscale(2)
+    # channel means of sample 0 at the center: (5 + 21) / 2 = 13, 14, 17, 18; sample 1: 32 more
     expected = torch.tensor([13.0, 14, 17, 18, 45, 46, 49, 50])
     expected = (expected - expected.mean()) / expected.std()
     assert data.input_shape == (1, 2, 2)
     torch.testing.assert_close(data.train_inputs.flatten(), expected)
     with raises("range", "side"):
-        data.greyscale(3)
+        data.grayscale(3)

@@ -1,4 +1,4 @@
-"""Labelled datasets in memory, checked once when they are built, and several as one."""
+"""Labeled datasets in memory, checked once when they are built, and several as one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcollab.tasks.samples import refuse_not_finite
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledArrays:
+class LabeledArrays:
     """A dataset for classification: training and test samples with their labels, as tensors.
 
     Every loader of :mod:`graphcollab.datasets` returns this value, which checks itself when it is built.
@@ -35,7 +35,7 @@ class LabelledArrays:
 
     Example:
         >>> labels = torch.tensor([0, 1, 0])
-        >>> data = LabelledArrays("toy", torch.zeros(3, 2), labels, torch.ones(1, 2), labels[:1], ("cat", "dog"))
+        >>> data = LabeledArrays("toy", torch.zeros(3, 2), labels, torch.ones(1, 2), labels[:1], ("cat", "dog"))
         >>> data.num_classes, data.input_shape
         (2, (2,))
     """
@@ -72,8 +72,8 @@ class LabelledArrays:
         """The shape of one sample, such as (1, 28, 28)."""
         return tuple(self.train_inputs.shape[1:])
 
-    def greyscale(self, side: int) -> LabelledArrays:
-        """Return the images with their channels averaged and the centre cut out, standardised anew as one channel.
+    def grayscale(self, side: int) -> LabeledArrays:
+        """Return the images with their channels averaged and the center cut out, standardized anew as one channel.
 
         So datasets of different image shapes can be given to one architecture.
 
@@ -85,7 +85,7 @@ class LabelledArrays:
         """
         if len(self.input_shape) != 3 or min(self.input_shape[1:]) < side:
             raise RangeError(
-                "side", f"{self.name}: greyscale({side}) needs images [C, H, W] that large, got {self.input_shape}"
+                "side", f"{self.name}: grayscale({side}) needs images [C, H, W] that large, got {self.input_shape}"
             )
         top, left = ((size - side) // 2 for size in self.input_shape[1:])
         train, test = (
@@ -131,7 +131,7 @@ class LabelledArrays:
 
 
 @checked
-def join_datasets(sources: Sequence[LabelledArrays]) -> LabelledArrays:
+def join_datasets(sources: Sequence[LabeledArrays]) -> LabeledArrays:
     """Join datasets to one that has all their samples and classes.
 
     Labels of a dataset are shifted up by the classes of those before it: MNIST and Fashion-MNIST together have 20
@@ -146,7 +146,7 @@ def join_datasets(sources: Sequence[LabelledArrays]) -> LabelledArrays:
     if not len(sources):
         raise EmptyError("datasets", "there must be at least one dataset to join, got none")
     starts = label_starts(sources)
-    return LabelledArrays(
+    return LabeledArrays(
         " + ".join(source.name for source in sources),
         torch.cat([source.train_inputs for source in sources]),
         torch.cat([source.train_targets + start for source, start in zip(sources, starts, strict=True)]),
