@@ -31,8 +31,8 @@ COLUMNS = (
 )
 
 REFERENCE = (
-    "scikit-learn's linear models, fitted to training and validation rows; means over sites, with 95 % intervals of "
-    "one comparison alone. Nothing is claimed of them."
+    "scikit-learn's linear models, fitted to training and validation rows where no other are named; means over sites, "
+    "with 95 % intervals of one comparison alone. Nothing is claimed of them."
 )
 
 
