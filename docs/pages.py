@@ -15,13 +15,14 @@ from typing import get_args
 import torch
 
 import graphcollab
-from graphcollab import errors, methods, slots
-from graphcollab.control.state import LOOP
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.piece import Field, Piece, Reader
+from graphcollab import Method, Phases, methods
+from graphcollab._base import errors
+from graphcollab._base.piece import Reader
+from graphcollab.components import Field, Piece, slots
+from graphcollab.components.state import LOOP
 from graphcollab.sites.site import MANY_RUNS, ONE_RUN
-from graphcollab.testing.scene import SIZES, Scene
+from graphcollab.testing import Scene
+from graphcollab.testing.scene import SIZES
 
 ROOT = Path(__file__).parents[1]
 SLOTS = {
@@ -208,7 +209,7 @@ def table_of_errors() -> str:
         if kind is not errors.GraphcollabError
     ]
     about = (
-        "Every error of the package is a `graphcollab.errors.GraphcollabError`, and the built-in error that fits. Its "
+        "Every error of the package is a `graphcollab._base.errors.GraphcollabError`, and the built-in error that fits. Its "
         "`code` is that of its class; its `subject` is the argument or the element that it is about, such as `rounds` "
         "or `node 'b'`. A warning, a `GraphcollabWarning`, has a `code` and a `subject`, too: the code of an error, "
         "`no-effect` for a setting that has none, or `quality` for doubts about data and results.\n\n"

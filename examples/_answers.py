@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from _device import add_device  # type: ignore
 
-from graphcollab import report
-from graphcollab.datasets import SiteTable
-from graphcollab.gains import Benefit
-from graphcollab.methods import get_method
-from graphcollab.tasks import Tasks
+from graphcollab import get_method, report
+from graphcollab.analysis import Benefit
+from graphcollab.data import Tasks
+from graphcollab.data.datasets import SiteTable
 
 
 def split(table: SiteTable, many: int, least: int, seed: int, in_turn: bool = False, **settings: Any) -> Tasks:

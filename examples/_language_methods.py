@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab import methods
+from graphcollab import Method, methods
+from graphcollab._base.keyed import keyed_seed
+from graphcollab.components import Env
+from graphcollab.components.local import Fit, FitPersonal
+from graphcollab.components.weigh import GradientAlignment
 from graphcollab.engine import Rows
-from graphcollab.env import Env
-from graphcollab.keyed import keyed_seed
-from graphcollab.local import Fit, FitPersonal
-from graphcollab.method import Method
-from graphcollab.weigh import GradientAlignment
 
 DECAY = 0.01  # weight decay of AdamW, PyTorch's default
 GRIDS = {"ditto": ("lam", "lams"), "cobo": ("rho", "rhos"), "cobo_published": ("rho", "rhos")}  # setting, option

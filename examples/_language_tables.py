@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.metrics import paired_difference
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics import paired_difference
 from graphcollab.report.values import text_table
-from graphcollab.train import Comparison
 
 
 def by_language(trial: Any, cluster: Tensor) -> list[float]:

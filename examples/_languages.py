@@ -10,8 +10,8 @@ from typing import Any
 
 from _prose import prose_of  # type: ignore
 
+from graphcollab.data import Tasks
 from graphcollab.llm import text_tasks
-from graphcollab.tasks import Tasks
 
 LANGUAGES = "ca", "es", "de", "nl"  # Catalan, Spanish, German, Dutch
 TOPICS = "numpy", "scipy", "sklearn", "matplotlib"  # packages whose prose the small base has not read

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 from torch import Tensor
 
+from graphcollab._base.keyed import keyed_order
 from graphcollab.engine import Rows
-from graphcollab.keyed import keyed_order
 from graphcollab.report.figures._style import COLORS, figure_names, new_figure
 from graphcollab.train import Result
 

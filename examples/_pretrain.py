@@ -17,8 +17,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm import trange
 
+from graphcollab._base.files import flush_folder, own_name
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.files import flush_folder, own_name
 from graphcollab.llm.base import transformers
 
 PACKAGES = ("python", "torch", "transformers", "networkx", "sympy")  # whose prose the small base reads

@@ -28,11 +28,11 @@ from torch.nn import Linear
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
-from graphcollab.distributed import one_voice, speaks
-from graphcollab.files import write_whole
-from graphcollab.tasks import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
+from graphcollab._base.files import write_whole
+from graphcollab.comm import one_voice, speaks
+from graphcollab.components.weigh import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
+from graphcollab.data.partition import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.train import RecordGraph
-from graphcollab.weigh import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
 
 NODES = {"rotation": [13, 11, 9, 7], "labels": [8] * 5, "regression": [33] * 3}  # of every cluster
 LRS, TAUS = {"rotation": [0.01, 0.03], "labels": [0.01, 0.03], "regression": [0.05, 0.1]}, [10.0, 30.0]

@@ -29,8 +29,9 @@ from _language_tables import language_table, listening_table  # type: ignore
 from _languages import draw_tasks, read_texts  # type: ignore
 
 from graphcollab import compare, report
-from graphcollab.distributed import launched, one_voice, speaks
-from graphcollab.files import write_whole
+from graphcollab._base.files import write_whole
+from graphcollab.comm import one_voice, speaks
+from graphcollab.comm.launch import launched
 from graphcollab.llm import build_lora
 from graphcollab.train import RecordGraph
 

@@ -18,8 +18,8 @@ import argparse
 from _answers import answer, asked, options, split  # type: ignore
 
 from graphcollab import benefit, build_model, load_dataset
-from graphcollab.distributed import one_voice
-from graphcollab.tasks import Tasks
+from graphcollab.comm import one_voice
+from graphcollab.data import Tasks
 
 
 @one_voice()

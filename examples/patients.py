@@ -19,7 +19,7 @@ import argparse
 from _answers import answer, asked, options, split  # type: ignore
 
 from graphcollab import benefit, build_model, load_dataset
-from graphcollab.distributed import one_voice
+from graphcollab.comm import one_voice
 
 
 @one_voice()

@@ -26,10 +26,12 @@ import torch
 from _answers import split  # type: ignore
 from _device import add_device  # type: ignore
 
-from graphcollab import Tasks, build_model, compare, fedavg, load_dataset, local, meta_l2c, report, run, shard_tasks
-from graphcollab.distributed import one_voice
-from graphcollab.files import write_whole
-from graphcollab.keyed import keyed_order
+from graphcollab import Tasks, build_model, compare, load_dataset, report, run
+from graphcollab._base.files import write_whole
+from graphcollab._base.keyed import keyed_order
+from graphcollab.comm import one_voice
+from graphcollab.data.partition import shard_tasks
+from graphcollab.methods import fedavg, local, meta_l2c
 
 Draw = Callable[[int], Tasks]
 SEED = 1000  # of the source's partition; the target's are 0 to 9

@@ -30,12 +30,12 @@ from benchmark._tables import time_to_table, weight_table  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report
-from graphcollab.datasets import join_datasets
-from graphcollab.distributed import one_voice, speaks
-from graphcollab.files import write_whole
-from graphcollab.metrics import server_graph
+from graphcollab._base.files import write_whole
+from graphcollab.analysis.metrics import server_graph
+from graphcollab.comm import one_voice, speaks
+from graphcollab.data.datasets import join_datasets
+from graphcollab.data.partition import disjoint_classes, permuted_labels
 from graphcollab.models import MODELS
-from graphcollab.tasks import disjoint_classes, permuted_labels
 from graphcollab.train import RecordGraph
 
 SAMPLINGS: dict[str, Any] = {"cobo": "constant", "cobo_time": "time", "cobo_mixed": "mixed", "cobo_all": "all"}

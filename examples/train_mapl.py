@@ -26,15 +26,15 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import compare, load_dataset, methods, report
-from graphcollab.distributed import one_voice, speaks
+from graphcollab._base.files import write_whole
+from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
+from graphcollab.comm import one_voice, speaks
+from graphcollab.components.exchange import NoExchange
+from graphcollab.components.weigh import ClassifierSimilarity, NoWeights
+from graphcollab.data.partition import class_clusters
 from graphcollab.engine import Adam, ImageAugment, Views
-from graphcollab.exchange import NoExchange
-from graphcollab.files import write_whole
-from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import small_backbones, split_models
-from graphcollab.tasks import class_clusters
 from graphcollab.train import RecordGraph
-from graphcollab.weigh import ClassifierSimilarity, NoWeights
 
 AUGMENT = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
 CHOICES = ["local", "fedproto", "alone", "mapl"]

@@ -24,12 +24,15 @@ from benchmark._figures import comparison_figures  # type: ignore
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from graphcollab import build_model, compare, dpsgd, fedavg, l2c, load_dataset, local, meta_l2c, report, shard_tasks
-from graphcollab.datasets import DATASETS
-from graphcollab.distributed import one_voice, speaks
-from graphcollab.files import write_whole
+from graphcollab import build_model, compare, load_dataset, report
+from graphcollab._base.files import write_whole
+from graphcollab.comm import one_voice, speaks
+from graphcollab.data.datasets import DATASETS
+from graphcollab.data.partition import shard_tasks
+from graphcollab.methods import dpsgd, fedavg, l2c, local, meta_l2c
 from graphcollab.models import MODELS
-from graphcollab.train import Callback, History, RecordGraph
+from graphcollab.persistence import History
+from graphcollab.train import Callback, RecordGraph
 from graphcollab.transforms import Ring
 
 ROUNDS, EVALUATE_EVERY, SEEDS, NODES, CLASSES_PER_NODE = 50, 10, 5, 100, 2

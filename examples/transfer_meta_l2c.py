@@ -23,14 +23,18 @@ from _device import add_device  # type: ignore
 from benchmark._figures import comparison_figures  # type: ignore
 from tqdm import tqdm
 
-from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, report, run, shard_tasks
-from graphcollab.datasets import LabeledArrays
-from graphcollab.distributed import one_voice, speaks
-from graphcollab.files import write_whole
-from graphcollab.keyed import keyed_order
+from graphcollab import build_model, compare, load_dataset, report, run
+from graphcollab._base.files import write_whole
+from graphcollab._base.keyed import keyed_order
+from graphcollab.analysis import Comparison
+from graphcollab.comm import one_voice, speaks
+from graphcollab.data.datasets import LabeledArrays
+from graphcollab.data.partition import shard_tasks
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods import local, meta_l2c
 from graphcollab.models import MODELS
-from graphcollab.stack import ParamSpec
-from graphcollab.train import Comparison, RecordGraph
+from graphcollab.nn import Mixer
+from graphcollab.train import RecordGraph
 
 ROUNDS, EVALUATE_EVERY, SEEDS, SHARDS, CLASSES_PER_NODE = 50, 10, 10, 20, 2
 SHOWN, SPLIT = (1, 10, 20), 0.6  # rounds in the heat maps; the source's share of the classes of a common dataset

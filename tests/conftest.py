@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 NIGHTLY = (
-    *("tests/test_device.py", "tests/engine/test_module_families.py", "tests/engine/test_static_steps.py"),
+    *("tests/_base/test_device.py", "tests/engine/test_module_families.py", "tests/engine/test_static_steps.py"),
     *("tests/methods/test_isolation.py", "tests/sites/test_between.py", "tests/testing/test_planes.py"),
 )
 """Files whose slow tests repeat, for every method or kind of module, what others of them show for some."""

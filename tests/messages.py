@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from graphcollab import errors
+from graphcollab._base import errors
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = Path(__file__).with_suffix(".txt")

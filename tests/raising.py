@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from graphcollab import errors
-from graphcollab.errors import GraphcollabError, GraphcollabWarning
+from graphcollab import GraphcollabError, GraphcollabWarning
+from graphcollab._base import errors
 
 CODES = {kind.code for name, kind in vars(errors).items() if name.endswith("Error")} | {"no-effect", "quality"}
 

@@ -16,11 +16,11 @@ from joblib.externals.loky.backend import context as loky
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.engine import engine
-from graphcollab.env import Env
-from graphcollab.plane import Plane
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks
+from graphcollab.comm import Plane
+from graphcollab.components import Env
+from graphcollab.data import Tasks
+from graphcollab.engine import Stacks, engine
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.testing import NotApplicable, Scene
 from tests import forked  # noqa: F401, which says what is loaded in the process to fork from
 from tests.plans import once

@@ -1,6 +1,6 @@
 """Values for every setting of the package, made from annotations: those that are allowed, and nonsense.
 
-What an annotation allows is decided here anew and not by `graphcollab.settings`, which is what is tested.
+What an annotation allows is decided here anew and not by `graphcollab._base.settings`, which is what is tested.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ import torch
 from torch import nn
 from torch_geometric.transforms import BaseTransform
 
+from graphcollab import GraphcollabError
+from graphcollab._base.settings import MOST
+from graphcollab.components import Real, Rewiring, Weigher
+from graphcollab.components.local import Combine, Fit, ProjectedGradient
+from graphcollab.components.rewire import NeighborBag
+from graphcollab.components.weigh import CosineWeights, Similarity, Uniform
 from graphcollab.engine import SGD, Objective, Proximal, RowOptimizer
-from graphcollab.errors import GraphcollabError
-from graphcollab.local import Fit, ProjectedGradient
-from graphcollab.local.combine import Combine
-from graphcollab.rewire import NeighborBag
-from graphcollab.settings import MOST, Real
-from graphcollab.slots import Rewiring, Weigher
 from graphcollab.transforms import TopK
-from graphcollab.weigh import CosineWeights, Similarity, Uniform
 
 HUGE = 10**400
 NONSENSE: tuple[Any, ...] = (

@@ -15,10 +15,9 @@ import pytest
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.metrics import log_loss
 
-from graphcollab import Tasks, benefit, build_model
+from graphcollab import GraphcollabWarning, Tasks, benefit, build_model
+from graphcollab._base.naming import AS_OPTIONS, setting
 from graphcollab.cli import main
-from graphcollab.errors import GraphcollabWarning
-from graphcollab.naming import AS_OPTIONS, setting
 
 QUICK = ("--methods", "none", "--repeats", "3", "--rounds", "1", "--hidden", "none")
 
@@ -114,7 +113,7 @@ def test_one_warning_comes_once(call):
 
 def test_where_constants_are_best_there_may_be_nothing_to_learn(call, monkeypatch):
     table("a,b,y", lambda draw, k: (draw.gauss(0, 1), draw.gauss(0, 1), draw.gauss(0, 1)))
-    playing = sys.modules["graphcollab.gains.benefit"]
+    playing = sys.modules["graphcollab.analysis.benefit"]
     monkeypatch.setattr(playing, "REPEATS", 3)
     monkeypatch.setattr(playing, "ROUNDS", 1)
     monkeypatch.setattr(

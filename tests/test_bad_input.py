@@ -14,33 +14,26 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from graphcollab import (
-    Mixer,
     Tasks,
     benefit,
     build_model,
     compare,
-    dpsgd,
-    fedavg,
     get_method,
-    grouped_tasks,
-    l2c,
     load_dataset,
-    local,
-    meta_l2c,
     report,
     run,
-    shard_tasks,
 )
-from graphcollab.engine import SGD, Adam, Loss
-from graphcollab.engine.losses import as_objective
-from graphcollab.engine.optimizer import as_row_optimizer
-from graphcollab.exchange import Exchange, Receive, ThroughCenters, ThroughServer
-from graphcollab.local import Fit
-from graphcollab.methods import cga, directed, ditto, fc, fomo, ifca
-from graphcollab.metrics import Metric
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics import Metric
+from graphcollab.components.exchange import Exchange, Receive, ThroughCenters, ThroughServer
+from graphcollab.components.local import Fit
+from graphcollab.data.partition import grouped_tasks, shard_tasks
+from graphcollab.engine import SGD, Adam, Loss, as_objective, as_row_optimizer
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods import cga, directed, ditto, dpsgd, fc, fedavg, fomo, ifca, l2c, local, meta_l2c
 from graphcollab.models import MLP
-from graphcollab.stack import ParamSpec
-from graphcollab.train import Callback, Comparison
+from graphcollab.nn import Mixer
+from graphcollab.train import Callback
 from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")

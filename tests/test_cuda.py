@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from graphcollab import Method, Tasks, methods, run
+from graphcollab.components.local import Fit
 from graphcollab.engine import SGD, AdamW, static_steps
-from graphcollab.local import Fit
 from graphcollab.testing import Scene
 from tests.methods.quick import early, quick
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import l2c, meta_l2c, run
+from graphcollab import run
 from graphcollab.engine import static_steps
+from graphcollab.methods import l2c, meta_l2c
 from graphcollab.testing import Scene
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -16,24 +16,12 @@ from torch_geometric.data import Data
 
 import graphcollab
 from examples.benchmark._figures import weight_by_overlap
-from graphcollab import (
-    Mixer,
-    Phases,
-    Tasks,
-    build_model,
-    dpsgd,
-    fedavg,
-    get_method,
-    grouped_tasks,
-    l2c,
-    load_dataset,
-    local,
-    meta_l2c,
-    run,
-    shard_tasks,
-)
-from graphcollab.metrics import in_cluster_share, recovery_auc
+from graphcollab import Phases, Tasks, build_model, get_method, load_dataset, run
+from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
+from graphcollab.data.partition import grouped_tasks, shard_tasks
+from graphcollab.methods import dpsgd, fedavg, l2c, local, meta_l2c
 from graphcollab.models import MLP
+from graphcollab.nn import Mixer
 from graphcollab.train import RecordGraph
 from graphcollab.transforms import Ring
 from tests.raising import raises

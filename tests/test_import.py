@@ -11,17 +11,17 @@ from pkgutil import iter_modules
 import graphcollab
 from graphcollab import methods
 
-HEAVY = ("torchvision", "sklearn", "matplotlib", "peft", "graphcollab.llm", "graphcollab.ops._triton")
+HEAVY = ("torchvision", "sklearn", "matplotlib", "peft", "graphcollab.llm", "graphcollab.nn.functional._triton")
 SCRIPT = f"""
 import sys
-import graphcollab.datasets, graphcollab.models
+import graphcollab.data.datasets, graphcollab.models
 print(*(name for name in {HEAVY} if name in sys.modules))
 import torch
-from graphcollab.tasks import Tasks
+from graphcollab.data import Tasks
 tasks = Tasks.from_samples([(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * 3)
-for method in (graphcollab.meta_l2c, graphcollab.fedavg, graphcollab.dpsgd):
+for method in (graphcollab.methods.meta_l2c, graphcollab.methods.fedavg, graphcollab.methods.dpsgd):
     graphcollab.run(method(), tasks, torch.nn.Linear(3, 2), rounds=1)
-graphcollab.MixConv()(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.ones(1))
+graphcollab.nn.MixConv()(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.ones(1))
 """
 
 
@@ -44,10 +44,10 @@ from pkgutil import iter_modules
 import graphcollab, graphcollab.methods
 names = dir(graphcollab)
 print(*(name for name in ("numpy", "torch", "graphcollab.train") if name in sys.modules))
-from graphcollab.methods.ditto import ditto
-from graphcollab.methods.fedavg import local
-import graphcollab.local, graphcollab.train
-assert graphcollab.local is graphcollab.methods.local is local  # and not the package of this name
+from graphcollab.methods import ditto
+from graphcollab.methods import local
+import graphcollab.methods.local, graphcollab.train
+assert graphcollab.methods.local is graphcollab.methods.local is local  # and not the package of this name
 assert graphcollab.methods.ditto is ditto  # and not the module of this name
 assert set(graphcollab.__all__) <= set(names)
 from graphcollab import *
@@ -64,7 +64,7 @@ WITHOUT_MATPLOTLIB = """
 import sys
 sys.modules["matplotlib"] = None
 from graphcollab import report
-from graphcollab.errors import MissingPackageError
+from graphcollab._base.errors import MissingPackageError
 assert callable(report.results_table) and callable(report.page)
 try:
     report.weight_heatmaps

@@ -5,10 +5,11 @@ import warnings
 
 import pytest
 
-from graphcollab import errors
-from graphcollab.checks import issue
-from graphcollab.distributed.meeting import PYTHON, as_value, from_value
-from graphcollab.errors import GraphcollabError, RangeError, UnknownError
+from graphcollab import GraphcollabError
+from graphcollab._base import errors
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import RangeError, UnknownError
+from graphcollab.comm.meeting import PYTHON, as_value, from_value
 from tests.raising import raises, warns
 
 KINDS = [kind for name, kind in vars(errors).items() if name.endswith("Error")]

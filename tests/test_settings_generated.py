@@ -19,14 +19,13 @@ import pytest
 import torch
 
 import graphcollab
-from graphcollab import compare, methods, run, settings, tasks
-from graphcollab.datasets import LabeledArrays
-from graphcollab.declare import Weights, method
+from graphcollab import Method, compare, data as tasks, methods, run
+from graphcollab._base import settings
+from graphcollab._base.settings import Known
+from graphcollab.components import Count, Exchanger, Local, Natural, NonNegative, Piece, Real, Rewiring, Stop, Weigher
+from graphcollab.data.datasets import LabeledArrays
 from graphcollab.engine import SGD, Adam, Objective, RowOptimizer
-from graphcollab.method import Method
-from graphcollab.piece import Piece
-from graphcollab.settings import Count, Known, Natural, NonNegative, Real
-from graphcollab.slots import Exchanger, Local, Rewiring, Stop, Weigher
+from graphcollab.methods.declare import Weights, method
 from graphcollab.testing import Scene
 from tests.methods.quick import EARLY, QUICK
 from tests.raising import raises

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from torch import Tensor
 
-from graphcollab._ranges import describe
-from graphcollab.settings import Count, Positive, SettingError, check_setting
+from graphcollab._base.ranges import describe
+from graphcollab._base.settings import SettingError, check_setting
+from graphcollab.components import Count, Positive
 from tests.raising import raises
 
 PAIRS = Annotated[Sequence[Any], "pairs, such as [(0, 1)]"]

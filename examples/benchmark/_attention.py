@@ -10,14 +10,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
-from graphcollab.control.state import LOOP, tell_all
-from graphcollab.env import Env
-from graphcollab.method import Method
+from graphcollab import Method
+from graphcollab.components import Env
+from graphcollab.components.state import LOOP, tell_all
+from graphcollab.components.weigh import ChannelAttention
 from graphcollab.nn.filters import layers_of
-from graphcollab.ops import edge_products
-from graphcollab.train import Callback, History
+from graphcollab.nn.functional import edge_products
+from graphcollab.persistence import History
+from graphcollab.train import Callback
 from graphcollab.train.findings import spread_in_round
-from graphcollab.weigh import ChannelAttention
 
 
 class WatchWeights(Callback):

@@ -7,8 +7,9 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from graphcollab._torchvision import torchvision_models
-from graphcollab.settings import Count, checked, look_up
+from graphcollab._base.settings import checked, look_up
+from graphcollab._base.torchvision import torchvision_models
+from graphcollab.components import Count
 
 
 @checked

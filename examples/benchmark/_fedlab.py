@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from graphcollab._torchvision import torchvision_datasets
+from graphcollab._base.torchvision import torchvision_datasets
 
 INSTALL = "pip install --no-deps fedlab==1.3.0 munch pynvml pandas"
 

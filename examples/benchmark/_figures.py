@@ -17,17 +17,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-from graphcollab.errors import RangeError, ShapeError
-from graphcollab.metrics import (
-    cluster_traffic,
-    contact_counts,
-    never_sampled,
-)
-from graphcollab.metrics.edges import Graph, Graphs, check_edges, pair_weights
+from graphcollab._base.errors import RangeError, ShapeError
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics import cluster_traffic, contact_counts, never_sampled
+from graphcollab.analysis.metrics.edges import Graph, Graphs, check_edges, pair_weights
+from graphcollab.analysis.trial import SHARES
+from graphcollab.persistence import History
 from graphcollab.report import accuracy_curves, weight_heatmaps
 from graphcollab.report.figures._style import COLORS, GRAY, LOOKS, legend_right, new_figure, new_panels, over_rounds
-from graphcollab.train import Comparison, History
-from graphcollab.train.trial import SHARES
 
 WEIGHTS = {
     "own_weight": "own model's weight",

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from graphcollab import methods
 from graphcollab.engine import SGD, AdamW, static_steps
-from graphcollab.ops import Structure, mix
-from graphcollab.ops.kernels import edge_dot
+from graphcollab.nn.functional import Structure, mix
+from graphcollab.nn.functional.kernels import edge_dot
 from graphcollab.testing import Scene
 
 ROOT = Path(__file__).parents[2]
@@ -48,8 +48,8 @@ def right(bench: Bench) -> None:
     with bench.attempt("tests/test_cuda.py"):
         _methods(bench, checks)
     if bench.card and PYTEST and importlib.util.find_spec("hypothesis"):  # which the tests beside it need
-        with bench.attempt("tests/ops/test_triton.py"):
-            _pytest(bench, "tests/ops/test_triton.py")
+        with bench.attempt("tests/nn/functional/test_triton.py"):
+            _pytest(bench, "tests/nn/functional/test_triton.py")
 
 
 def _kernels(bench: Bench, graph: str, nodes: int, width: int, kind: str) -> None:

@@ -19,16 +19,15 @@ from _measure import peak_bytes  # type: ignore
 from local_training import compare_rounds  # type: ignore
 from torch import nn
 
-from graphcollab import Tasks, fedavg, run
+from graphcollab import Method, Tasks, get_method, run
+from graphcollab.analysis.metrics import as_metric, score_rows
+from graphcollab.comm import Plane
+from graphcollab.components import Env
 from graphcollab.engine import Engine, Rows
-from graphcollab.env import Env
-from graphcollab.method import Method
-from graphcollab.methods import get_method
-from graphcollab.metrics import as_metric, score_rows
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods import fedavg
 from graphcollab.models import CNN, MLP, fedavg_cnn
-from graphcollab.plane import Plane
-from graphcollab.stack import ParamSpec
-from graphcollab.train import build_graph, build_modules
+from graphcollab.train.start import build_graph, build_modules
 
 # Name, method and settings; local training first, in whose rounds the others are measured.
 ROUNDS: tuple[tuple[str, str, dict[str, Any]], ...] = (

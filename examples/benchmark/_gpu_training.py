@@ -18,12 +18,12 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from graphcollab import Tasks
+from graphcollab.data import Pool, Split
 from graphcollab.engine import SGD, Engine, LocalSteps, Rows
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.models.layers import Residual
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Pool, Split
-from graphcollab.train import build_graph, build_modules
+from graphcollab.train.start import build_graph, build_modules
 
 LR, CLASSES = 0.01, 10
 FEW = 20  # nodes of which a loop is timed, which takes so much longer with more

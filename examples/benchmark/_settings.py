@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import nn
 
-from graphcollab import build_model, grouped_tasks, load_dataset, shard_tasks
-from graphcollab.datasets import LabeledArrays, SiteTable
-from graphcollab.tasks import Tasks
+from graphcollab import build_model, load_dataset
+from graphcollab.data import Tasks
+from graphcollab.data.datasets import LabeledArrays, SiteTable
+from graphcollab.data.partition import grouped_tasks, shard_tasks
 
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray]
 Root: TypeAlias = str | os.PathLike[str] | None

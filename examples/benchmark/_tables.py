@@ -9,11 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.metrics import adjusted_rand_index, cluster_traffic, contact_counts, never_sampled, recovery_auc
-from graphcollab.metrics.edges import Graph, Graphs, pair_weights
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis.metrics import (
+    adjusted_rand_index,
+    cluster_traffic,
+    contact_counts,
+    never_sampled,
+    recovery_auc,
+)
+from graphcollab.analysis.metrics.edges import Graph, Graphs, pair_weights
 from graphcollab.report._terms import failures
 from graphcollab.report.values import Cell, Column, Table, mean_cell, number, shown_in
-from graphcollab.train import Comparison, Trial
 
 
 def time_to_table(comparison: Comparison, target: float) -> str:
@@ -53,7 +59,7 @@ def budget_table(comparison: Comparison, budget: float | None = None) -> str:
     """Return how many messages and bytes nodes sent, and how good models were when a budget of messages was spent.
 
     It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
-    edge used in one round (see ``messages_sent`` in `graphcollab.train.History`); "of all pairs" is the share of the
+    edge used in one round (see ``messages_sent`` in `graphcollab.persistence.History`); "of all pairs" is the share of the
     K (K - 1) messages in every round that all pairs of K nodes would send. Bytes are of all nodes together. Values are
     means over seeds.
 

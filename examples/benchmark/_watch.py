@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab.analysis.metrics import as_metric, score_rows
+from graphcollab.components import Env
+from graphcollab.components.weigh import Similarity
 from graphcollab.engine import Rows
-from graphcollab.env import Env
-from graphcollab.metrics import as_metric, score_rows
-from graphcollab.train import Callback, History
-from graphcollab.weigh import Similarity
+from graphcollab.persistence import History
+from graphcollab.train import Callback
 
 MERGING = tuple(f"val_{what}_{when}" for what in ("loss", "metric") for when in ("before", "after"))
 MARGIN, DROP, RUIN = 0.02, 0.1, 0.25  # shares of a cluster's best value

@@ -23,7 +23,8 @@ from _figures import own_weight_curves  # type: ignore
 from _measure import add_device  # type: ignore
 from _settings import SETTINGS  # type: ignore
 
-from graphcollab import l2c, meta_l2c, report, run
+from graphcollab import report, run
+from graphcollab.methods import l2c, meta_l2c
 from graphcollab.report.values import text_table
 
 PAPER: dict[str, Any] = {"score": "product", "normalize": False, "own": "softmax", "decoupled": False}

@@ -21,10 +21,12 @@ from typing import Any
 import torch
 from _measure import add_device  # type: ignore
 
-from graphcollab import cobo, linear_regression_tasks, run
-from graphcollab.train import load_checkpoint
-from graphcollab.train.lock import hold_folder
-from graphcollab.train.saver import Saver
+from graphcollab import run
+from graphcollab.data.partition import linear_regression_tasks
+from graphcollab.methods import cobo
+from graphcollab.persistence import load_checkpoint
+from graphcollab.persistence.lock import hold_folder
+from graphcollab.persistence.saver import Saver
 
 SHOWN = (10, 100, 1000, 10_000)
 

@@ -17,7 +17,8 @@ import torch
 from _measure import add_device  # type: ignore
 
 from graphcollab import build_model, compare, load_dataset, methods, report
-from graphcollab.tasks import Tasks, class_clusters
+from graphcollab.data import Tasks
+from graphcollab.data.partition import class_clusters
 
 METHODS = ("local", "fedavg", "heurfedamp", "fedamp", "dpfl", "pfedgraph")
 

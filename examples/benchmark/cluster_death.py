@@ -27,14 +27,13 @@ from _measure import add_device  # type: ignore
 from _watch import WatchDeaths, WatchMerging  # type: ignore
 from torch_geometric.data import Data
 
-from graphcollab import Phases, build_model, concept_shift, label_shift, load_dataset, report, run
-from graphcollab.env import Env
-from graphcollab.files import write_whole
+from graphcollab import Phases, build_model, load_dataset, report, run
+from graphcollab._base.files import write_whole
+from graphcollab.components import Env
+from graphcollab.components.rewire import Candidates, PeerSampler
+from graphcollab.data.partition import ANIMALS_VEHICLES, concept_shift, label_shift
 from graphcollab.methods import oracle
 from graphcollab.models import MODELS
-from graphcollab.rewire import PeerSampler
-from graphcollab.rewire.draw import Candidates
-from graphcollab.tasks import ANIMALS_VEHICLES
 
 DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))
 

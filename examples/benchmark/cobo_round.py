@@ -17,15 +17,14 @@ from typing import Any
 import torch
 from _measure import Timed, arguments, interleave, machine, write  # type: ignore
 
-from graphcollab import Tasks, build_model, methods
+from graphcollab import Method, Tasks, build_model, methods
+from graphcollab.comm import Plane
+from graphcollab.components import Env
+from graphcollab.data import Pool, Split
 from graphcollab.engine import Engine, Rows
-from graphcollab.env import Env
-from graphcollab.method import Method
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MODELS
-from graphcollab.plane import Plane
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Pool, Split
-from graphcollab.train import build_graph, build_modules
+from graphcollab.train.start import build_graph, build_modules
 
 
 def make_tasks(nodes: int, samples: int, shape: tuple[int, ...], device: str) -> Tasks:

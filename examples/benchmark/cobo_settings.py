@@ -21,10 +21,10 @@ from _measure import add_device  # type: ignore
 from tqdm import tqdm
 
 from graphcollab import Tasks, build_model, compare, load_dataset, methods
-from graphcollab.datasets import DATASETS
-from graphcollab.files import write_whole
+from graphcollab._base.files import write_whole
+from graphcollab.data.datasets import DATASETS
+from graphcollab.data.partition import permuted_labels
 from graphcollab.report import results_json
-from graphcollab.tasks import permuted_labels
 
 
 def arguments() -> argparse.Namespace:

@@ -22,8 +22,9 @@ from typing import Any
 from _measure import arguments, machine, write  # type: ignore
 from scipy.stats import t as student
 
-from graphcollab import build_model, dac, load_dataset, run
-from graphcollab.tasks import permuted_labels
+from graphcollab import build_model, load_dataset, run
+from graphcollab.data.partition import permuted_labels
+from graphcollab.methods import dac
 
 BOUNDS = {"none": (None, None), "default": (20, 75), "tight": (10, 25)}  # tells, limit
 

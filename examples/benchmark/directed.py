@@ -26,17 +26,16 @@ from _measure import add_device  # type: ignore
 from torch_geometric.utils import to_dense_adj
 from tqdm import tqdm
 
-from graphcollab import Phases, build_model, compare, load_dataset, report
+from graphcollab import Method, Phases, build_model, compare, load_dataset, report
+from graphcollab._base.files import write_whole
+from graphcollab.analysis.metrics import paired_difference
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.local import Fit
+from graphcollab.components.weigh import SampleCounts, Uniform
+from graphcollab.data.partition import majority_tasks
 from graphcollab.engine import SGD
-from graphcollab.exchange import Exchange
-from graphcollab.files import write_whole
-from graphcollab.local import Fit
-from graphcollab.method import Method
 from graphcollab.methods import directed, local
-from graphcollab.metrics import paired_difference
-from graphcollab.tasks import majority_tasks
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import SampleCounts, Uniform
 
 # Fashion-MNIST: 0 T-shirt, 1 Trouser, 2 Pullover, 5 Sandal, 6 Shirt, 7 Sneaker, 8 Bag, 9 Ankle boot
 SETTINGS: dict[str, dict[str, Any]] = {  # majority classes of every node, their share, samples as a share of --samples

@@ -25,7 +25,7 @@ import torch
 from _measure import add_device  # type: ignore
 
 from graphcollab import Tasks, benefit, build_model
-from graphcollab.gains import Benefit
+from graphcollab.analysis import Benefit
 
 WIDTH = 3
 

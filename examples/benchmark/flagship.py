@@ -33,14 +33,14 @@ import torch
 from _measure import add_device  # type: ignore
 from _settings import SETTINGS  # type: ignore
 
-from graphcollab import compare, report
-from graphcollab.files import write_whole
-from graphcollab.method import last_graph
-from graphcollab.methods import get_method
-from graphcollab.metrics import paired_difference, weight_spread
+from graphcollab import compare, get_method, report
+from graphcollab._base.files import write_whole
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis.metrics import paired_difference, weight_spread
+from graphcollab.methods.method import last_graph
 from graphcollab.report._terms import failures
 from graphcollab.report.values import Column, cell_text, mean_cell, number, text_table
-from graphcollab.train import Comparison, Result, Trial
+from graphcollab.train import Result
 
 REFERENCES = ("local", "l2c")
 

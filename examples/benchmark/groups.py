@@ -19,9 +19,11 @@ from typing import Any
 import torch
 from _measure import add_device  # type: ignore
 
-from graphcollab import build_model, grouped_tasks, l2c, load_dataset, meta_l2c, report, run
-from graphcollab.files import write_whole
-from graphcollab.metrics import in_cluster_share, recovery_auc
+from graphcollab import build_model, load_dataset, report, run
+from graphcollab._base.files import write_whole
+from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
+from graphcollab.data.partition import grouped_tasks
+from graphcollab.methods import l2c, meta_l2c
 from graphcollab.train import RecordGraph
 
 PLAIN = str.maketrans({" ": "_", ",": None, "'": None})

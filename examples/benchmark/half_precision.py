@@ -19,10 +19,11 @@ from typing import Any, Literal
 
 from _measure import add_device  # type: ignore
 
-from graphcollab import fedavg, load_dataset, run
-from graphcollab.metrics import paired_difference
+from graphcollab import load_dataset, run
+from graphcollab.analysis.metrics import paired_difference
+from graphcollab.data.partition import label_shift
+from graphcollab.methods import fedavg
 from graphcollab.models import fedavg_cnn
-from graphcollab.tasks import label_shift
 
 NODES = 10
 

@@ -22,14 +22,14 @@ from torch import nn
 from tqdm import tqdm
 
 from graphcollab import load_dataset, methods, run
+from graphcollab.analysis.metrics import recovery_auc
+from graphcollab.components.exchange import NoExchange
+from graphcollab.components.weigh import NoWeights
+from graphcollab.components.weigh.classifiers import head_cosines
+from graphcollab.data.partition import class_clusters
 from graphcollab.engine import ImageAugment
-from graphcollab.exchange import NoExchange
-from graphcollab.metrics import recovery_auc
 from graphcollab.models import SplitModel, small_backbones, split_models
-from graphcollab.tasks import class_clusters
 from graphcollab.transforms import Complete
-from graphcollab.weigh import NoWeights
-from graphcollab.weigh.classifiers import head_cosines
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross-entropy": {"contrast": 0.0, "prototype": 0.0, "uniformity": 0.0},

@@ -21,16 +21,17 @@ from _measure import arguments, interleave, machine, write  # type: ignore
 from torch.nn import functional as F
 
 from graphcollab import Tasks
-from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Rows
+from graphcollab._base.threads import same_threads
+from graphcollab.data import Pool, Split
+from graphcollab.data.schedule import make_schedule
+from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Rows, Stacks
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.llm import build_lora, perplexity, token_loss
 from graphcollab.llm.base import peft, transformers
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Pool, Split, make_schedule
-from graphcollab.threads import same_threads
-from graphcollab.train import build_modules
 from graphcollab.train.run import choose_threads
+from graphcollab.train.start import build_modules
 
 VOCABULARY, DROPOUT, LR = 2048, 0.1, 2e-3
 CHECKED, LIMIT = 3, 5e-3  # steps that must be alike, to this share of how far adapters move

@@ -25,15 +25,17 @@ from _measure import Ratio, arguments, interleave, machine, on_gpu, write  # typ
 from _pfl import INSTALL as INSTALL_PFL, pfl_round  # type: ignore
 from torch import Tensor, nn
 
-from graphcollab import Tasks, fedavg
+from graphcollab import Tasks
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.comm import Plane
+from graphcollab.components import Env
+from graphcollab.data import Pool, Split
+from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import Engine, Rows
-from graphcollab.env import Env
-from graphcollab.metrics import as_metric
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods import fedavg
 from graphcollab.models import MLP, fedavg_cnn
-from graphcollab.plane import Plane
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Pool, Split, make_schedule
-from graphcollab.train import build_graph, build_modules
+from graphcollab.train.start import build_graph, build_modules
 
 LR, CLASSES, HALF = 0.01, 10, "bfloat16"
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}

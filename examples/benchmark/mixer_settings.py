@@ -20,7 +20,9 @@ import torch
 from _figures import weight_by_overlap  # type: ignore
 from _measure import add_device  # type: ignore
 
-from graphcollab import build_model, fedavg, load_dataset, local, meta_l2c, run, shard_tasks
+from graphcollab import build_model, load_dataset, run
+from graphcollab.data.partition import shard_tasks
+from graphcollab.methods import fedavg, local, meta_l2c
 
 DEAL: dict[str, dict[str, Any]] = {
     "digits": {"shards": 20, "classes_per_node": 2},

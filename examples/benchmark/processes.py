@@ -22,8 +22,10 @@ from typing import Any
 import torch
 from _measure import add_device  # type: ignore
 
-from graphcollab import build_model, dpsgd, load_dataset, run, shard_tasks
-from graphcollab.distributed import meet
+from graphcollab import build_model, load_dataset, run
+from graphcollab.comm.launch import meet
+from graphcollab.data.partition import shard_tasks
+from graphcollab.methods import dpsgd
 from graphcollab.report.values import text_table
 from graphcollab.transforms import Ring
 

@@ -23,8 +23,10 @@ from _measure import add_device  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
-from graphcollab import compare, dac, linear_regression_tasks, local, oracle, panm, pens, random_peers, report, run
-from graphcollab.files import write_whole
+from graphcollab import compare, report, run
+from graphcollab._base.files import write_whole
+from graphcollab.data.partition import linear_regression_tasks
+from graphcollab.methods import dac, local, oracle, panm, pens, random_peers
 
 LRS = [0.02, 0.05, 0.1]
 METRICS: tuple[Any, ...] = ("cosine_updates", "cosine_weights", "inverse_loss", "inverse_distance")

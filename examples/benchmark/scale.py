@@ -25,10 +25,12 @@ from _measure import Timed, arguments, forget_peak, machine, on_gpu, peak, wait,
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab import Method, Tasks, dac, dpsgd, fedavg, l2c, meta_l2c, run
+from graphcollab import Method, Tasks, run
+from graphcollab.data import Pool, Split
+from graphcollab.methods import dac, dpsgd, fedavg, l2c, meta_l2c
 from graphcollab.models import MLP
-from graphcollab.tasks import Pool, Split
-from graphcollab.train import Callback, History
+from graphcollab.persistence import History
+from graphcollab.train import Callback
 from graphcollab.transforms import RandomRegular
 
 TRAIN, HELD_OUT = 20, 5

@@ -31,15 +31,14 @@ from _tables import budget_table  # type: ignore
 from torch import nn
 from tqdm import tqdm
 
-from graphcollab import compare, load_dataset, methods, report
+from graphcollab import Phases, compare, load_dataset, methods, report
+from graphcollab._base.files import write_whole
+from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
+from graphcollab.components.exchange import NoExchange
+from graphcollab.components.weigh import ClassifierSimilarity, NoWeights
+from graphcollab.data.partition import class_clusters
 from graphcollab.engine import SGD, Adam, ImageAugment, Views
-from graphcollab.exchange import NoExchange
-from graphcollab.files import write_whole
-from graphcollab.metrics import in_cluster_share, recovery_auc
 from graphcollab.models import small_backbone, small_backbones, split_models
-from graphcollab.phases import Phases
-from graphcollab.tasks import class_clusters
-from graphcollab.weigh import ClassifierSimilarity, NoWeights
 
 MILD = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
 AUGMENTS = {"mild": MILD, "upright": replace(MILD, flip=0.0), "strong": ImageAugment(), "none": None}

@@ -28,7 +28,8 @@ import torch
 from _measure import arguments, forget_peak, machine, peak, write  # type: ignore
 from torch import Tensor, nn
 
-from graphcollab import Method, Tasks, dpsgd, fedavg, run
+from graphcollab import Method, Tasks, run
+from graphcollab.methods import dpsgd, fedavg
 
 INPUTS, CLASSES, LAYERS, SAMPLES = 64, 10, 6, 30
 TOKENS, BLOCK = 300, 32  # of a language model

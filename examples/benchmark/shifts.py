@@ -34,10 +34,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
-from graphcollab import build_model, compare, dac, load_dataset, local, oracle, random_peers, report
-from graphcollab.files import write_whole
-from graphcollab.metrics import cluster_traffic, contact_counts, paired_difference, recovery_auc
-from graphcollab.tasks import Tasks, concept_shift, rotation_shift
+from graphcollab import build_model, compare, load_dataset, report
+from graphcollab._base.files import write_whole
+from graphcollab.analysis.metrics import cluster_traffic, contact_counts, paired_difference, recovery_auc
+from graphcollab.data import Tasks
+from graphcollab.data.partition import concept_shift, rotation_shift
+from graphcollab.methods import dac, local, oracle, random_peers
 from graphcollab.train import RecordGraph
 
 # Clusters, which of them are of one kind, the one that is watched, what nodes own, peers they meet a round, step sizes

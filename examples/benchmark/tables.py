@@ -37,10 +37,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from torch import Tensor, nn
 
 from graphcollab import Tasks, benefit, build_model, load_dataset, methods
-from graphcollab.gains import Benefit
-from graphcollab.metrics import as_metric
-from graphcollab.metrics.inference import corrected_differences
-from graphcollab.train.baseline import SKLEARN, Rows
+from graphcollab.analysis import Benefit
+from graphcollab.analysis.baseline import SKLEARN, Rows
+from graphcollab.analysis.metrics import as_metric, corrected_differences
 
 BOOSTING = "boosting with site"
 AGAINST = ("constant", *SKLEARN, BOOSTING)

@@ -5,7 +5,7 @@ Modules here import PyTorch inside functions, so that help and completion start 
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.cli.app import call as call, main as main

@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.config import Dict
 
-from graphcollab._ranges import printable
-from graphcollab._version import __version__
+from graphcollab._base.errors import DivergedError, GraphcollabError, InUseError, LostError, ResourceError, StateError
+from graphcollab._base.naming import AS_OPTIONS
+from graphcollab._base.ranges import printable
+from graphcollab._base.version import __version__
 from graphcollab.cli.commands import COMMANDS
 from graphcollab.cli.folder import note, write_in_any_encoding
 from graphcollab.cli.settings_file import read_settings
 from graphcollab.cli.values import flat
-from graphcollab.errors import DivergedError, GraphcollabError, InUseError, LostError, ResourceError, StateError
-from graphcollab.naming import AS_OPTIONS
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
 RUNTIME = (DivergedError, InUseError, LostError, ResourceError, StateError)  # errors of a run, not of its input

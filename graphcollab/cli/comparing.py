@@ -12,7 +12,14 @@ from typing import Any
 from torch_geometric.data import Data
 
 from graphcollab import report
-from graphcollab.checks import issue
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import ConflictError, GraphcollabError, MissingFileError
+from graphcollab._base.files import write_whole
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import setting
+from graphcollab.analysis import Benefit, Comparison, benefit, compare
+from graphcollab.analysis.metrics import METRICS
+from graphcollab.analysis.processes import progress_bar
 from graphcollab.cli.data import methods_for, models_for, require_data, step_sizes, tasks_for
 from graphcollab.cli.finals import Told, require_savable, save_of_benefit, save_of_comparison, validation_of
 from graphcollab.cli.folder import (
@@ -29,19 +36,13 @@ from graphcollab.cli.folder import (
 from graphcollab.cli.options import Computing, Training
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
-from graphcollab.datasets import DATASETS, TABLES
-from graphcollab.errors import ConflictError, GraphcollabError, MissingFileError
-from graphcollab.files import write_whole
-from graphcollab.findings import Finding
-from graphcollab.gains import Benefit, benefit
-from graphcollab.metrics import METRICS
-from graphcollab.naming import setting
+from graphcollab.data.datasets import DATASETS, TABLES
+from graphcollab.data.table import Table as Source, open_table
+from graphcollab.persistence import LearnedGraph
+from graphcollab.persistence.history import History
 from graphcollab.report.inside import chosen_result
 from graphcollab.report.values import Table
-from graphcollab.tasks.table import Table as Source, open_table
-from graphcollab.train import Comparison, LearnedGraph, RecordGraph, compare
-from graphcollab.train.history import History
-from graphcollab.train.processes import progress_bar
+from graphcollab.train import RecordGraph
 from graphcollab.train.start import candidates
 
 LOCAL = "local"

@@ -13,27 +13,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue, own_filter
+from graphcollab._base.checks import issue, own_filter
+from graphcollab._base.errors import ConflictError, MissingError
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis.calibration import balanced_threshold, fit_temperature
+from graphcollab.analysis.constants import CONSTANTS, constants
+from graphcollab.analysis.final import Final, needed, with_all_rows
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.analysis.metrics.scores import score_rows
+from graphcollab.analysis.trial import Trial
+from graphcollab.analysis.trials import Contestant
 from graphcollab.cli.data import tasks_for
 from graphcollab.cli.folder import tell
 from graphcollab.cli.predicting import MODELS
-from graphcollab.datasets import DATASETS
+from graphcollab.data import Tasks
+from graphcollab.data.datasets import DATASETS
 from graphcollab.engine import Rows
-from graphcollab.errors import ConflictError, MissingError
-from graphcollab.gains import Benefit
 from graphcollab.methods import fedavg, local
-from graphcollab.metrics import as_metric
-from graphcollab.metrics.scores import score_rows
+from graphcollab.persistence.answers import Answers
 from graphcollab.report.benefit_answer import benefit_findings
-from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Result
-from graphcollab.train.answers import Answers
-from graphcollab.train.calibration import balanced_threshold, fit_temperature
-from graphcollab.train.constants import CONSTANTS, constants
-from graphcollab.train.final import Final, needed, with_all_rows
+from graphcollab.train import Result
 from graphcollab.train.start import candidates
-from graphcollab.train.trial import Trial
-from graphcollab.train.trials import Contestant
 
 CLEARLY = 0.01  # by which share of a constant's metric a model is worse on its own rows before it is said
 Told = dict[Path, str]

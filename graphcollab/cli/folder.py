@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from graphcollab import report
-from graphcollab._ranges import printable
-from graphcollab.checks import issue
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import ExistsError, FormatError, MissingPackageError, OtherRunError, PathError
+from graphcollab._base.files import write_whole
+from graphcollab._base.naming import few
+from graphcollab._base.ranges import printable
 from graphcollab.cli.options import Dealing
 from graphcollab.cli.settings_file import RUN, read_toml, settings_text
-from graphcollab.errors import ExistsError, FormatError, MissingPackageError, OtherRunError, PathError
-from graphcollab.files import write_whole
-from graphcollab.naming import few
 
 CHECKPOINTS, PAGE, RESULTS = "checkpoints", "report.html", "results.txt"
 FREE = ("jobs", "device", "threads", "save", "calibrate", "threshold", "out", "explain", "by")
@@ -85,7 +85,7 @@ def _goes_on(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bo
 
 def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are written into the folder of a run."""
-    from graphcollab.datasets import DATASETS  # here, since importing it takes long
+    from graphcollab.data.datasets import DATASETS  # here, since importing it takes long
 
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
     dealt = not vars(Dealing()).keys() <= asked.keys() or str(asked["data"]) in DATASETS

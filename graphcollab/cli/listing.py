@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from graphcollab import datasets, methods
-from graphcollab._ranges import describe
+from graphcollab import methods
+from graphcollab._base.documentation import entries, of_sites
+from graphcollab._base.errors import ConflictError, UnknownError
+from graphcollab._base.files import write_whole
+from graphcollab._base.naming import close
+from graphcollab._base.ranges import describe
 from graphcollab.cli.data import changed
 from graphcollab.cli.folder import RESULTS, folder_of, note_files, settings_kept, tell, write_page
 from graphcollab.cli.options import Table
 from graphcollab.cli.predicting import folders_of_models, saved_models, warnings_of
 from graphcollab.cli.settings_file import RUN
-from graphcollab.documentation import entries, of_sites
-from graphcollab.errors import ConflictError, UnknownError
-from graphcollab.files import write_whole
+from graphcollab.data import datasets
 from graphcollab.methods import get_method
-from graphcollab.naming import close
 from graphcollab.report import describe_table
 
 WIDTH = 100

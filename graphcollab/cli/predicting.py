@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from graphcollab._base.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
+from graphcollab._base.files import csv_text, write_csv
+from graphcollab._base.naming import close, few, numbered
 from graphcollab.cli.data import require_data
 from graphcollab.cli.folder import note, tell
 from graphcollab.cli.settings_file import RUN
-from graphcollab.errors import AmbiguousError, ConflictError, ExistsError, MissingError, MissingFileError
-from graphcollab.files import csv_text, write_csv
-from graphcollab.naming import close, few, numbered
-from graphcollab.tasks.table import open_table
-from graphcollab.train import Models, load
-from graphcollab.train.folder import MANIFEST
+from graphcollab.data.table import open_table
+from graphcollab.persistence import Models, load
+from graphcollab.persistence.folder import MANIFEST
 
 MODELS = "models"  # the folder in that of a comparison
 SHOWN = 8  # sites without a model, of which it is asked whether another was meant

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from graphcollab._base.errors import FormatError, InvalidTypeError, MismatchError
 from graphcollab.cli.options import Dataset
-from graphcollab.errors import FormatError, InvalidTypeError, MismatchError
 
 RUN = "run.toml"
 PATHS = ("data", "saved", "out")  # options that are paths; in a file they are relative to its folder

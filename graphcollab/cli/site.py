@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphcollab._base.errors import StateError
 from graphcollab.cli.data import changed, model_for, require_data
 from graphcollab.cli.folder import CHECKPOINTS, folder_of, note_files, settings_kept, tell
 from graphcollab.cli.options import Columns, Computing, Training
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import only_values
-from graphcollab.errors import StateError
 from graphcollab.methods import get_method
 from graphcollab.report import site_table
 from graphcollab.sites import site

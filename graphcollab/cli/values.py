@@ -11,7 +11,7 @@ from typing import Any, get_args
 import attrs
 from cyclopts import Parameter, Token, convert
 
-from graphcollab.errors import ConflictError, DuplicateError, FormatError, UnknownError
+from graphcollab._base.errors import ConflictError, DuplicateError, FormatError, UnknownError
 from graphcollab.methods import get_method
 
 RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.engine.contrastive import (
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         RowOptimizer as RowOptimizer,
         as_row_optimizer as as_row_optimizer,
     )
+    from graphcollab.engine.param_spec import ParamSpec as ParamSpec
     from graphcollab.engine.plan import Plan as Plan
     from graphcollab.engine.rows import NonFiniteLossError as NonFiniteLossError, Rows as Rows
+    from graphcollab.engine.stack import Stacks as Stacks
     from graphcollab.engine.views import (
         AddNoise as AddNoise,
         Augment as Augment,

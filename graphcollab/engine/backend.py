@@ -11,7 +11,8 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from graphcollab.device import beside
+from graphcollab._base.device import beside
+from graphcollab._base.typing import Embedded
 from graphcollab.engine.dense_steps import Dense
 from graphcollab.engine.draws import Draws
 from graphcollab.engine.guards import Frozen
@@ -21,8 +22,7 @@ from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.engine.samples import Batch, Feed
-from graphcollab.stack import ParamSpec
-from graphcollab.typing import Embedded
+from graphcollab.engine.stack import ParamSpec
 
 _JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.checks import own_filter
+from graphcollab._base.checks import own_filter
+from graphcollab._base.errors import ContractError, ShapeError
 from graphcollab.engine.objective import Context, Objective, Sum, require_weighted
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.reference import leaves
-from graphcollab.errors import ContractError, ShapeError
 
 FEW = 4  # samples with one target, and with others
 MOVES = 1, 2, 3

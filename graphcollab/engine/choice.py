@@ -10,7 +10,10 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import issue, own_filter
+from graphcollab._base.checks import issue, own_filter
+from graphcollab._base.errors import ContractError, MismatchError, UnsupportedError
+from graphcollab._base.memory import used_up
+from graphcollab._base.settings import Count, check_setting, look_up
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import Padding, positions_of
@@ -18,12 +21,9 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.plan import GRAPHED, BackendName, Plan, Precision
 from graphcollab.engine.reference import Numbers, Reference, kept_by
 from graphcollab.engine.shared_backend import SharedBackend, count_at_once, layers_of
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.trial import FAILURES, difference, mixes_samples, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
-from graphcollab.errors import ContractError, MismatchError, UnsupportedError
-from graphcollab.memory import used_up
-from graphcollab.settings import Count, check_setting, look_up
-from graphcollab.stack import ParamSpec
 
 BACKENDS: dict[BackendName, type[Backend]] = {"vmap": VmapBackend, "loop": LoopBackend, "shared": SharedBackend}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "

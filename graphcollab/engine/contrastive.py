@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphcollab._base.errors import MissingError, ShapeError
+from graphcollab._base.settings import Positive
 from graphcollab.engine.objective import Context, Objective, Reads
-from graphcollab.errors import MissingError, ShapeError
-from graphcollab.settings import Positive
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from graphcollab._base.errors import RangeError
+from graphcollab._base.memory import address
+from graphcollab._base.threads import share, threads_here
 from graphcollab.engine.losses import Loss, cross_entropy
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
 from graphcollab.engine.samples import Feed
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import Chain, elementwise, flatten, linear
-from graphcollab.errors import RangeError
-from graphcollab.memory import address
-from graphcollab.stack import ParamSpec
-from graphcollab.threads import share, threads_here
 
 try:
     _chain: Any = import_module("graphcollab.engine._chain")

@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from graphcollab.device import beside, consecutive, pick
+from graphcollab._base.device import beside, consecutive, pick
+from graphcollab._base.memory import keep_heap, new_rows
+from graphcollab.data import Tasks
+from graphcollab.data.schedule import local_steps, make_schedule
 from graphcollab.engine.backend import Backend, Work, batch_groups
 from graphcollab.engine.choice import backend_of, check_plan, make_plan
 from graphcollab.engine.footprint import Footprints
@@ -19,12 +22,9 @@ from graphcollab.engine.plan import Plan
 from graphcollab.engine.rows import Fitted, Outputs, Rows, entries, in_order
 from graphcollab.engine.samples import Feed, copied, few_samples, in_mean, take_samples, weights_of
 from graphcollab.engine.split_gradients import SplitGradients
+from graphcollab.engine.stack import ParamSpec, Stacks
 from graphcollab.engine.standing import Replays, StandingBatches
 from graphcollab.engine.views import Views
-from graphcollab.memory import keep_heap, new_rows
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks, make_schedule
-from graphcollab.tasks.schedule import local_steps
 
 
 class Engine:

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from graphcollab.data import Tasks
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.rows import Rows
 from graphcollab.engine.samples import copied
-from graphcollab.tasks import Tasks
 
 ROOM = 2**29  # bytes of activations at once
 COPIES = 11  # samples of a trial pass: sizes of weights are hardly ever a multiple of it

@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphcollab.errors import ContractError, RangeError
-from graphcollab.param_spec import shared_tensors
+from graphcollab._base.errors import ContractError, RangeError
+from graphcollab.engine.param_spec import shared_tensors
 
 
 class FrozenWeightsError(ContractError):

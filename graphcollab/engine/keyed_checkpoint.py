@@ -9,8 +9,8 @@ from typing import Any, Self
 import torch
 from torch.utils.checkpoint import checkpoint
 
+from graphcollab._base.errors import StateError
 from graphcollab.engine.randomness import own_randomness, randomness_at_work
-from graphcollab.errors import StateError
 
 
 def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -11,9 +11,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from graphcollab._base.errors import (
+    ContractError,
+    InvalidTypeError,
+    InvalidValueError,
+    MissingError,
+    RangeError,
+    ShapeError,
+)
+from graphcollab._base.settings import NonNegative, look_up
 from graphcollab.engine.objective import Context, Objective, Reads
-from graphcollab.errors import ContractError, InvalidTypeError, InvalidValueError, MissingError, RangeError, ShapeError
-from graphcollab.settings import NonNegative, look_up
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,11 +11,11 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from graphcollab._base.typing import Embedded
 from graphcollab.engine.guards import unwritten
+from graphcollab.engine.param_spec import shared_tensors
 from graphcollab.engine.randomness import keyed_layers, own_randomness
-from graphcollab.param_spec import shared_tensors
-from graphcollab.stack import ParamSpec
-from graphcollab.typing import Embedded
+from graphcollab.engine.stack import ParamSpec
 
 MemoryFormat: TypeAlias = Literal["contiguous", "channels_last"]
 """What lies side by side in images [B, C, H, W]: the pixels of a channel, or the channels of a pixel."""

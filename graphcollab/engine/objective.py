@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from graphcollab._base.errors import ContractError
+from graphcollab._base.piece import Piece
+from graphcollab._base.settings import Finite, check_setting
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import stacked_ops
-from graphcollab.errors import ContractError
-from graphcollab.piece import Piece
-from graphcollab.settings import Finite, check_setting
-from graphcollab.stack import ParamSpec
 
 Params = Mapping[str, Tensor]
 
@@ -66,7 +66,7 @@ class Reads:
     Args:
         anchor: ``context.anchor``.
         latents: ``context.latent`` or ``context.projection``, which models have whose ``forward(inputs, embed=True)``
-            returns `graphcollab.typing.Embedded`.
+            returns `graphcollab._base.typing.Embedded`.
         whole: More than a mean over samples: parameters, the anchor, or samples beside each other. The gradient of a
             split is computed on all its samples at once then, since a penalty must not be added once for every few.
         alike: Batches of one length: it averages by itself, not with ``context.mean``. Nodes are grouped by batch

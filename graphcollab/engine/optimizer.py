@@ -15,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.errors import ConflictError
-from graphcollab.piece import Piece
-from graphcollab.settings import Count, NonNegative, Positive, Real, SettingError, check_setting
+from graphcollab._base.errors import ConflictError
+from graphcollab._base.piece import Piece
+from graphcollab._base.settings import Count, NonNegative, Positive, Real, SettingError, check_setting
 
 State: TypeAlias = Mapping[str, Sequence[Tensor]]
 Decay: TypeAlias = Annotated[float, Real(least=0, below=1)]

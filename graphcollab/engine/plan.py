@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from graphcollab._base.errors import ConflictError
+from graphcollab._base.settings import Count, check_settings
 from graphcollab.engine.modules import MemoryFormat, Padding
-from graphcollab.errors import ConflictError
-from graphcollab.settings import Count, check_settings
 
 GRAPHED = "vmap"  # the backend whose local steps a CUDA graph can hold
 

@@ -20,8 +20,8 @@ from torch._ops import OpOverload
 from torch.utils import checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphcollab.errors import UnsupportedError
-from graphcollab.keyed import keyed_seed
+from graphcollab._base.errors import UnsupportedError
+from graphcollab._base.keyed import keyed_seed
 
 _LAYER_STREAM = 105
 

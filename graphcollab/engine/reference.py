@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import issue
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import ContractError
+from graphcollab._base.typing import Embedded
+from graphcollab.data import Pool, Schedule
 from graphcollab.engine.guards import LookUps, unwritten
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads
+from graphcollab.engine.param_spec import shared_tensors
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Feed
-from graphcollab.errors import ContractError
-from graphcollab.param_spec import shared_tensors
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Pool, Schedule
-from graphcollab.typing import Embedded
+from graphcollab.engine.stack import ParamSpec
 
 Memory: TypeAlias = dict[str, Any]
 """What layers keep in plain attributes, by name."""

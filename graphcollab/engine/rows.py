@@ -9,9 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside, consecutive, pick, read
-from graphcollab.errors import DivergedError, MismatchError, MissingError, ShapeError
-from graphcollab.stack import ParamSpec, Stacks
+from graphcollab._base.device import beside, consecutive, pick, read
+from graphcollab._base.errors import DivergedError, MismatchError, MissingError, ShapeError
+from graphcollab.engine.stack import ParamSpec, Stacks
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Rows:
         buffers: Where a part is combined, combine buffers, too.
 
     Example:
-        >>> from graphcollab.stack import ParamSpec
+        >>> from graphcollab.engine.stack import ParamSpec
         >>> models = Stacks.single(ParamSpec.from_module(torch.nn.Linear(1, 1)), torch.tensor([[0.0, 0.0], [2.0, 4.0]]))
         >>> half = torch.full((1, 2), 0.5)
         >>> Rows(models, torch.tensor([0]), torch.tensor([[0, 1]]), half).parameters(0, torch.tensor([0])).tolist()

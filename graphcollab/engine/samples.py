@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.device import beside, pick
+from graphcollab._base.device import beside, pick
+from graphcollab.data import Pool, Schedule, Tasks
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
-from graphcollab.tasks import Pool, Schedule, Tasks
 
 _VIEW_STREAM = 135
 

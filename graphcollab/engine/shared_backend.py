@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from graphcollab._base.errors import UnsupportedError
+from graphcollab._base.typing import Embedded
 from graphcollab.engine.backend import Key, Work
 from graphcollab.engine.modules import embed_arguments, in_parts, positions_of
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness, randomness_by_row
 from graphcollab.engine.samples import Batch
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import stacked_linear
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
-from graphcollab.errors import UnsupportedError
-from graphcollab.stack import ParamSpec
-from graphcollab.typing import Embedded
 
 CPU_POSITIONS = 2**10  # that fill a core's products; more of them leave its caches
 CUDA_POSITIONS = 2**14

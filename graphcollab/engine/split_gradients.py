@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from graphcollab.device import beside, pick
+from graphcollab._base.device import beside, pick
+from graphcollab.data import Tasks
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.samples import take_samples
 from graphcollab.engine.stacked_backend import StackedBackend
 from graphcollab.engine.standing import StandingBatches
-from graphcollab.tasks import Tasks
 
 
 class SplitGradients:

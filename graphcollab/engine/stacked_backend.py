@@ -10,17 +10,17 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from graphcollab.device import beside
+from graphcollab._base.device import beside
 from graphcollab.engine.backend import Backend, Key, Work, batch_groups, take_step
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.samples import Batch
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import Chain
 from graphcollab.engine.standing import Replays, Standing, own_copy
 from graphcollab.engine.static_steps import Kind, StaticSteps
-from graphcollab.stack import ParamSpec
 
 KEPT_BYTES = 2**30  # of the static steps of a backend: four whole chunks on a GPU, or some of small models
 KEPT = 16  # static steps, each of which has graphs with memory of their own

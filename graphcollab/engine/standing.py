@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import graphcollab.engine.static_steps as steps
-from graphcollab.device import beside
+from graphcollab._base.device import beside
+from graphcollab.data import Pool, Tasks
 from graphcollab.engine.samples import CUDA_BATCH_BYTES, Batch, copied, weights_of
-from graphcollab.tasks import Pool, Tasks
 
 BATCHES_KEPT = 16  # of splits, and of chunks
 COMPUTATIONS_KEPT = 8  # for some objectives, or for chunks

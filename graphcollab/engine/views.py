@@ -12,9 +12,9 @@ from typing import Annotated, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.errors import ConflictError, ContractError, MissingPackageError, RangeError, ShapeError
-from graphcollab.piece import Piece
-from graphcollab.settings import Count, Fraction, NonNegative, Positive, Real, Share
+from graphcollab._base.errors import ConflictError, ContractError, MissingPackageError, RangeError, ShapeError
+from graphcollab._base.piece import Piece
+from graphcollab._base.settings import Count, Fraction, NonNegative, Positive, Real, Share
 
 Augment: TypeAlias = Callable[[Tensor], Tensor]
 """Takes samples [n, ...] to changed ones of the same shape, drawn for every sample from PyTorch's global generator."""

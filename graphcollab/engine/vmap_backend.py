@@ -16,9 +16,9 @@ from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
 from graphcollab.engine.plan import Plan
 from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import make_chain, stacked_ops, stepping
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
-from graphcollab.stack import ParamSpec
 
 
 class VmapBackend(StackedBackend):

@@ -5,7 +5,7 @@ It needs transformers and PEFT, ``pip install 'graphcollab[llm]'``, which are im
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.llm.adapters import (

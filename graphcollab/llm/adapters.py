@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from safetensors.torch import save as packed
 from torch import nn
 
-from graphcollab.checks import own_filter
+from graphcollab._base.checks import own_filter
+from graphcollab._base.errors import InvalidTypeError, MismatchError, MissingFileError
+from graphcollab._base.files import flush_folder, own_name, write_new
+from graphcollab._base.settings import checked
 from graphcollab.engine.modules import copy_module
-from graphcollab.errors import InvalidTypeError, MismatchError, MissingFileError
-from graphcollab.files import flush_folder, own_name, write_new
 from graphcollab.llm.base import DRAWN, head_of, kind_of, peft, shared_copy
 from graphcollab.llm.build_lora import Base, read_base
 from graphcollab.llm.language_model import LanguageModel, Share, adapter_of
-from graphcollab.settings import checked
+from graphcollab.persistence.folder import MANIFEST, damage_of, entry_of, require_own, verify, write_manifest
 from graphcollab.train.fingerprint import weights_checksum
-from graphcollab.train.folder import MANIFEST, damage_of, entry_of, require_own, verify, write_manifest
 
 if TYPE_CHECKING:
     from graphcollab.train import Result

@@ -12,9 +12,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphcollab._torchvision import torchvision_datasets
-from graphcollab.errors import EmptyError, InvalidTypeError, MissingError, RangeError, UnknownError, UnsupportedError
-from graphcollab.extras import import_extra
+from graphcollab._base.errors import (
+    EmptyError,
+    InvalidTypeError,
+    MissingError,
+    RangeError,
+    UnknownError,
+    UnsupportedError,
+)
+from graphcollab._base.extras import import_extra
+from graphcollab._base.torchvision import torchvision_datasets
 
 DRAWN = "_modules_drawn"  # attribute of a loaded classifier: names of the modules whose weights were in no file
 KINDS = {

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import torch
 from torch import nn
 
-from graphcollab.checks import own_filter
-from graphcollab.errors import ConflictError, InvalidValueError
+from graphcollab._base.checks import own_filter
+from graphcollab._base.errors import ConflictError, InvalidValueError
+from graphcollab._base.settings import Count, Momentum, Positive, checked
 from graphcollab.llm.base import DRAWN, head_of, kind_of, layer_names, peft, shared_copy, target_layers, transformers
 from graphcollab.llm.language_model import LanguageModel, Share
-from graphcollab.settings import Count, Momentum, Positive, checked
 
 Base = Annotated[nn.Module | str | Path, "a model of transformers, or the folder or hub name of one"]
 

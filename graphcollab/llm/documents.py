@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue
-from graphcollab.errors import EmptyError, InvalidTypeError, MismatchError, TooFewError
-from graphcollab.naming import few
-from graphcollab.tasks import Split
-from graphcollab.tasks._sites import WORDS, Draw, Sites, find_sites, to_groups
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import EmptyError, InvalidTypeError, MismatchError, TooFewError
+from graphcollab._base.naming import few
+from graphcollab.data import Split
+from graphcollab.data._sites import WORDS, Draw, Sites, find_sites, to_groups
 
 USES = {"train": "training", "val": "validation", "test": "testing"}
 

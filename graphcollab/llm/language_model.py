@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphcollab.engine import keyed_checkpoint
-from graphcollab.engine.guards import unwritten
-from graphcollab.errors import (
+from graphcollab._base.errors import (
     AmbiguousError,
     ConflictError,
     EmptyError,
@@ -19,11 +17,13 @@ from graphcollab.errors import (
     TooManyError,
     UnsupportedError,
 )
+from graphcollab._base.settings import checked
+from graphcollab.data import Tasks
+from graphcollab.engine import keyed_checkpoint
+from graphcollab.engine.guards import unwritten
+from graphcollab.engine.param_spec import shared_tensors
 from graphcollab.llm.base import kind_of, require_causal, require_padding
 from graphcollab.llm.token_loss import PADDING, require_tokens
-from graphcollab.param_spec import shared_tensors
-from graphcollab.settings import checked
-from graphcollab.tasks import Tasks
 from graphcollab.train.fingerprint import weights_checksum
 
 Share: TypeAlias = Literal["both", "A", "B"]

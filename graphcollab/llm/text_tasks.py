@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.errors import (
+from graphcollab._base.errors import (
     DuplicateError,
     EmptyError,
     InvalidTypeError,
@@ -18,14 +18,14 @@ from graphcollab.errors import (
     RangeError,
     UnknownError,
 )
+from graphcollab._base.settings import Count, Seed, checked
+from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data._builders import AnyMetric, Part
+from graphcollab.data._pairs import facts_of_pool
+from graphcollab.data._sites import SAMPLES, Draw
+from graphcollab.data.statistics import HERE, Statistics
 from graphcollab.llm.documents import Documents, encode, fingerprint, gather_documents
 from graphcollab.llm.token_loss import PADDING, blocks_of, count_predicted, perplexity, token_loss
-from graphcollab.settings import Count, Seed, checked
-from graphcollab.tasks import Pool, Split, Tasks
-from graphcollab.tasks._builders import AnyMetric, Part
-from graphcollab.tasks._pairs import facts_of_pool
-from graphcollab.tasks._sites import SAMPLES, Draw
-from graphcollab.tasks.statistics import HERE, Statistics
 
 Texts: TypeAlias = Annotated[Mapping[Any, Any], "a dict {node: documents of the node}"]
 Clusters: TypeAlias = Annotated[Mapping[Any, int] | None, "a dict {node: number of its cluster}"]

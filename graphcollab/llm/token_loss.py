@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from graphcollab._base.errors import ConflictError, InvalidValueError, MissingError, ShapeError
+from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.metrics.metric import row_mean
+from graphcollab.data import Tasks
 from graphcollab.engine import Loss
-from graphcollab.errors import ConflictError, InvalidValueError, MissingError, ShapeError
-from graphcollab.metrics import Metric
-from graphcollab.metrics.metric import row_mean
-from graphcollab.tasks import Tasks
 
 
 def _of_block(outputs: Tensor, targets: Tensor) -> Tensor:

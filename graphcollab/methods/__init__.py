@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.method import Method
     from graphcollab.methods.cga import cga as cga, fc as fc
     from graphcollab.methods.cobo import cobo as cobo
     from graphcollab.methods.directed import directed as directed
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from graphcollab.methods.ifca import ifca as ifca
     from graphcollab.methods.l2c import l2c as l2c, meta_l2c as meta_l2c
     from graphcollab.methods.mapl import mapl as mapl
+    from graphcollab.methods.method import Method
     from graphcollab.methods.partial_pooling import partial_pooling as partial_pooling
     from graphcollab.methods.peers import (
         dac as dac,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from graphcollab.methods.pfedgraph import pfedgraph as pfedgraph
     from graphcollab.methods.pfedsim import pfedsim as pfedsim
-    from graphcollab.phases import Phases
+    from graphcollab.methods.phases import Phases
 
 __all__ = make_lazy(__name__)
 
@@ -48,6 +48,6 @@ def get_method(name: str) -> Callable[..., Method | Phases]:
         >>> get_method("l2c")().name
         'l2c'
     """
-    from graphcollab.settings import look_up
+    from graphcollab._base.settings import look_up
 
     return look_up("method", name, {known: getattr(sys.modules[__name__], known) for known in __all__})

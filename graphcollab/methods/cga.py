@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Unpack
 
-from graphcollab.declare import Training, make_optimizer, method
-from graphcollab.exchange import Exchange, NoExchange
-from graphcollab.local import ClippedMean, CrossGradients, ProjectedGradient
-from graphcollab.method import Method
-from graphcollab.settings import Buffers, Count, Fraction, NonNegative, Real
+from graphcollab._base.settings import Buffers, Count, Fraction, NonNegative, Real
+from graphcollab.components.exchange import Exchange, NoExchange
+from graphcollab.components.local import ClippedMean, CrossGradients, ProjectedGradient
+from graphcollab.components.weigh import KeepWeights, Metropolis, Uniform
+from graphcollab.methods.declare import Training, make_optimizer, method
+from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import KeepWeights, Metropolis, Uniform
 
 
 @method(ProjectedGradient, lr=0.01, batch_size=10, momentum=0.9, weight_decay=5e-4)

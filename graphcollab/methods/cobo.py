@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, make_optimizer, method
-from graphcollab.errors import RangeError
-from graphcollab.exchange import LaplacianPull
-from graphcollab.local import Fit
-from graphcollab.method import Method
-from graphcollab.settings import Buffers, Count, Natural, NonNegative, Positive
+from graphcollab._base.errors import RangeError
+from graphcollab._base.settings import Buffers, Count, Natural, NonNegative, Positive
+from graphcollab.components.exchange import LaplacianPull
+from graphcollab.components.local import Fit
+from graphcollab.components.weigh import GradientAlignment
+from graphcollab.methods.declare import Training, make_optimizer, method
+from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import GradientAlignment
 
 
 @method(GradientAlignment, lr=0.01, batch_size=128)

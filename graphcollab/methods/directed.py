@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal, Unpack
 
-from graphcollab.declare import Training, fit, method
-from graphcollab.exchange import NoExchange, Receive
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.settings import Count, NonNegative, Real, Share
+from graphcollab._base.settings import Count, NonNegative, Real, Share
+from graphcollab.components.exchange import NoExchange, Receive
+from graphcollab.components.weigh import KeepWeights, TrialMixtures
+from graphcollab.methods.declare import Training, fit, method
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 from graphcollab.transforms import Threshold, WithSelfLoops
-from graphcollab.weigh import KeepWeights, TrialMixtures
 
 ANY_WEIGHT = 1e-12  # edges that have vanished weigh exactly 0
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab.declare import Training, Weights, fit, method
-from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import Judge
-from graphcollab.local import FitPersonal
-from graphcollab.method import Method
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Incomplete, NonNegative, Share
+from graphcollab._base.settings import Buffers, Incomplete, NonNegative, Share
+from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components.judge import Judge
+from graphcollab.components.local import FitPersonal
+from graphcollab.components.rewire import sample_nodes
+from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.method import Method
 
 
 @method(lr=0.05, epochs=1, batch_size=16)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab.declare import Training, fit, method, peer_method
-from graphcollab.method import Method
-from graphcollab.settings import Buffers, Count
+from graphcollab._base.settings import Buffers, Count
+from graphcollab.components.weigh import DoubleGreedy, PeerWeights
+from graphcollab.methods.declare import Training, fit, method, peer_method
+from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import DoubleGreedy, PeerWeights
 
 
 @method(DoubleGreedy, lr=0.01, epochs=5, batch_size=16, momentum=0.9, weight_decay=1e-4)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, fit, method
-from graphcollab.exchange import Exchange
-from graphcollab.method import Method
-from graphcollab.settings import Buffers
+from graphcollab._base.settings import Buffers
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.weigh import Metropolis, Uniform
+from graphcollab.methods.declare import Training, fit, method
+from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import Metropolis, Uniform
 
 
 @method(lr=0.01, epochs=None, batch_size=10, weight_decay=5e-4)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, fit, method, peer_method
+from graphcollab._base.settings import Buffers, Fraction, NonNegative, Positive, Share
+from graphcollab.components.judge import Judge
+from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.weigh import CosineWeights, DistanceKernel, PeerWeights, SimilarityWeights
 from graphcollab.engine import Proximal
-from graphcollab.judge import Judge
-from graphcollab.method import Method
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Fraction, NonNegative, Positive, Share
+from graphcollab.methods.declare import Training, fit, method, peer_method
+from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import CosineWeights, DistanceKernel, PeerWeights, SimilarityWeights
 
 
 @method(lr=0.01, epochs=5, batch_size=10)

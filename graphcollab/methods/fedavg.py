@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, Weights, fit, method, patient
-from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import FineTuned
-from graphcollab.method import Method
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, NonNegative, Share
+from graphcollab._base.settings import Buffers, Count, Incomplete, NonNegative, Share
+from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components.judge import FineTuned
+from graphcollab.components.rewire import sample_nodes
+from graphcollab.methods.declare import Training, Weights, fit, method, patient
+from graphcollab.methods.method import Method
 
 
 @method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)

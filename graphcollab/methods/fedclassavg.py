@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab.declare import BETAS, Training, Weights, fit, method
+from graphcollab._base.settings import Buffers, Incomplete, NonNegative, Positive, Share
+from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components.judge import Judge
+from graphcollab.components.rewire import sample_nodes
 from graphcollab.engine import Augment, ImageAugment, Objective, Proximal, SupervisedContrast, Views
-from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.judge import Judge
-from graphcollab.method import Method
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Incomplete, NonNegative, Positive, Share
+from graphcollab.methods.declare import BETAS, Training, Weights, fit, method
+from graphcollab.methods.method import Method
 
 
 @method(lr=1e-4, epochs=1, batch_size=64, optimizer="adam")

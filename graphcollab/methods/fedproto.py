@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, Weights, fit, method
-from graphcollab.exchange import PrototypeAverage, ThroughServer
-from graphcollab.judge import Judge, NearestPrototype
-from graphcollab.local import PrototypeDistance
-from graphcollab.method import Method
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Incomplete, NonNegative, Share
+from graphcollab._base.settings import Incomplete, NonNegative, Share
+from graphcollab.components.exchange import PrototypeAverage, ThroughServer
+from graphcollab.components.judge import Judge, NearestPrototype
+from graphcollab.components.local import PrototypeDistance
+from graphcollab.components.rewire import sample_nodes
+from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.method import Method
 
 
 @method(lr=0.01, epochs=1, batch_size=10, momentum=0.5)

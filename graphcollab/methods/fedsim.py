@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from graphcollab.declare import Training, Weights, fit, method
-from graphcollab.exchange import Exchange, ThroughServer
-from graphcollab.method import Method
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Incomplete, Positive, Share
+from graphcollab._base.settings import Buffers, Incomplete, Positive, Share
+from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components.rewire import sample_nodes
+from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.method import Method
 
 
 @method(lr=0.01, epochs=1, batch_size=32)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Unpack
 
-from graphcollab.declare import Training, Weights, fit, method
-from graphcollab.exchange import Exchange, NeighborhoodMeans
-from graphcollab.method import Method
-from graphcollab.rewire import Encoder, TaskPeers, sample_nodes
-from graphcollab.settings import Buffers, Count, Positive, Real, Share
-from graphcollab.weigh import SampleCounts, Uniform
+from graphcollab._base.settings import Buffers, Count, Positive, Real, Share
+from graphcollab.components.exchange import Exchange, NeighborhoodMeans
+from graphcollab.components.rewire import Encoder, TaskPeers, sample_nodes
+from graphcollab.components.weigh import SampleCounts, Uniform
+from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.method import Method
 
 
 @method(TaskPeers, lr=0.01, epochs=5, batch_size=10, momentum=0.5)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, fit, method
-from graphcollab.exchange import Exchange
-from graphcollab.method import Method
-from graphcollab.rewire import GreedyPeers
-from graphcollab.settings import Buffers, Count, Fraction, NonNegative
-from graphcollab.weigh import FirstOrderGain
+from graphcollab._base.settings import Buffers, Count, Fraction, NonNegative
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.rewire import GreedyPeers
+from graphcollab.components.weigh import FirstOrderGain
+from graphcollab.methods.declare import Training, fit, method
+from graphcollab.methods.method import Method
 
 
 @method(GreedyPeers, FirstOrderGain, lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)

@@ -6,11 +6,11 @@ from typing import Literal, Unpack
 
 from torch import Tensor
 
-from graphcollab.declare import Training, Weights, fit, method
-from graphcollab.exchange import Exchange, ThroughCenters
-from graphcollab.method import Method
-from graphcollab.rewire import ChooseCenter, sample_nodes
-from graphcollab.settings import Buffers, Count, Incomplete, Natural, Share
+from graphcollab._base.settings import Buffers, Count, Incomplete, Natural, Share
+from graphcollab.components.exchange import Exchange, ThroughCenters
+from graphcollab.components.rewire import ChooseCenter, sample_nodes
+from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.method import Method
 
 
 @method(ChooseCenter, lr=0.1, epochs=1, batch_size=10)

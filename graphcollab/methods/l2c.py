@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias, Unpack
 
-from graphcollab.declare import Training, fit, method
+from graphcollab._base.errors import MissingError
+from graphcollab._base.settings import Buffers, Count, Natural, NonNegative, Share
+from graphcollab.components.exchange import AlongEdges, Exchange
+from graphcollab.components.local import FitWithReference
+from graphcollab.components.rewire import ApplyTransform
+from graphcollab.components.slots import Rewiring
+from graphcollab.components.weigh import ChannelAttention, LearnedLogits
 from graphcollab.engine import Adam, AdamW, RowOptimizer
-from graphcollab.errors import MissingError
-from graphcollab.exchange import AlongEdges, Exchange
-from graphcollab.local import FitWithReference
-from graphcollab.method import Method
+from graphcollab.methods.declare import Training, fit, method
+from graphcollab.methods.method import Method
 from graphcollab.nn import Mixer
 from graphcollab.nn.mixer_file import Own, Score
-from graphcollab.rewire import ApplyTransform
-from graphcollab.settings import Buffers, Count, Natural, NonNegative, Share
-from graphcollab.slots import Rewiring
 from graphcollab.transforms import DropWeakest, WithSelfLoops
-from graphcollab.weigh import ChannelAttention, LearnedLogits
 
 Variant: TypeAlias = Literal["consistent", "neighbors", "algorithm"]
 

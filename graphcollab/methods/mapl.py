@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab.declare import BETAS, Training, fit, method
+from graphcollab._base.errors import ConflictError
+from graphcollab._base.settings import Buffers, Natural, NonNegative, Positive
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.weigh import ClassifierSimilarity, Uniform
 from graphcollab.engine import (
     Augment,
     ImageAugment,
@@ -14,13 +17,10 @@ from graphcollab.engine import (
     SupervisedContrast,
     Views,
 )
-from graphcollab.errors import ConflictError
-from graphcollab.exchange import Exchange
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.settings import Buffers, Natural, NonNegative, Positive
+from graphcollab.methods.declare import BETAS, Training, fit, method
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 from graphcollab.transforms import Threshold, WithSelfLoops
-from graphcollab.weigh import ClassifierSimilarity, Uniform
 
 NOTHING = 1e-12  # a weight below is zero but for rounding
 PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab.declare import Training, Weights, fit, method
+from graphcollab._base.errors import ConflictError
+from graphcollab._base.settings import Buffers, Incomplete, Natural, NonNegative, Share
+from graphcollab.components.exchange import Exchange, ShrinkIntercepts, ThroughServer
+from graphcollab.components.judge import Judge
+from graphcollab.components.local import FitPersonal
+from graphcollab.components.rewire import sample_nodes
 from graphcollab.engine.optimizer import LocalSteps
-from graphcollab.errors import ConflictError
-from graphcollab.exchange import Exchange, ShrinkIntercepts, ThroughServer
-from graphcollab.judge import Judge
-from graphcollab.local import FitPersonal
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Incomplete, Natural, NonNegative, Share
+from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 
 
 @method(lr=0.05, epochs=1, batch_size=16)
@@ -50,7 +50,7 @@ def partial_pooling(
 
     With ``shrink`` intercepts are pulled to their mean :math:`\bar\alpha`, as if each node's mean loss had a term
     :math:`\frac{\nu}{2 n_k} (\alpha_k - \bar\alpha)^2`, so the fewer samples a node has, the more it takes from the
-    others (`graphcollab.exchange.ShrinkIntercepts`).
+    others (`graphcollab.components.exchange.ShrinkIntercepts`).
 
     What is not as in chapter 12:
 

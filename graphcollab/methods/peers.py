@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Literal, Unpack
 
-from graphcollab.declare import Training, fit, method, patient, peer_method
-from graphcollab.errors import ConflictError
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.rewire import AdaptivePeers, CountChosen, FrequentPeers, KeepChosen, NeighborBag, PeerSampler
-from graphcollab.settings import Buffers, Count, Positive, Share
-from graphcollab.weigh import (
+from graphcollab._base.errors import ConflictError
+from graphcollab._base.settings import Buffers, Count, Positive, Share
+from graphcollab.components.rewire import (
+    AdaptivePeers,
+    CountChosen,
+    FrequentPeers,
+    KeepChosen,
+    NeighborBag,
+    PeerSampler,
+)
+from graphcollab.components.weigh import (
     AugmentBags,
     BestPeers,
     CosineUpdates,
@@ -21,7 +25,10 @@ from graphcollab.weigh import (
     SimilarityWeights,
     as_similarity,
 )
-from graphcollab.weigh.similarity import SimilarityLike
+from graphcollab.components.weigh.similarity import SimilarityLike
+from graphcollab.methods.declare import Training, fit, method, patient, peer_method
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 
 
 @method(AdaptivePeers, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab.declare import Training, fit, method, peer_method
+from graphcollab._base.settings import Buffers, Finite, Fraction, Positive, Share
+from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.weigh import CosineUpdates, PeerWeights, SimplexWeights
 from graphcollab.engine import Proximal
-from graphcollab.method import Method
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Finite, Fraction, Positive, Share
+from graphcollab.methods.declare import Training, fit, method, peer_method
+from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import CosineUpdates, PeerWeights, SimplexWeights
 
 
 @method(SimplexWeights, lr=0.01, epochs=5, batch_size=64, momentum=0.9, weight_decay=1e-5)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Unpack
 
-from graphcollab.declare import Training, fit, method
-from graphcollab.exchange import AtServer, Exchange, ThroughServer
-from graphcollab.judge import Judge
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.rewire import sample_nodes
-from graphcollab.settings import Buffers, Incomplete, Natural, Real, Share
+from graphcollab._base.settings import Buffers, Incomplete, Natural, Real, Share
+from graphcollab.components.exchange import AtServer, Exchange, ThroughServer
+from graphcollab.components.judge import Judge
+from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.weigh import HeadAffinity
+from graphcollab.methods.declare import Training, fit, method
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import HeadAffinity
 
 
 @method(HeadAffinity, lr=0.01, epochs=5, batch_size=32)

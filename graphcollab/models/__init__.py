@@ -6,9 +6,10 @@ child; `SplitModel` has more parts, behind any backbone. Any other module works 
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
+    from graphcollab._base.typing import Embedded as Embedded
     from graphcollab.models.backbones import small_backbone as small_backbone, small_backbones as small_backbones
     from graphcollab.models.catalog import MODELS as MODELS, build_model as build_model
     from graphcollab.models.classifiers import (

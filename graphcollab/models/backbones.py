@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from graphcollab._base.settings import Count, checked, look_up
 from graphcollab.models.layers import MaxPool2, Residual, image_size
-from graphcollab.settings import Count, checked, look_up
 
 
 @checked

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import nn
 
-from graphcollab.errors import InvalidTypeError
+from graphcollab._base.errors import InvalidTypeError
+from graphcollab._base.settings import Count, checked, look_up
 from graphcollab.models.classifiers import CNN, MLP, ResNet9, fedavg_cnn, maml_cnn
 from graphcollab.models.split_model import SplitModel
-from graphcollab.settings import Count, checked, look_up
 
 SETTINGS = "_settings"
 """The attribute in which a model of `build_model` keeps its arguments, by which it can be made again."""

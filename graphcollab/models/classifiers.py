@@ -14,9 +14,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from torch import nn
 
-from graphcollab.errors import ShapeError
+from graphcollab._base.errors import ShapeError
+from graphcollab._base.settings import Count, Real, SettingError, checked
 from graphcollab.models.layers import MaxPool2, Residual, image_size, replace_batch_norm
-from graphcollab.settings import Count, Real, SettingError, checked
 
 Rate: TypeAlias = Annotated[float, Real(least=0, below=1)]
 Norm: TypeAlias = Literal["group", "batch"]

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchNorm and of the lazy variants
 
-from graphcollab.errors import ShapeError, UnsupportedError
-from graphcollab.settings import Count, checked
+from graphcollab._base.errors import ShapeError, UnsupportedError
+from graphcollab._base.settings import Count, checked
 
 
 class _MaxPool2(torch.autograd.Function):

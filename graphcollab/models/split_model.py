@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from graphcollab.errors import ContractError, EmptyError, InvalidTypeError, MismatchError
+from graphcollab._base.errors import ContractError, EmptyError, InvalidTypeError, MismatchError
+from graphcollab._base.settings import Count, checked
+from graphcollab._base.typing import Embedded
 from graphcollab.models.backbones import small_backbone
-from graphcollab.settings import Count, checked
-from graphcollab.typing import Embedded
 
 _NORMS: Mapping[str, type[nn.Module]] = MappingProxyType(
     {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": nn.Identity}
@@ -39,7 +39,7 @@ class SplitModel(nn.Module):
     ``head``        :math:`g_\phi`    one linear layer d_z to C                                     C (d_z + 1)
     ==============  ================  ============================================================  ==============
 
-    The columns of a row are in this order (see `graphcollab.stack.ParamSpec`). Prototypes, projection and head have the
+    The columns of a row are in this order (see `graphcollab.engine.stack.ParamSpec`). Prototypes, projection and head have the
     same shapes whatever the backbone, if latents have the same size, so nodes of all architectures can mix them.
 
     The projection has h (d_z + 1) + d_p (h + 1) parameters with h for ``hidden``, and 2 h more with normalization.
@@ -69,7 +69,7 @@ class SplitModel(nn.Module):
 
     Shapes:
         inputs: ``[B, *input_shape]``.
-        output: logits [B, C]; with ``embed=True`` an `graphcollab.typing.Embedded` of logits [B, C], latent [B, d_z]
+        output: logits [B, C]; with ``embed=True`` an `graphcollab._base.typing.Embedded` of logits [B, C], latent [B, d_z]
         and projection [B, d_p].
 
     Raises:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from graphcollab.errors import MismatchError, ShapeError, UnknownError
-from graphcollab.memory import new_rows
-from graphcollab.stack import ParamSpec
+from graphcollab._base.errors import MismatchError, ShapeError, UnknownError
+from graphcollab._base.memory import new_rows
+from graphcollab.engine.stack import ParamSpec
 
 Columns = tuple[int, int]
 Layers = dict[str, tuple[int, list[Columns]]]

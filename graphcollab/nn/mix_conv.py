@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from graphcollab.ops import Structure, mix
-from graphcollab.ops.structure import require_plain
+from graphcollab.nn.functional import Structure, mix
+from graphcollab.nn.functional.structure import require_plain
 
 _STEPS = ("message", "aggregate", "update")
 _HOOKS = [
@@ -26,11 +26,11 @@ class MixConv(MessagePassing):
 
     One ``propagate`` over a bipartite graph, fused: message passing would build every message, [E, P], which for 100
     nodes, all pairs and 0.9 million parameters is 35 GB. Its gradient is a transposed product for x and a sampled
-    product for w; see `graphcollab.ops.mix`. Messages are built where an explanation or a hook asks for them, or a
+    product for w; see `graphcollab.nn.functional.mix`. Messages are built where an explanation or a hook asks for them, or a
     subclass has a ``message``, ``aggregate`` or ``update`` of its own.
 
     Args:
-        kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `graphcollab.ops.mix`.
+        kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `graphcollab.nn.functional.mix`.
             Default: by the rows and density.
 
     Shapes:

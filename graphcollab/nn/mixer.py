@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.utils import scatter, softmax
 
-from graphcollab.device import Movable, beside, pick
-from graphcollab.errors import AmbiguousError, ConflictError, DisconnectedError, FormatError
-from graphcollab.keyed import keyed_seed
-from graphcollab.memory import new_rows
+from graphcollab._base.device import Movable, beside, pick
+from graphcollab._base.errors import AmbiguousError, ConflictError, DisconnectedError, FormatError
+from graphcollab._base.keyed import keyed_seed
+from graphcollab._base.memory import new_rows
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.nn.filters import filter_widths, layers_of, require_widths, root_mean_square
 from graphcollab.nn.mixer_file import Form, Own, Score, misform, read_mixer, write_mixer
-from graphcollab.stack import ParamSpec
 
 _MIXER_STREAM = 106
 SPEED = 10.0  # the temperature's logarithm moves ten times as fast as a weight of the encoders: about 0.1 at lr 0.01

@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from graphcollab.errors import DamagedError, FormatError, MissingFileError, VersionError
-from graphcollab.files import write_whole
+from graphcollab._base.errors import DamagedError, FormatError, MissingFileError, VersionError
+from graphcollab._base.files import write_whole
 
 Score: TypeAlias = Literal["cosine", "scaled", "product"]
 Own: TypeAlias = Literal["gate", "largest", "softmax"]

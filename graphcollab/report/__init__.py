@@ -7,7 +7,7 @@ says where there is nothing to show, or what is given does not fit K nodes or na
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.report.benefit_answer import benefit_answer as benefit_answer

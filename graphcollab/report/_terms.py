@@ -12,16 +12,15 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.findings import Finding
-from graphcollab.gains import Benefit, Gain
-from graphcollab.metrics import paired_difference
-from graphcollab.metrics.statistics import PairedDifference
-from graphcollab.metrics.weight_spread import AGREE
-from graphcollab.naming import few, setting
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few, setting
+from graphcollab.analysis import Benefit, Comparison, Gain, Trial
+from graphcollab.analysis.metrics import paired_difference
+from graphcollab.analysis.metrics.statistics import PairedDifference
+from graphcollab.analysis.metrics.weight_spread import AGREE
+from graphcollab.analysis.shared_samples import Over
+from graphcollab.data import Tasks
 from graphcollab.report.values import number, shown_in
-from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Trial
-from graphcollab.train.shared_samples import Over
 
 EXACT = 1 + 1e-9  # means over nodes are rounded
 FEW = 5  # test samples, below which it is said that what a node has rests on few

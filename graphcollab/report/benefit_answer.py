@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from graphcollab._ranges import printable
-from graphcollab.findings import Finding
-from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.outcome import LEVELS
-from graphcollab.naming import few, setting
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few, setting
+from graphcollab._base.ranges import printable
+from graphcollab.analysis import Benefit, Gain
+from graphcollab.analysis.baseline import OWN
+from graphcollab.analysis.outcome import LEVELS
+from graphcollab.analysis.trial import SHARES
 from graphcollab.report._terms import best_group, best_way
 from graphcollab.report.benefit_details import (
     models_in,
@@ -33,8 +35,6 @@ from graphcollab.report.benefit_table import (
 )
 from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used, say
-from graphcollab.train.baseline import OWN
-from graphcollab.train.trial import SHARES
 
 SHOWN = 8  # gains that are told one by one
 MOST = 20  # times as many samples, beyond which no number is told

@@ -6,16 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from graphcollab.findings import Finding
-from graphcollab.gains import Benefit, Gain
-from graphcollab.gains.held import LEAST
-from graphcollab.metrics import METRICS
-from graphcollab.naming import few, setting
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few, setting
+from graphcollab.analysis import Benefit, Gain
+from graphcollab.analysis.constants import CONSTANTS, FREQUENCIES
+from graphcollab.analysis.held import LEAST
+from graphcollab.analysis.metrics import METRICS
 from graphcollab.report._terms import FEW, agreement, with_few
 from graphcollab.report.benefit_table import by_whom, of_metric, site_of, values_in
 from graphcollab.report.values import number
 from graphcollab.report.words import say
-from graphcollab.train.constants import CONSTANTS, FREQUENCIES
 
 MODELS = {"alone": "alone", "pairs": "of pairs, judged as one,", "without": "of all but one"}
 

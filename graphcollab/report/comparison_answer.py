@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from graphcollab._ranges import printable
-from graphcollab.findings import Finding
-from graphcollab.naming import ByName, few
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import ByName, few
+from graphcollab._base.ranges import printable
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.baseline import BASELINES, CONSTANT
+from graphcollab.analysis.constants import CONSTANTS
 from graphcollab.report._terms import better_at_the_end_only, failures, noted, sure_p_value, unequal_terms
 from graphcollab.report.site_table import SiteScores, results_by_name
 from graphcollab.report.tables import FEW_SEEDS
 from graphcollab.report.values import Column, cell_text, decimals, mean_cell, number, p_text, shown, shown_in
 from graphcollab.report.words import explained, metric_name
-from graphcollab.train import Comparison, Result
-from graphcollab.train.baseline import BASELINES, CONSTANT
-from graphcollab.train.constants import CONSTANTS
+from graphcollab.train import Result
 
 LEVEL = 0.05
 

@@ -10,23 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from graphcollab._ranges import printable
-from graphcollab.checks import own_filter
-from graphcollab.errors import GraphcollabError
-from graphcollab.findings import Finding
-from graphcollab.gains.held import LEAST
-from graphcollab.naming import SHOWN, few, setting
+from graphcollab._base.checks import own_filter
+from graphcollab._base.errors import GraphcollabError
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import SHOWN, few, setting
+from graphcollab._base.ranges import printable
+from graphcollab._base.settings import settings_of
+from graphcollab.analysis.held import LEAST
+from graphcollab.data import Tasks
+from graphcollab.data._events import coded
+from graphcollab.data._fit import declared_columns
+from graphcollab.data._frames import judged_by
+from graphcollab.data._rows import MOST_CLASSES, Rows, TableSettings, facts_of, read_rows
+from graphcollab.data._sites import Draw
+from graphcollab.data._values import factorized, is_number, lacks
+from graphcollab.data.table import open_table
 from graphcollab.report._terms import FEW
 from graphcollab.report.values import Cell, Column, Table, decimals, number
-from graphcollab.settings import settings_of
-from graphcollab.tasks import Tasks
-from graphcollab.tasks._events import coded
-from graphcollab.tasks._fit import declared_columns
-from graphcollab.tasks._frames import judged_by
-from graphcollab.tasks._rows import MOST_CLASSES, Rows, TableSettings, facts_of, read_rows
-from graphcollab.tasks._sites import Draw
-from graphcollab.tasks._values import factorized, is_number, lacks
-from graphcollab.tasks.table import open_table
 
 MOST_SITES = 50  # of a table in text
 TRAINABLE = 3  # rows of a site: to train on, for validation, and for testing

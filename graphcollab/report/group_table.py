@@ -10,21 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphcollab._base.errors import EmptyError, MismatchError, UnsupportedError
+from graphcollab._base.findings import Finding
+from graphcollab._base.settings import Count, Finite
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.metrics.bootstrap import bootstrap, percentile_interval
+from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, judging
+from graphcollab.analysis.trial import SHARES
+from graphcollab.data import Tasks
+from graphcollab.data._values import factorized
+from graphcollab.data.table import open_table
 from graphcollab.engine import Rows
-from graphcollab.errors import EmptyError, MismatchError, UnsupportedError
-from graphcollab.findings import Finding
-from graphcollab.metrics import Metric
-from graphcollab.metrics.bootstrap import bootstrap, percentile_interval
-from graphcollab.metrics.scores import AnyMetrics, as_metrics, judging
 from graphcollab.report._terms import noted, weighted
 from graphcollab.report.site_table import SMALL, results_by_name
 from graphcollab.report.values import Cell, Column, Table, shown, shown_in
-from graphcollab.settings import Count, Finite
-from graphcollab.tasks import Tasks
-from graphcollab.tasks._values import factorized
-from graphcollab.tasks.table import open_table
-from graphcollab.train import Comparison, Result
-from graphcollab.train.trial import SHARES
+from graphcollab.train import Result
 
 FEW, MOST = 6, 20  # different numbers that are groups as they are, and words that have a row
 LEVEL = 0.05

@@ -13,21 +13,22 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.utils import lexsort
 
-from graphcollab.checks import own_filter
+from graphcollab._base.checks import own_filter
+from graphcollab._base.errors import UnknownError, UnsupportedError
+from graphcollab._base.findings import Finding
+from graphcollab._base.keyed import keyed_uniform
+from graphcollab._base.settings import Count
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics.as_metric import AnyMetric
+from graphcollab.analysis.metrics.scores import as_metrics, score_rows
+from graphcollab.analysis.trial import SHARES
+from graphcollab.data import Tasks
+from graphcollab.data.samples import Split
 from graphcollab.engine import Rows
 from graphcollab.engine.modules import copy_module
-from graphcollab.errors import UnknownError, UnsupportedError
-from graphcollab.findings import Finding
-from graphcollab.keyed import keyed_uniform
-from graphcollab.metrics.as_metric import AnyMetric
-from graphcollab.metrics.scores import as_metrics, score_rows
 from graphcollab.report._terms import noted, weighted
 from graphcollab.report.values import Cell, Column, Table, mean_cell, shown, shown_in
-from graphcollab.settings import Count
-from graphcollab.tasks import Tasks
-from graphcollab.tasks.samples import Split
-from graphcollab.train import Comparison, Result, run
-from graphcollab.train.trial import SHARES
+from graphcollab.train import Result, run
 
 _SHUFFLE_STREAM, _RESAMPLE_STREAM = 181, 182
 PROBES, FAR = 100, 1e3  # rows of a site at which models are held to be linear, and at so many times their distance

@@ -12,24 +12,25 @@ from typing import Annotated, Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue, own_filter
-from graphcollab.errors import EmptyError, MismatchError, UnknownError
-from graphcollab.files import write_csv
-from graphcollab.findings import Finding
-from graphcollab.gains.held import rarer_held
-from graphcollab.metrics import Metric, Scores
-from graphcollab.metrics.bootstrap import bootstrap_nodes, percentile_interval
-from graphcollab.metrics.scores import AnyMetrics, as_metrics, not_defined
-from graphcollab.naming import few
+from graphcollab._base.checks import issue, own_filter
+from graphcollab._base.errors import EmptyError, MismatchError, UnknownError
+from graphcollab._base.files import write_csv
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few
+from graphcollab._base.settings import Count, Real, Seed
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.baseline import BASELINES
+from graphcollab.analysis.held import rarer_held
+from graphcollab.analysis.metrics import Metric, Scores
+from graphcollab.analysis.metrics.bootstrap import bootstrap_nodes, percentile_interval
+from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, not_defined
+from graphcollab.analysis.trial import SHARES
+from graphcollab.data import Tasks
+from graphcollab.persistence.history import in_deviations
 from graphcollab.report._terms import noted, unequal_terms, weighted, with_few
 from graphcollab.report.values import Cell, Column, Table, decimals, shown, shown_in
-from graphcollab.settings import Count, Real, Seed
-from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Result
-from graphcollab.train.baseline import BASELINES
+from graphcollab.train import Result
 from graphcollab.train.fingerprint import digests
-from graphcollab.train.history import in_deviations
-from graphcollab.train.trial import SHARES
 
 SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
 Results: TypeAlias = Annotated[
@@ -43,7 +44,7 @@ class SiteScores:
 
     ``str`` writes a table with a row per site for every metric, and below it the means over sites that have a value.
     The samples in the last row are those of all sites with a value in some column. Where a model has diverged there are
-    no means; sites that have left (`graphcollab.control.Attendance`) have a row, and are in no mean. `rows` are the
+    no means; sites that have left (`graphcollab.components.Attendance`) have a row, and are in no mean. `rows` are the
     numbers, which `to_csv` writes to a file.
 
     Args:

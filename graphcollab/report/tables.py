@@ -13,18 +13,18 @@ import numpy as np
 import torch
 import torch_geometric
 
-from graphcollab._version import __version__
-from graphcollab.errors import TooFewError, UnknownError
-from graphcollab.findings import Finding
-from graphcollab.metrics.statistics import worst_shown
-from graphcollab.naming import few
+from graphcollab._base.errors import TooFewError, UnknownError
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few
+from graphcollab._base.settings import Real
+from graphcollab._base.version import __version__
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics.statistics import worst_shown
+from graphcollab.analysis.shared_samples import Over
+from graphcollab.analysis.trial import METRIC_COLUMNS
+from graphcollab.persistence.history import in_deviations
 from graphcollab.report._terms import FEW, agreement, better_at_the_end_only, failures, noted, unequal_terms, weighted
 from graphcollab.report.values import MISSING, Cell, Column, Table, mean_cell, shown, shown_in
-from graphcollab.settings import Real
-from graphcollab.train import Comparison
-from graphcollab.train.history import in_deviations
-from graphcollab.train.shared_samples import Over
-from graphcollab.train.trial import METRIC_COLUMNS
 
 IN_PERCENT = (*METRIC_COLUMNS, "validation", "mean_std_over_seeds")
 METHODS = "Every method, in the mean over sites"
@@ -54,7 +54,7 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
             over seeds.
 
     Example:
-        >>> from graphcollab.train import Trial
+        >>> from graphcollab.analysis import Trial
         >>> summary = dict(mean=0.9, worst10=0.7, worst20=0.75, std=0.1, bytes_per_node=1_234_567, seconds=2.5)
         >>> trials = [Trial("l2c", seed, {"lr": 0.01}, 0.9, summary) for seed in (0, 1)]
         >>> print(results_table(Comparison(trials, {"l2c": trials}, True)))
@@ -183,7 +183,7 @@ def paired_table(
         over: What intervals are of, ``"samples"`` or ``"seeds"``; see `Comparison.paired`.
 
     Example:
-        >>> from graphcollab.train import Trial
+        >>> from graphcollab.analysis import Trial
         >>> values = {"local": (0.5, 0.6, 0.7), "l2c": (0.53, 0.65, 0.71)}
         >>> chosen = {m: [Trial(m, s, {}, 0, {"mean": v}) for s, v in enumerate(vs)] for m, vs in values.items()}
         >>> print(paired_table(Comparison([], chosen, True)))

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab._ranges import printable
-from graphcollab.documentation import checked_with
-from graphcollab.findings import Finding
-from graphcollab.metrics.edges import SHARED
+from graphcollab._base.documentation import checked_with
+from graphcollab._base.findings import Finding
+from graphcollab._base.ranges import printable
+from graphcollab.analysis.metrics.edges import SHARED
 
 Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "p-value"]
 MISSING = "–"

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphcollab import methods
-from graphcollab.documentation import of_sites
-from graphcollab.findings import Finding
-from graphcollab.gains import Benefit
-from graphcollab.naming import few
+from graphcollab._base.documentation import of_sites
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis.baseline import BASELINES
 from graphcollab.report.benefit_table import COLUMNS, CONSTANT, GAINS, way_of
-from graphcollab.train import Comparison
-from graphcollab.train.baseline import BASELINES
 
 METRICS = {
     "accuracy": ("accuracy", "the share of rows that are predicted right"),
@@ -126,7 +125,7 @@ def explained(name: str, called: str = "") -> str:
 
 
 def asked_of(about: Mapping[str, Any], source: str = "") -> str:
-    """Say what a table holds and what is predicted, of what `graphcollab.gains.held.asked` returns."""
+    """Say what a table holds and what is predicted, of what `graphcollab.analysis.held.asked` returns."""
     rows, named = about.get("rows"), source or "The data"
     if not rows:
         return f"{source}." * bool(source)

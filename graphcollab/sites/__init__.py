@@ -8,7 +8,7 @@ from its beginning (`graphcollab.control.Attendance`), and it comes back between
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.sites.deploying import allow as allow, job as job

@@ -10,11 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue
-from graphcollab.errors import DuplicateError, EmptyError, InvalidValueError, MismatchError, TooManyError, VersionError
-from graphcollab.naming import few
-from graphcollab.tasks._values import LARGEST_FLOAT, without
-from graphcollab.tasks.statistics import common_kind, differing
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import (
+    DuplicateError,
+    EmptyError,
+    InvalidValueError,
+    MismatchError,
+    TooManyError,
+    VersionError,
+)
+from graphcollab._base.naming import few
+from graphcollab.data._values import LARGEST_FLOAT, without
+from graphcollab.data.statistics import common_kind, differing
 
 FEW = 6  # values of which no sums are told if there are fewer: those of five whole numbers can have one solution
 _MOST_ROWS, _MOST_CLASSES = 10**7, 10**6  # of a site; what is allocated for it is 8 bytes a row, and one a class

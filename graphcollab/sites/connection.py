@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.checks import issue
-from graphcollab.errors import MismatchError
-from graphcollab.naming import few
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import MismatchError
+from graphcollab._base.naming import few
 from graphcollab.sites.delivery import COORDINATOR, Delivery, Link, Mailbox
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, as_shared, failure, received
 from graphcollab.sites.frame import Frame, FrameError, wrong_message

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from graphcollab.distributed.meeting import as_value
-from graphcollab.errors import GraphcollabError, StateError
-from graphcollab.naming import few
+from graphcollab._base.errors import GraphcollabError, StateError
+from graphcollab._base.naming import few
+from graphcollab.comm.meeting import as_value
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import ERROR, Frame, FrameError, OtherVersionError, clipped, question
 from graphcollab.sites.meeting import Lives, Meeting

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from graphcollab.errors import ExistsError, MissingFileError
-from graphcollab.files import write_whole
-from graphcollab.settings import Count, Positive, checked
+from graphcollab._base.errors import ExistsError, MissingFileError
+from graphcollab._base.files import write_whole
+from graphcollab._base.settings import Count, Positive, checked
 
 OWN = "graphcollab.sites.flare."
 RUNTIME = "nvflare.collab.runtime."

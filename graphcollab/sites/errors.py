@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from graphcollab.distributed import ProcessLostError
-from graphcollab.distributed.meeting import PARTS, as_value, from_value
-from graphcollab.errors import GraphcollabError
-from graphcollab.settings import SettingError
+from graphcollab._base.errors import GraphcollabError
+from graphcollab._base.settings import SettingError
+from graphcollab.comm import ProcessLostError
+from graphcollab.comm.meeting import PARTS, as_value, from_value
 
 KINDS = frozenset(
     {"architecture", "checkpoint", "class", "column", "data", "file", "graph", "job", "listeners", "method", "model"}

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.errors import DamagedError
+from graphcollab._base.errors import DamagedError
 
 MAGIC = b"graphcollab 1\n"
 AXES, NESTED, TENSORS = 32, 100, 10_000  # at most, of a tensor, of a description and of a frame

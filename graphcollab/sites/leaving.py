@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.piece import Reader
+from graphcollab._base.piece import Reader
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.delivery import COORDINATOR
 from graphcollab.sites.transport import SUMS

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphcollab.errors import ConflictError, DamagedError, MismatchError
-from graphcollab.files import write_whole
-from graphcollab.naming import few
+from graphcollab._base.errors import ConflictError, DamagedError, MismatchError
+from graphcollab._base.files import write_whole
+from graphcollab._base.naming import few
 
 _VERSION = 1
 _PARTS = ("known", "sums", "squares", "names")

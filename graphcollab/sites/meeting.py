@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.arrivals import plausible
-from graphcollab.errors import MismatchError, StateError
+from graphcollab._base.errors import MismatchError, StateError
+from graphcollab.comm.arrivals import plausible
 from graphcollab.sites.frame import Frame, FrameError
 
 GREETINGS, FORMER = 100, 1000  # lives of a site that are remembered, at most

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from graphcollab.checks import issue
-from graphcollab.errors import ConflictError
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import ConflictError
+from graphcollab.comm.transport import Act, Restore, Snapshot
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
-from graphcollab.transport import Act, Restore, Snapshot
 
 
 class Rounds:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
-from graphcollab.checks import own_filter, unlogged
-from graphcollab.errors import (
+from graphcollab._base.checks import own_filter, unlogged
+from graphcollab._base.errors import (
     ConflictError,
     EmptyError,
     FormatError,
@@ -22,11 +22,14 @@ from graphcollab.errors import (
     UnknownError,
     UnsupportedError,
 )
-from graphcollab.gains import Benefit, benefit
-from graphcollab.method import Method
-from graphcollab.naming import few
-from graphcollab.phases import Phases
-from graphcollab.settings import Count, check_setting, checked, settings_of
+from graphcollab._base.naming import few
+from graphcollab._base.settings import Count, check_setting, checked, settings_of
+from graphcollab.analysis import Benefit, Comparison, benefit, compare
+from graphcollab.comm.transport import agreed
+from graphcollab.data import Tasks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.lock import hold_folder
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import LOG as COORDINATOR_LOG
 from graphcollab.sites.hall import Hall
@@ -34,11 +37,8 @@ from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
 from graphcollab.sites.transport import CONNECTION, Gathering, connected
-from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Result, compare, run
-from graphcollab.train.lock import hold_folder
+from graphcollab.train import Result, run
 from graphcollab.train.run import BETWEEN_PARTIES
-from graphcollab.transport import agreed
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -13,21 +13,21 @@ import numpy as np
 import torch
 from torch_geometric.utils import cumsum
 
-from graphcollab._version import __version__
-from graphcollab.checks import issue
-from graphcollab.errors import MismatchError, TooFewError, UnsupportedError
-from graphcollab.naming import few as few_names
-from graphcollab.settings import settings_of
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import MismatchError, TooFewError, UnsupportedError
+from graphcollab._base.naming import few as few_names
+from graphcollab._base.settings import settings_of
+from graphcollab._base.version import __version__
+from graphcollab.data import Preparation, Split, Tasks
+from graphcollab.data._fit import declared_columns
+from graphcollab.data._sites import in_order, name_ids
+from graphcollab.data._values import without
+from graphcollab.data.quality_of_values import of_spellings, warn_of
+from graphcollab.data.samples import ELSEWHERE
+from graphcollab.data.statistics import Counts, Statistics
 from graphcollab.sites.agreement import FEW, Received, require_agreed, require_done, require_parts
 from graphcollab.sites.errors import failure
 from graphcollab.sites.ledger import Ledger
-from graphcollab.tasks import Preparation, Split, Tasks
-from graphcollab.tasks._fit import declared_columns
-from graphcollab.tasks._sites import in_order, name_ids
-from graphcollab.tasks._values import without
-from graphcollab.tasks.quality_of_values import of_spellings, warn_of
-from graphcollab.tasks.samples import ELSEWHERE
-from graphcollab.tasks.statistics import Counts, Statistics
 
 T = TypeVar("T")
 

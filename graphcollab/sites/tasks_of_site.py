@@ -8,11 +8,11 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from graphcollab.errors import EmptyError
+from graphcollab._base.errors import EmptyError
+from graphcollab.data import Tasks
+from graphcollab.data._pairs import to_tensors
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.statistics import Everyone, SiteStatistics
-from graphcollab.tasks import Tasks
-from graphcollab.tasks._pairs import to_tensors
 
 
 def tasks_of_site(

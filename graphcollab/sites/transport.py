@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.distributed import among
-from graphcollab.env import Attendance, Env
-from graphcollab.errors import ConflictError, ContractError
-from graphcollab.naming import few
+from graphcollab._base.errors import ConflictError, ContractError
+from graphcollab._base.naming import few
+from graphcollab.comm.launch import among
+from graphcollab.comm.transport import SharedTransport
+from graphcollab.components.env import Attendance, Env
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
 from graphcollab.sites.rounds import Rounds
-from graphcollab.transport import SharedTransport
 
 NUMBERS = "what all are told as numbers: losses, scores, weights"
 SUMS = "what is added up: models, gradients, counters"

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.testing.claims import NotApplicable as NotApplicable, differences as differences, leaves as leaves

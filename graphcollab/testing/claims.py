@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.stack import Stacks
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 
 AnyMethod = Method | Phases
 

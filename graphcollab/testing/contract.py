@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.state import LOOP
-from graphcollab.env import Attendance
+from graphcollab.components.env import Attendance
+from graphcollab.components.state import LOOP
+from graphcollab.persistence import History, load_checkpoint
+from graphcollab.persistence.saver import Saver
 from graphcollab.testing.claims import (
     AnyMethod,
     NotApplicable,
@@ -39,8 +41,6 @@ from graphcollab.testing.edge_checks import (
 )
 from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory
-from graphcollab.train import History, load_checkpoint
-from graphcollab.train.saver import Saver
 
 WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalization
 RING = torch.tensor([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]])

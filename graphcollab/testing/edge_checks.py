@@ -7,13 +7,13 @@ import functools
 import torch
 from torch import Tensor
 
-from graphcollab.exchange import NoExchange
-from graphcollab.phases import Phases
-from graphcollab.slots import Rewiring
+from graphcollab.components.exchange import NoExchange
+from graphcollab.components.slots import Rewiring
+from graphcollab.components.weigh import NoWeights
+from graphcollab.methods.phases import Phases
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
 from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory, with_other_data
-from graphcollab.weigh import NoWeights
 
 # Three and two nodes that all hear each other, and one that hears nobody.
 PARTS = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 4], [1, 2, 0, 2, 0, 1, 4, 3]])

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from graphcollab.errors import MismatchError, StateError
-from graphcollab.transport import SharedTransport
+from graphcollab._base.errors import MismatchError, StateError
+from graphcollab.comm.transport import SharedTransport
 
 T = TypeVar("T")
 

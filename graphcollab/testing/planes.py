@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.state import LOOP, SHARED_EDGES
+from graphcollab._base.piece import Field
+from graphcollab.comm.plane import Plane
+from graphcollab.comm.transport import Halo
+from graphcollab.components.env import Env
+from graphcollab.components.state import LOOP, SHARED_EDGES
 from graphcollab.engine import Rows
-from graphcollab.env import Env
-from graphcollab.method import Method
-from graphcollab.phases import Phases
-from graphcollab.piece import Field
-from graphcollab.plane import Plane
-from graphcollab.stack import Stacks
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 from graphcollab.testing.claims import TOLERANCE, AnyMethod, close, require
 from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
 from graphcollab.testing.scene import Scene
-from graphcollab.transport import Halo
 
 OWNERS = (torch.tensor([0, 3, 4]), torch.tensor([1, 2, 5]))
 

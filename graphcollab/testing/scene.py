@@ -11,18 +11,19 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.control.state import LOOP, keep_own
+from graphcollab.comm.plane import Plane
+from graphcollab.comm.transport import Transport
+from graphcollab.components.env import Attendance, Env
+from graphcollab.components.state import LOOP, keep_own
+from graphcollab.data import Pool, Split, Tasks
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.env import Attendance, Env
+from graphcollab.engine.stack import ParamSpec, Stacks
 from graphcollab.models import MLP, SplitModel
-from graphcollab.plane import Plane
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing.claims import AnyMethod
 from graphcollab.testing.lockstep import poison
-from graphcollab.train import Graph, build_graph
-from graphcollab.transport import Transport
+from graphcollab.train import Graph
+from graphcollab.train.start import build_graph
 
 FEATURES, CLASSES = 4, 3
 IMAGE, LATENT, PROJECTION = (1, 2, 2), 5, 4

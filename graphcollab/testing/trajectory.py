@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.piece import Piece
-from graphcollab.plane import Plane
-from graphcollab.stack import Stacks
+from graphcollab._base.piece import Piece
+from graphcollab.comm.plane import Plane
+from graphcollab.engine.stack import Stacks
 from graphcollab.testing.claims import AnyMethod, changes, require, snapshot
 from graphcollab.testing.scene import Scene
 

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import issue
-from graphcollab.errors import MismatchError
-from graphcollab.method import Method
-from graphcollab.naming import few
-from graphcollab.param_spec import shared_tensors
-from graphcollab.phases import Phases
-from graphcollab.plane import Plane
-from graphcollab.slots import Exchanger
-from graphcollab.stack import ParamSpec
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import MismatchError
+from graphcollab._base.naming import few
+from graphcollab.comm.plane import Plane
+from graphcollab.components.slots import Exchanger
+from graphcollab.engine.param_spec import shared_tensors
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 from graphcollab.train.fingerprint import checksum, describe, fingerprint
 
 SKETCHED = 8  # sums by which sites find out whether their initial models are the same

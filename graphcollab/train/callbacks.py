@@ -9,13 +9,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from graphcollab._base.settings import Count, checked
+from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, score_all
+from graphcollab.components.env import Env
 from graphcollab.engine import Rows
-from graphcollab.env import Env
-from graphcollab.method import Method, last_graph
-from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_all
-from graphcollab.settings import Count, checked
-from graphcollab.stack import Stacks
-from graphcollab.train.history import History
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method, last_graph
+from graphcollab.persistence.history import History
 
 
 class Callback:

@@ -9,7 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import issue
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import ContractError, InvalidTypeError, RangeError
+from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.metrics.scores import judging, refuse_broadcasting
+from graphcollab.data import Tasks
+from graphcollab.data.samples import ELSEWHERE
 from graphcollab.engine import Context
 from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.guards import FrozenWeightsError, LookUps, OutsideError, unwritten
@@ -17,13 +22,8 @@ from graphcollab.engine.losses import objective_of
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import copied
-from graphcollab.errors import ContractError, InvalidTypeError, RangeError
-from graphcollab.metrics import Metric
-from graphcollab.metrics.scores import judging, refuse_broadcasting
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Tasks
-from graphcollab.tasks.samples import ELSEWHERE
-from graphcollab.train.answers import Answers
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.persistence.answers import Answers
 
 _SUM = 1e-4  # how far from 1 probabilities may sum to
 AT_ONCE = 2**14  # numbers in the inputs of a pass

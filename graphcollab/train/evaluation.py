@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import issue
-from graphcollab.control.at_work import membership
-from graphcollab.control.guard import cure
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import ContractError, DuplicateError
+from graphcollab.analysis.metrics import Metric, score_rows
+from graphcollab.components.at_work import membership
+from graphcollab.components.env import Env
+from graphcollab.components.guard import cure
 from graphcollab.engine import NonFiniteLossError, Rows
-from graphcollab.env import Env
-from graphcollab.errors import ContractError, DuplicateError
-from graphcollab.method import Method
-from graphcollab.metrics import Metric, score_rows
-from graphcollab.phases import Phases
-from graphcollab.train.history import History
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.history import History
 
 SENT = ("bytes_sent", "messages_sent")
 

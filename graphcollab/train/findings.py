@@ -10,22 +10,21 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.checks import issue
-from graphcollab.control import attend
-from graphcollab.control.at_work import edges_in_use
-from graphcollab.control.guard import cure, initial_bounds
-from graphcollab.env import Env
-from graphcollab.findings import Finding
-from graphcollab.method import Method, last_graph
-from graphcollab.metrics import Metric, weight_spread
-from graphcollab.metrics.scores import not_defined
-from graphcollab.metrics.weight_spread import WeightSpread
-from graphcollab.naming import few
-from graphcollab.phases import Phases
-from graphcollab.plane import Plane
-from graphcollab.slots import Exchanger, Weigher
-from graphcollab.tasks import Tasks
-from graphcollab.train.history import History
+from graphcollab._base.checks import issue
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few
+from graphcollab.analysis.metrics import Metric, weight_spread
+from graphcollab.analysis.metrics.scores import not_defined
+from graphcollab.analysis.metrics.weight_spread import WeightSpread
+from graphcollab.comm.plane import Plane
+from graphcollab.components.at_work import attend, edges_in_use
+from graphcollab.components.env import Env
+from graphcollab.components.guard import cure, initial_bounds
+from graphcollab.components.slots import Exchanger, Weigher
+from graphcollab.data import Tasks
+from graphcollab.methods.method import Method, last_graph
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.history import History
 
 DIVERGED = "diverged"
 FACTOR = 10.0

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.inspector import Inspector
 
-from graphcollab.keyed import keyed_bits
-from graphcollab.tasks.samples import ELSEWHERE, Split
+from graphcollab._base.keyed import keyed_bits
+from graphcollab.data.samples import ELSEWHERE, Split
 
 _WORD_STREAM = 175
 _WORDS = 2**22  # of 8 bytes that are multiplied at a time

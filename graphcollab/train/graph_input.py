@@ -11,14 +11,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab.checks import issue
-from graphcollab.errors import AmbiguousError, ConflictError, MissingError
-from graphcollab.method import Method
-from graphcollab.naming import few, find_nodes, numbered
-from graphcollab.phases import Phases
-from graphcollab.settings import Finite, Natural, SettingError
-from graphcollab.tasks import Tasks
-from graphcollab.train.learned_graph import LearnedGraph
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import AmbiguousError, ConflictError, MissingError
+from graphcollab._base.naming import few, find_nodes, numbered
+from graphcollab._base.settings import Finite, Natural, SettingError
+from graphcollab.data import Tasks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.learned_graph import LearnedGraph
 from graphcollab.transforms import Complete, WithSelfLoops
 from graphcollab.transforms._edges import edge_weights
 
@@ -41,7 +41,7 @@ Graph: TypeAlias = Annotated[Data | Tensor | np.ndarray | Pairs | BaseTransform 
 
 An ``edge_index`` holds positions; where nodes' names are other whole numbers it is refused, since there a number is a
 name, see `Node`: give pairs, or a ``Data``, which always holds positions. Weights that are given are those of the run
-where its method keeps them (`graphcollab.weigh.KeepWeights` in the first phase); else they say only where there is an
+where its method keeps them (`graphcollab.components.weigh.KeepWeights` in the first phase); else they say only where there is an
 edge, and a warning says so where they differ from each other.
 """
 

@@ -12,21 +12,21 @@ import torch_geometric
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab._version import __version__
-from graphcollab.control.state import ROWS
-from graphcollab.env import Attendance, Isolate
-from graphcollab.errors import MismatchError, OtherRunError, StateError
-from graphcollab.method import Method
-from graphcollab.naming import few
-from graphcollab.ops.kernels import PRODUCTS
-from graphcollab.param_spec import shared_tensors
-from graphcollab.phases import Phases
-from graphcollab.piece import Field
-from graphcollab.plane import Plane
-from graphcollab.stack import Stacks
-from graphcollab.tasks import Tasks
+from graphcollab._base.errors import MismatchError, OtherRunError, StateError
+from graphcollab._base.naming import few
+from graphcollab._base.piece import Field
+from graphcollab._base.version import __version__
+from graphcollab.comm.plane import Plane
+from graphcollab.components.env import Attendance, Isolate
+from graphcollab.components.state import ROWS
+from graphcollab.data import Tasks
+from graphcollab.engine.param_spec import shared_tensors
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.nn.functional.kernels import PRODUCTS
+from graphcollab.persistence.folder import encode
 from graphcollab.train.fingerprint import MODELS, checksum, describe, digests, fingerprint, weights_checksum
-from graphcollab.train.folder import encode
 from graphcollab.train.start import plane_of
 
 OWN = ("inputs in", "targets in", "weights in", "edge_")  # what sites do not compare, not even by checksums

@@ -13,30 +13,30 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.checks import issue, own_filter
-from graphcollab.control.at_work import membership
-from graphcollab.control.guard import settle
+from graphcollab._base.checks import issue, own_filter
+from graphcollab._base.errors import MismatchError, UnsupportedError
+from graphcollab._base.naming import Node, few, find_node
+from graphcollab._base.settings import Natural, checked
+from graphcollab.analysis.metrics import Scores
+from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, score_nodes
+from graphcollab.comm.plane import Plane
+from graphcollab.components.at_work import membership
+from graphcollab.components.env import Env
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.exchange.exchange import buffers_travel
+from graphcollab.components.guard import settle
+from graphcollab.data import Preparation, Tasks
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
-from graphcollab.env import Env
-from graphcollab.errors import MismatchError, UnsupportedError
-from graphcollab.exchange import Exchange
-from graphcollab.exchange.exchange import buffers_travel
-from graphcollab.method import Method
-from graphcollab.metrics import Scores
-from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_nodes
-from graphcollab.naming import Node, few, find_node
-from graphcollab.ops import edge_products, mix
-from graphcollab.plane import Plane
-from graphcollab.settings import Natural, checked
-from graphcollab.stack import Stacks
-from graphcollab.tasks import Preparation, Tasks
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method
+from graphcollab.nn.functional import edge_products, mix
+from graphcollab.persistence.learned_graph import LearnedGraph
+from graphcollab.persistence.save_models import save_models
 from graphcollab.train.check_outputs import check_ids, check_outputs
 from graphcollab.train.graph_input import Pairs, read_pairs
-from graphcollab.train.learned_graph import LearnedGraph
 from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
-from graphcollab.train.save_models import save_models
 from graphcollab.train.start import build_graph
 from graphcollab.transforms import Isolated
 

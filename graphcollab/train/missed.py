@@ -13,11 +13,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.control.state import ROWS
-from graphcollab.errors import ConflictError, ContractError, DamagedError, FormatError, RangeError, ShapeError
-from graphcollab.piece import Field
-from graphcollab.train.folder import DAMAGES, decode, encode
-from graphcollab.train.history import History
+from graphcollab._base.errors import ConflictError, ContractError, DamagedError, FormatError, RangeError, ShapeError
+from graphcollab._base.piece import Field
+from graphcollab.components.state import ROWS
+from graphcollab.persistence.folder import DAMAGES, decode, encode
+from graphcollab.persistence.history import History
 
 OWN = ("refused", "graphs", "scores", "observed", "findings")  # of a history: seen by each site for itself
 LENGTH = struct.Struct("<Q")  # of the description

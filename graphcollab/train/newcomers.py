@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab._base.settings import Natural
+from graphcollab.comm.plane import Plane
+from graphcollab.components.env import Attendance, Env
+from graphcollab.components.exchange import Exchange, NeighborhoodMeans, NoExchange, ThroughCenters, ThroughServer
+from graphcollab.components.weigh import Formula, SampleCounts, Uniform
+from graphcollab.data import Pool, Split, Tasks
 from graphcollab.engine import Engine
-from graphcollab.env import Attendance, Env
-from graphcollab.exchange import Exchange, NeighborhoodMeans, NoExchange, ThroughCenters, ThroughServer
-from graphcollab.method import Method, last_graph
-from graphcollab.ops.by_receiver import receives
-from graphcollab.phases import Phases
-from graphcollab.plane import Plane
-from graphcollab.settings import Natural
-from graphcollab.stack import Stacks
-from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method, last_graph
+from graphcollab.methods.phases import Phases
+from graphcollab.nn.functional.by_receiver import receives
 from graphcollab.train.result import Result
 from graphcollab.train.start import build_graph
-from graphcollab.weigh import Formula, SampleCounts, Uniform
 
 
 def played(method: Method | Phases, rounds: int) -> list[Method]:

@@ -12,22 +12,22 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.control.at_work import membership
+from graphcollab._base.errors import EmptyError, UnknownError, UnsupportedError
+from graphcollab._base.naming import Node, find_node
+from graphcollab.analysis.metrics import Scores
+from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, score_nodes
+from graphcollab.analysis.metrics.statistics import worst_shown
+from graphcollab.components.at_work import membership
+from graphcollab.components.env import Env
+from graphcollab.data import Tasks
 from graphcollab.engine.modules import copy_module
-from graphcollab.env import Env
-from graphcollab.errors import EmptyError, UnknownError, UnsupportedError
-from graphcollab.method import Method, last_graph
-from graphcollab.metrics import Scores
-from graphcollab.metrics.scores import AnyMetrics, as_metrics, score_nodes
-from graphcollab.metrics.statistics import worst_shown
-from graphcollab.naming import Node, find_node
-from graphcollab.phases import Phases
-from graphcollab.stack import Stacks
-from graphcollab.tasks import Tasks
-from graphcollab.train.answers import Predicts, Reading
-from graphcollab.train.history import MISSING, History, in_deviations
-from graphcollab.train.learned_graph import LearnedGraph
-from graphcollab.train.save_models import about_run, save_models
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method, last_graph
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.answers import Predicts, Reading
+from graphcollab.persistence.history import MISSING, History, in_deviations
+from graphcollab.persistence.learned_graph import LearnedGraph
+from graphcollab.persistence.save_models import about_run, save_models
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Result(Predicts):
         that have not joined have no scores. All processes of a run call it.
 
         Args:
-            metrics: A name, a `graphcollab.metrics.Metric` or a function, or several of them. Default: the tasks' own.
+            metrics: A name, a `graphcollab.analysis.metrics.Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
         judged, told = as_metrics(metrics, self.tasks.metric), {self.history.metric: self.history.undefined(split)}

@@ -12,30 +12,30 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from graphcollab.checks import issue, own_filter
-from graphcollab.control.state import LOOP, keep_own, to_device
-from graphcollab.distributed import meet
+from graphcollab._base.checks import issue, own_filter
+from graphcollab._base.errors import ConflictError, StateError, UnsupportedError
+from graphcollab._base.memory import let_go
+from graphcollab._base.settings import Count, Natural, Seed, checked
+from graphcollab._base.threads import same_threads, threads_here
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.comm.launch import meet
+from graphcollab.comm.plane import Plane
+from graphcollab.components.env import Attendance, Env, Isolate
+from graphcollab.components.state import LOOP, keep_own, to_device
+from graphcollab.data import Tasks
 from graphcollab.engine import Engine, Plan
-from graphcollab.env import Attendance, Env, Isolate
-from graphcollab.errors import ConflictError, StateError, UnsupportedError
-from graphcollab.memory import let_go
-from graphcollab.method import Method
-from graphcollab.metrics import as_metric
-from graphcollab.phases import Phases
-from graphcollab.plane import Plane
-from graphcollab.settings import Count, Natural, Seed, checked
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Tasks
-from graphcollab.threads import same_threads, threads_here
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.history import History
+from graphcollab.persistence.lock import hold_folder
+from graphcollab.persistence.saver import Saver
 from graphcollab.train.beginning import same_beginning, warn_of_unlike
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.check_outputs import check_ids, check_outputs
 from graphcollab.train.graph_input import Graph
-from graphcollab.train.history import History
 from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run
-from graphcollab.train.lock import hold_folder
 from graphcollab.train.result import Result
-from graphcollab.train.saver import Saver
 from graphcollab.train.session import Session, name_limits
 from graphcollab.train.start import Architecture, Model, build_graph, build_modules, check_device, for_tasks
 
@@ -86,7 +86,7 @@ def run(
     once.
 
     Args:
-        method: What to do in a round, for example ``graphcollab.meta_l2c()``.
+        method: What to do in a round, for example ``graphcollab.methods.meta_l2c()``.
         tasks: The nodes' data.
         model: A module, or a function that makes one (initialized from the seed), or one per architecture; a function
             may make several, such as one that calls `graphcollab.models.split_models`. One that takes an argument is
@@ -115,9 +115,9 @@ def run(
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
             node keeps its last good model, rests, and loses its edges. Nodes are judged before others hear of their
-            models, by the bounds of `graphcollab.train.Isolate` (``Isolate(factor)`` for others): a gradient and a loss
+            models, by the bounds of `graphcollab.components.Isolate` (``Isolate(factor)`` for others): a gradient and a loss
             on all training samples a round. A resumed run may begin or cease to isolate, but not by another factor.
-        attend: Who takes part in which round, with any method: `graphcollab.control.Attendance` drops and delays nodes,
+        attend: Who takes part in which round, with any method: `graphcollab.components.Attendance` drops and delays nodes,
             and lets them join and leave. Default: everyone always does.
         device: Where to compute. ``"auto"``: on the GPU, if there is one.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.

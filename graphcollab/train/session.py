@@ -16,16 +16,18 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.checks import issue
-from graphcollab.control.state import LOOP, tell_all
+from graphcollab._base.checks import issue
+from graphcollab._base.memory import used_up
+from graphcollab._base.threads import same_threads
+from graphcollab.analysis.metrics import Metric
+from graphcollab.comm.plane import Plane
+from graphcollab.components.env import Env
+from graphcollab.components.state import LOOP, tell_all
 from graphcollab.engine import Plan
-from graphcollab.env import Env
-from graphcollab.memory import used_up
-from graphcollab.method import Method
-from graphcollab.metrics import Metric
-from graphcollab.phases import Phases
-from graphcollab.plane import Plane
-from graphcollab.threads import same_threads
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.history import History
+from graphcollab.persistence.saver import Saver
 from graphcollab.train.callbacks import Callback, Progress
 from graphcollab.train.evaluation import SENT, evaluate, out_of_patience, remember_best
 from graphcollab.train.findings import (
@@ -36,11 +38,9 @@ from graphcollab.train.findings import (
     told_by_table,
     warn_of_undefined,
 )
-from graphcollab.train.history import History
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
-from graphcollab.train.saver import Saver
 
 KINDS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 

@@ -13,11 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab.control.allowed import allow, components
-from graphcollab.distributed import agreed, meet
-from graphcollab.engine.modules import copy_module
-from graphcollab.engine.randomness import own_randomness
-from graphcollab.errors import (
+from graphcollab._base.errors import (
     EmptyError,
     InvalidTypeError,
     InvalidValueError,
@@ -25,14 +21,19 @@ from graphcollab.errors import (
     MissingError,
     UnsupportedError,
 )
-from graphcollab.keyed import keyed_seed
-from graphcollab.method import Method
-from graphcollab.naming import find_nodes
-from graphcollab.phases import Phases
-from graphcollab.plane import BYTES_PER_FLOAT, Plane
-from graphcollab.settings import Natural, Seed, SettingError, checked
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks
+from graphcollab._base.keyed import keyed_seed
+from graphcollab._base.naming import find_nodes
+from graphcollab._base.settings import Natural, Seed, SettingError, checked
+from graphcollab.comm import agreed
+from graphcollab.comm.launch import meet
+from graphcollab.comm.plane import BYTES_PER_FLOAT, Plane
+from graphcollab.components.allowed import allow, components
+from graphcollab.data import Tasks
+from graphcollab.engine.modules import copy_module
+from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.stack import ParamSpec, Stacks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
 from graphcollab.train.graph_input import Graph, begin_weights, read_graph
 from graphcollab.transforms import Isolated
 from graphcollab.transforms._edges import check_edges, check_no_duplicates, sort_edges

@@ -6,7 +6,7 @@ and every field whose name contains "edge" stays aligned with them.
 
 from typing import TYPE_CHECKING
 
-from graphcollab._lazy import make_lazy
+from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation as GMMNeighborAugmentation

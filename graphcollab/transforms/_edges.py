@@ -16,8 +16,8 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import degree, lexsort
 
-from graphcollab.errors import DuplicateError, MissingError, NotFiniteError, RangeError, ShapeError
-from graphcollab.settings import checked
+from graphcollab._base.errors import DuplicateError, MissingError, NotFiniteError, RangeError, ShapeError
+from graphcollab._base.settings import checked
 
 
 class Transform(BaseTransform):

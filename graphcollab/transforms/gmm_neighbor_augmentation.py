@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import scatter
 
-from graphcollab.errors import MissingError, NotFiniteError, ShapeError
-from graphcollab.settings import Count
+from graphcollab._base.errors import MissingError, NotFiniteError, ShapeError
+from graphcollab._base.settings import Count
 from graphcollab.transforms._edges import (
     Transform,
     check_edges,

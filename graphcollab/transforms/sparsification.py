@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
-from graphcollab.errors import ConflictError
-from graphcollab.settings import Fraction, Natural, Real
+from graphcollab._base.errors import ConflictError
+from graphcollab._base.settings import Fraction, Natural, Real
 from graphcollab.transforms._edges import (
     Transform,
     check_edges,

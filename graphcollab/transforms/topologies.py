@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
-from graphcollab.errors import ConflictError, InvalidValueError, RangeError, ShapeError
-from graphcollab.keyed import keyed_order
-from graphcollab.settings import Count, Natural
+from graphcollab._base.errors import ConflictError, InvalidValueError, RangeError, ShapeError
+from graphcollab._base.keyed import keyed_order
+from graphcollab._base.settings import Count, Natural
 from graphcollab.transforms._edges import (
     Transform,
     check_edges,

@@ -10,11 +10,13 @@ from typing import get_args
 
 import pytest
 
-from graphcollab import datasets, methods, metrics
+from graphcollab import methods
+from graphcollab.analysis import metrics
 from graphcollab.cli.app import APP
 from graphcollab.cli.options import Dataset, Method, Metric
 from graphcollab.cli.settings_file import read_settings, settings_text
 from graphcollab.cli.values import entries, literal
+from graphcollab.data import datasets
 from tests.raising import raises
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ import time
 import pytest
 import torch
 
+from graphcollab._base.errors import DivergedError, RangeError
 from graphcollab.cli import comparing
-from graphcollab.errors import DivergedError, RangeError
 
 
 def one_line(done, code, *words):

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab import Tasks, load, local, run
+from graphcollab import Tasks, load, run
+from graphcollab.analysis.final import Final
 from graphcollab.cli.finals import _misfits
-from graphcollab.train.final import Final
+from graphcollab.methods import local
 
 SHORT = ["--seeds", "0", "1", "--rounds", "2", "--hidden", "none", "--lrs", "0.1"]
 

@@ -7,15 +7,16 @@ import json
 import warnings
 from dataclasses import fields
 
-from graphcollab import Tasks, benefit, compare, grouped_tasks, load, methods, run, shard_tasks, site
+from graphcollab import Tasks, benefit, compare, load, methods, run, site
+from graphcollab.analysis.baseline import SKLEARN
 from graphcollab.cli import call as call_here, commands
 from graphcollab.cli.app import APP
 from graphcollab.cli.data import methods_for
 from graphcollab.cli.options import Columns, Computing, Table, Training
-from graphcollab.datasets import DATASETS, TABLES
+from graphcollab.data.datasets import DATASETS, TABLES
+from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
-from graphcollab.train.baseline import SKLEARN
 
 
 def test_benefit(call, patients, about, tmp_path):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from graphcollab import Tasks, build_model, local, run
+from graphcollab import Tasks, build_model, run
+from graphcollab.methods import local
 
 SHORT = ["--seeds", "0", "--rounds", "1", "--hidden", "4"]
 

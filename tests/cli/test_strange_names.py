@@ -10,9 +10,12 @@ import warnings
 
 import pytest
 
-from graphcollab import Tasks, build_model, l2c, local, report, run
+from graphcollab import Tasks, build_model, report, run
+from graphcollab.analysis import compare
 from graphcollab.cli import main
-from graphcollab.train import LearnedGraph, RecordGraph, compare
+from graphcollab.methods import l2c, local
+from graphcollab.persistence import LearnedGraph
+from graphcollab.train import RecordGraph
 from tests.raising import warns
 
 ESCAPE, BIDI, FORMULA, TAB = "Bern\x1b[2J", "Chur\u202egnp.exe", "=cmd|' /C calc'!A0", "@SUM(1,2)"

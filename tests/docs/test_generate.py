@@ -10,8 +10,7 @@ from typing import ClassVar
 import pytest
 
 from graphcollab import methods
-from graphcollab.piece import Field
-from graphcollab.slots import Weigher
+from graphcollab.components import Field, Weigher
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -43,10 +42,15 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
         "kin": "class Kin: ...\ndef near(): ...\n\nclass _Inner: ...\n",
         "fixed": "class Even: ...\n",
     }
-    head = '"""The weigh slot."""\n\nif TYPE_CHECKING:\n    from graphcollab.slots import Weigher as Weigher\n'
-    old = head + "    from graphcollab.weigh.gone import Even as Even, Odd as Odd\n\n__all__ = make_lazy(__name__)\n"
+    head = (
+        '"""The weigh slot."""\n\nif TYPE_CHECKING:\n    from graphcollab.components.slots import Weigher as Weigher\n'
+    )
+    old = (
+        head
+        + "    from graphcollab.components.weigh.gone import Even as Even, Odd as Odd\n\n__all__ = make_lazy(__name__)\n"
+    )
     even, kin = (
-        f"    from graphcollab.weigh.{file} import {name} as {name}"
+        f"    from graphcollab.components.weigh.{file} import {name} as {name}"
         for file, name in (("fixed", "Even"), ("kin", "Kin"))
     )
     new = f"{head}{even}\n{kin}\n\n__all__ = make_lazy(__name__)\n"

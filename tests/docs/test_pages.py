@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from graphcollab import methods
-from graphcollab.metrics import METRICS
-from graphcollab.piece import Piece
+from graphcollab.analysis.metrics import METRICS
+from graphcollab.components import Piece
 
 ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING, DESIGN = ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"

@@ -159,7 +159,7 @@ def test_search_works_from_disk(site):
         browser.get((site / "search.html").as_uri() + "?q=grouped_tasks")
         found = "return [...document.querySelectorAll('ul.search li a')].map(a => a.getAttribute('href'))"
         links = waiting.WebDriverWait(browser, 60).until(lambda one: one.execute_script(found))
-        assert any(link.endswith("api/graphcollab.html#graphcollab.grouped_tasks") for link in links)
+        assert any(link.endswith("api/graphcollab.html#graphcollab.data.partition.grouped_tasks") for link in links)
         assert [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
         messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}

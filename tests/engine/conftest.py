@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Engine
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Pool, Split, Tasks
+from graphcollab.data import Pool, Split, Tasks
+from graphcollab.engine import Engine, Stacks
+from graphcollab.engine.stack import ParamSpec
 
 SIZES = (7, 4, 10, 5)
 

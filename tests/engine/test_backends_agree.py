@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import SGD, Adam, AdamW, LocalSteps, Proximal, Rows
-from graphcollab.tasks import make_schedule
 
 SIZES = (7, 4, 10, 5)
 KEY = {"seed": 3, "round_": 2}

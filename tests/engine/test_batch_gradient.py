@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD, Engine, LocalSteps, Rows
-from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows, Stacks
+from graphcollab.engine.stack import ParamSpec
 
 KEY = {"seed": 3, "round_": 5}
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import make_chain
-from graphcollab.stack import ParamSpec
 
 CHAINS = [
     nn.Sequential(nn.Linear(4, 3)),

@@ -21,12 +21,12 @@ from graphcollab.engine import (
     PrototypeUniformity,
     Proximal,
     SupervisedContrast,
+    as_objective,
 )
 from graphcollab.engine.loop_backend import LoopBackend
-from graphcollab.engine.losses import as_objective
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.models import SplitModel
-from graphcollab.stack import ParamSpec
 from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")

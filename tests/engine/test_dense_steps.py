@@ -10,15 +10,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, LocalSteps, Rows, dense_steps, vmap_backend
+from graphcollab._base.threads import same_threads
+from graphcollab.data import Pool, Schedule
+from graphcollab.engine import SGD, Adam, LocalSteps, Loss, Proximal, Rows, as_objective, dense_steps, vmap_backend
 from graphcollab.engine.choice import make_plan
 from graphcollab.engine.dense_steps import INSTRUCTIONS, Dense, dense_layers, take_dense_steps
-from graphcollab.engine.losses import Loss, Proximal, as_objective
 from graphcollab.engine.samples import Feed
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import make_chain
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Pool, Schedule
-from graphcollab.threads import same_threads
 from tests.raising import raises
 
 pytestmark = pytest.mark.skipif(not INSTRUCTIONS, reason="this machine had no compiler when the package was built")

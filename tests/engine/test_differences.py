@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Plan
+from graphcollab.engine import Plan, as_objective
 from graphcollab.engine.loop_backend import LoopBackend
-from graphcollab.engine.losses import as_objective
 from graphcollab.engine.reference import RATE, Reference
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.trial import difference, padding_of
 from graphcollab.engine.vmap_backend import VmapBackend
-from graphcollab.stack import ParamSpec
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 SQUARED_ERROR = as_objective("mse")

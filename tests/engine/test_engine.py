@@ -8,13 +8,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Objective, Reads, Rows
-from graphcollab.engine.losses import as_objective
+from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Objective, Reads, Rows, Stacks, as_objective
 from graphcollab.engine.objective import Sum
 from graphcollab.engine.samples import take_samples
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import local
 from graphcollab.models import MLP, SplitModel
-from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing import Scene
 
 CROSS_ENTROPY = as_objective("cross_entropy")

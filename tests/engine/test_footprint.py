@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcollab import Tasks
-from graphcollab.engine import Engine, Rows, footprint
-from graphcollab.stack import ParamSpec, Stacks
+from graphcollab.engine import Engine, Rows, Stacks, footprint
+from graphcollab.engine.stack import ParamSpec
 
 NODES, SIDE = 6, 8
 

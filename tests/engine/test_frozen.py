@@ -9,12 +9,13 @@ from torch.func import vmap
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphcollab import Tasks, dpsgd, run
-from graphcollab.engine import SGD, Adam, LocalSteps, Rows, reference
-from graphcollab.engine.guards import Frozen, FrozenWeightsError, unwritten
+from graphcollab import Tasks, run
+from graphcollab.data.schedule import make_schedule
+from graphcollab.engine import SGD, Adam, FrozenWeightsError, LocalSteps, Rows, reference
+from graphcollab.engine.guards import Frozen, unwritten
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stacked import stacked_linear, stacked_ops
-from graphcollab.tasks import make_schedule
+from graphcollab.methods import dpsgd
 from graphcollab.train import Callback
 from tests.raising import raises
 

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from graphcollab.memory import keep_heap
+from graphcollab._base.memory import keep_heap
 from tests.forked import interpret
 
 STEPS = """
 import resource
 import torch
-from graphcollab.memory import keep_heap
+from graphcollab._base.memory import keep_heap
 
 def step():
     activations = [torch.ones(500_000) for _ in range(40)]  # 2 MB each

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import Tasks, local, run
-from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
+from graphcollab import Tasks, run
+from graphcollab.engine import keyed_checkpoint
 from graphcollab.engine.randomness import own_randomness
+from graphcollab.methods import local
 
 
 class Deep(nn.Module):

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from graphcollab.components.local import Fit
 from graphcollab.engine import SGD, Adam, AdamW, LocalSteps
-from graphcollab.local import Fit
 from tests.raising import raises
 
 

@@ -7,14 +7,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Plan, Rows
+from graphcollab.data.schedule import make_schedule
+from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Plan, Rows, as_objective
 from graphcollab.engine.choice import check_plan
-from graphcollab.engine.losses import as_objective
 from graphcollab.engine.modules import copy_module
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.models.layers import MaxPool2
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import make_schedule
 from tests.raising import raises
 
 KEY = {"seed": 3, "round_": 2}

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, AdamW, Engine, LocalSteps, Rows
+from graphcollab._base.errors import UnsupportedError
+from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.schedule import make_schedule
+from graphcollab.engine import SGD, Adam, AdamW, Engine, LocalSteps, Rows, Stacks
 from graphcollab.engine.randomness import keyed_layers
-from graphcollab.errors import UnsupportedError
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Pool, Split, Tasks, make_schedule
+from graphcollab.engine.stack import ParamSpec
 
 sys.path.insert(0, str(Path(__file__).parent))  # files of tests do not form a package
 from module_families import FAMILIES, OneNumber

@@ -9,12 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Context, LocalSteps, Loss, Objective, Proximal, Reads, Rows
-from graphcollab.engine.losses import as_objective
-from graphcollab.local import Fit
-from graphcollab.method import Method
+from graphcollab import Method
+from graphcollab.components.local import Fit
+from graphcollab.engine import SGD, Context, LocalSteps, Loss, Objective, Proximal, Reads, Rows, as_objective
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import SplitModel
-from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene
 from tests.raising import raises
 

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, LocalSteps, Rows
-from graphcollab.stack import Stacks
+from graphcollab.engine import SGD, LocalSteps, Rows, Stacks
 
 KEY = {"seed": 3, "round_": 2}
 FIT = {"batch_size": 6, "epochs": 2}

@@ -9,12 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Loss, Plan, choice, stacked
+from graphcollab.engine import Loss, Plan, as_objective, choice, stacked
 from graphcollab.engine.choice import backend_of, check_plan, make_plan
-from graphcollab.engine.losses import as_objective
-from graphcollab.models import MLP, fedavg_cnn
-from graphcollab.stack import ParamSpec
-from graphcollab.typing import Embedded
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.models import MLP, Embedded, fedavg_cnn
 from tests.raising import raises, warns
 
 CROSS_ENTROPY = as_objective("cross_entropy")

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from graphcollab.engine import ImageAugment
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.engine.views import ImageAugment
 from graphcollab.models import build_model
 from tests.raising import raises
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Rows
+from graphcollab.engine import Rows, Stacks
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP
-from graphcollab.stack import ParamSpec, Stacks
 from tests.raising import raises
 
 

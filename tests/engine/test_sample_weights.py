@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import (
     SGD,
     AddNoise,
@@ -21,13 +23,13 @@ from graphcollab.engine import (
     PrototypeContrast,
     Proximal,
     Rows,
+    Stacks,
     SupervisedContrast,
     Views,
+    as_objective,
 )
-from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import require_weighted
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Pool, Split, Tasks, make_schedule
+from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises
 
 SIZES = (7, 4, 10, 5)

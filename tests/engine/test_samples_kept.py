@@ -9,12 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graphcollab.analysis.metrics import Metric
+from graphcollab.components.local import Fit
+from graphcollab.data import Tasks
 from graphcollab.engine import SGD, Views
-from graphcollab.local import Fit
 from graphcollab.methods import fomo, l2c, local
-from graphcollab.metrics import Metric
 from graphcollab.models import MLP
-from graphcollab.tasks import Tasks
 from graphcollab.train import run
 
 

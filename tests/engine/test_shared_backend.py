@@ -9,11 +9,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Objective, Proximal, Rows, shared_backend as shared
 from graphcollab.engine.choice import check_plan, make_plan
 from graphcollab.engine.randomness import keyed_layers, randomness_by_row
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import make_schedule
+from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises
 
 SIZES = (7, 4, 10, 5)

@@ -9,6 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graphcollab import Method
+from graphcollab.components.local import Fit
+from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import (
     SGD,
     AddNoise,
@@ -18,14 +21,11 @@ from graphcollab.engine import (
     Rows,
     SupervisedContrast,
     Views,
+    as_objective,
     samples as feed_module,
 )
-from graphcollab.engine.losses import as_objective
 from graphcollab.engine.samples import Feed
-from graphcollab.local import Fit
-from graphcollab.method import Method
 from graphcollab.models import SplitModel
-from graphcollab.tasks import make_schedule
 from graphcollab.testing import Scene
 from tests.raising import raises
 

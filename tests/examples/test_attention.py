@@ -12,20 +12,17 @@ from torch import nn
 from torch_geometric.data import Data
 
 from examples.benchmark._attention import WatchWeights, attention
-from graphcollab import methods, run
-from graphcollab.control import Attendance
-from graphcollab.engine import SGD, AdamW
-from graphcollab.env import Env
-from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
-from graphcollab.method import Method
+from graphcollab import Method, Phases, methods, run
+from graphcollab.comm import Plane
+from graphcollab.components import Attendance, Env
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.local import Fit
+from graphcollab.components.weigh import ChannelAttention, Formula
+from graphcollab.engine import SGD, AdamW, Stacks
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP
-from graphcollab.phases import Phases
-from graphcollab.plane import Plane
-from graphcollab.stack import ParamSpec, Stacks
 from graphcollab.testing import Scene, differences
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import ChannelAttention, Formula
 from tests.methods import plain_attention
 
 ENV = Env(None, Plane(), 0)

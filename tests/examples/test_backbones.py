@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from graphcollab import run
-from graphcollab.engine import SGD, Engine, LocalSteps, Rows
+from graphcollab.data import Tasks
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows, Stacks
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import mapl
 from graphcollab.models import replace_batch_norm, split_models
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks
 from tests.raising import raises
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmark"))

@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphcollab import local, run
+from graphcollab import run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, text_tasks
 from graphcollab.llm.base import transformers
+from graphcollab.methods import local
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEADS, KEYS, WIDTH, VOCABULARY = 4, 2, 32, 259

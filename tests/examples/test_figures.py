@@ -21,10 +21,12 @@ from examples.benchmark._figures import (
     weight_by_overlap_figure,
     weight_curves,
 )
+from graphcollab.analysis import compare
+from graphcollab.data import Tasks
 from graphcollab.methods import l2c, local
+from graphcollab.persistence import History
 from graphcollab.report import save_figure
-from graphcollab.tasks import Tasks
-from graphcollab.train import History, RecordGraph, compare
+from graphcollab.train import RecordGraph
 
 NO = float("nan")
 

@@ -6,11 +6,11 @@ from matplotlib.colors import to_rgba
 from torch import nn
 
 from examples._latents import latent_figure, node_latents
+from graphcollab.data import Tasks
 from graphcollab.methods import local
+from graphcollab.models import Embedded
 from graphcollab.report.figures._style import COLORS
-from graphcollab.tasks import Tasks
 from graphcollab.train import run
-from graphcollab.typing import Embedded
 
 
 class Passing(nn.Module):

@@ -10,15 +10,15 @@ import torch
 from torch_geometric.data import Data
 
 from examples.benchmark._watch import MERGING, ProbeSimilarity, WatchDeaths, WatchMerging
-from graphcollab import methods
+from graphcollab import Method, methods
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.local import Fit
+from graphcollab.components.weigh import CosineWeights, Uniform
 from graphcollab.engine import SGD
-from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
-from graphcollab.method import Method
+from graphcollab.persistence import History
 from graphcollab.testing import differences
-from graphcollab.train import History, RecordGraph
+from graphcollab.train import RecordGraph
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import CosineWeights, Uniform
 from tests.train.test_observers import QUICK, play
 
 CLUSTER = torch.tensor([4, 9, 9, 4])

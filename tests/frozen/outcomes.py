@@ -14,7 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphcollab import Preparation, Tasks, load, load_dataset, local, run
+from graphcollab import Tasks, load, load_dataset, run
+from graphcollab.data import Preparation
+from graphcollab.methods import local
 from graphcollab.sites import told_by_site
 from tests.frozen.tables import days, patients, written
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import Phases, methods, run
-from graphcollab.control import Attendance
+from graphcollab.components import Attendance
 from graphcollab.testing import Scene
 from graphcollab.train import Result
 from tests.methods.quick import EARLY, quick

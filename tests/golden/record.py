@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from graphcollab.files import write_whole
+from graphcollab._base.files import write_whole
 from tests.golden.cases import cases, outcome, tolerance
 
 RECORDED = Path(__file__).with_name("results.safetensors")

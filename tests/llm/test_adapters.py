@@ -8,8 +8,9 @@ from functools import partial
 import pytest
 import torch
 
-from graphcollab import Tasks, build_model, fedavg, local, run
-from graphcollab.checks import own_filter
+from graphcollab import Tasks, build_model, run
+from graphcollab._base.checks import own_filter
+from graphcollab.engine import ParamSpec
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import (
     LanguageModel,
@@ -21,7 +22,7 @@ from graphcollab.llm import (
     text_tasks,
 )
 from graphcollab.llm.base import peft, transformers
-from graphcollab.param_spec import ParamSpec
+from graphcollab.methods import fedavg, local
 from tests.llm.tiny import CAUSAL, TEXTS, bert, gpt, llama, words
 from tests.raising import raises
 from tests.train.forged import forge, manifest_of

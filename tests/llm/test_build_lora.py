@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import Tasks, fedavg, run
+from graphcollab import Tasks, run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import LanguageModel, build_lora, token_loss
 from graphcollab.llm.base import transformers
+from graphcollab.methods import fedavg
 from tests.llm.tiny import CAUSAL, bert, gpt, llama
 from tests.raising import raises
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab import Tasks, fedavg, local, run
+from graphcollab import Tasks, run
+from graphcollab.engine import ParamSpec
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import LanguageModel, build_lora, token_loss
 from graphcollab.llm.base import peft
-from graphcollab.param_spec import ParamSpec
+from graphcollab.methods import fedavg, local
 from tests.llm.tiny import CAUSAL, bert, gpt, llama
 from tests.raising import raises
 

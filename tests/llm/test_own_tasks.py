@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import Tasks, local, run
+from graphcollab import Tasks, run
 from graphcollab.llm import build_lora, perplexity, text_tasks, token_loss
+from graphcollab.methods import local
 from tests.llm.tiny import TEXTS, gpt, words
 from tests.raising import raises
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.engine import AdamW, Engine, LocalSteps, Rows, shared_backend as shared
+from graphcollab.data.schedule import make_schedule
+from graphcollab.engine import AdamW, Engine, LocalSteps, Rows, Stacks, shared_backend as shared
 from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.llm import build_lora, text_classification_tasks, text_tasks
 from graphcollab.llm.base import peft, transformers
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import make_schedule
 from tests.llm.tiny import CAUSAL, SIZE, TEXTS, bert, gpt, words
 from tests.raising import raises
 

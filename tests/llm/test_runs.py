@@ -10,11 +10,12 @@ from functools import partial
 import pytest
 import torch
 
-from graphcollab import cobo, compare, fedavg, local, meta_l2c, methods, run
+from graphcollab import compare, methods, run
+from graphcollab.engine import ParamSpec
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, text_classification_tasks, text_tasks
+from graphcollab.methods import cobo, fedavg, local, meta_l2c
 from graphcollab.nn.filters import layers_of
-from graphcollab.param_spec import ParamSpec
 from graphcollab.report import results_table
 from graphcollab.train.fingerprint import describe, fingerprint
 from tests.llm.tiny import CAUSAL, SIZE, TEXTS, bert, gpt, words

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from graphcollab import benefit
-from graphcollab.gains import resplit
+from graphcollab.analysis import resplit
 from graphcollab.llm import text_classification_tasks, text_tasks
 from graphcollab.llm.documents import fingerprint
 from graphcollab.sites import tasks_of_site
+from tests.data.rooms import at_sites, made
 from tests.llm.tiny import TEXTS, gpt, words
 from tests.raising import raises, warns
-from tests.tasks.rooms import at_sites, made
 
 WORDS = words()
 NODES = {"south": TEXTS[:5], "north": TEXTS[3:]}

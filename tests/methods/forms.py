@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.method import Method
-from graphcollab.phases import Phases
+from graphcollab import Method, Phases
 from graphcollab.testing.contract import check_declared, check_membership, check_relabeling, check_resume, check_sends
 from graphcollab.testing.edge_checks import check_forbidden_edges
 

@@ -6,10 +6,8 @@ import functools
 import inspect
 from typing import Any
 
-from graphcollab import methods
+from graphcollab import Method, Phases, methods
 from graphcollab.engine import AddNoise
-from graphcollab.method import Method
-from graphcollab.phases import Phases
 
 # Each setting is given to the methods that have it.
 QUICK = {"epochs": 2, "batch_size": 4, "lr": 0.1, "drop_round": 0, "drop_fraction": 0.5, "fraction": 0.5, "samples": 2}

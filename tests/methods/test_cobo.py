@@ -8,11 +8,11 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab import build_model, load_dataset, run
-from graphcollab.control import Attendance
+from graphcollab.components import Attendance
+from graphcollab.components.weigh import KeepWeights
+from graphcollab.data.partition import permuted_labels
 from graphcollab.engine import AdamW
 from graphcollab.methods import cobo, local
-from graphcollab.tasks import permuted_labels
-from graphcollab.weigh import KeepWeights
 from tests.raising import raises, warns
 
 TWO = [[[-1.0, 0.0]], [[1.0, 0.0]]]

@@ -6,8 +6,7 @@ import functools
 
 import pytest
 
-from graphcollab import methods
-from graphcollab.phases import Phases
+from graphcollab import Phases, methods
 from graphcollab.testing import CONTRACT
 from graphcollab.testing.contract import check_declared, check_membership, check_two_architectures
 from graphcollab.testing.edge_checks import check_forbidden_edges

@@ -8,14 +8,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.utils import scatter
 
 from graphcollab import run
+from graphcollab.analysis.metrics import contact_counts, in_cluster_share
+from graphcollab.components.rewire.adaptive import priors
+from graphcollab.components.weigh import CosineUpdates, InverseLoss
+from graphcollab.data import Tasks
+from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.engine import SGD
 from graphcollab.methods import dac
-from graphcollab.metrics import contact_counts, in_cluster_share
-from graphcollab.rewire.adaptive import priors
-from graphcollab.tasks import Tasks, linear_regression_tasks
 from graphcollab.testing import Scene
 from graphcollab.train import Callback, RecordGraph
-from graphcollab.weigh import CosineUpdates, InverseLoss
 from tests.methods.forms import check_form
 from tests.raising import raises
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from graphcollab.components.weigh import Uniform
 from graphcollab.methods import dfedavgm, dpsgd
 from graphcollab.testing import Scene, differences
-from graphcollab.weigh import Uniform
 from tests.raising import raises
 
 RING = [[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]]

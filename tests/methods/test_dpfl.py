@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from graphcollab.components.weigh import double_greedy as module
 from graphcollab.methods import dpfl, local
 from graphcollab.testing import Scene
 from graphcollab.testing.claims import dense
-from graphcollab.weigh import double_greedy as module
 from tests.methods.forms import check_form
 from tests.methods.plain import Plain, mixed
 from tests.raising import raises

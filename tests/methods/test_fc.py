@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 
-from graphcollab import run
+from graphcollab import Method, run
+from graphcollab.components.local import Fit
+from graphcollab.components.rewire import SampleNodes
 from graphcollab.engine import SGD
-from graphcollab.local import Fit
-from graphcollab.method import Method
 from graphcollab.methods import fc
-from graphcollab.rewire import SampleNodes
 from graphcollab.testing import Scene
 
 PLAIN = {"weight_decay": 0.0, "batch_size": 1}

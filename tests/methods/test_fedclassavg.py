@@ -8,13 +8,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import run
-from graphcollab.engine import AddNoise
-from graphcollab.exchange import NoExchange
-from graphcollab.judge import FineTuned
+from graphcollab.components import FineTuned
+from graphcollab.components.exchange import NoExchange
+from graphcollab.data import Tasks
+from graphcollab.engine import AddNoise, Stacks
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedclassavg
 from graphcollab.models import SplitModel
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from tests.methods.forms import check_form
 from tests.raising import raises

@@ -5,10 +5,10 @@ import torch
 from torch import nn
 
 from graphcollab import Phases, run
-from graphcollab.exchange.unmixed import class_means
+from graphcollab.components.exchange.unmixed import class_means
+from graphcollab.data import Tasks
 from graphcollab.methods import fedproto, local
 from graphcollab.models import SplitModel
-from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from tests.methods.forms import check_form
 from tests.raising import raises

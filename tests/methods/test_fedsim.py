@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab.data import Tasks
 from graphcollab.engine import SGD
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedsim, local
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from tests.methods.forms import check_form
 from tests.raising import raises

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from graphcollab import methods, run
-from graphcollab.errors import MissingError, UnknownError
-from graphcollab.method import last_graph
-from graphcollab.slots import Exchanger
-from graphcollab.tasks import linear_regression_tasks
+from graphcollab._base.errors import MissingError, UnknownError
+from graphcollab.components import Exchanger
+from graphcollab.data.partition import linear_regression_tasks
+from graphcollab.methods.method import last_graph
 from graphcollab.testing import Scene
 from tests.methods.quick import early
 from tests.raising import raises

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.datasets import load_dataset
+from graphcollab.data.datasets import load_dataset
+from graphcollab.data.partition import class_clusters
 from graphcollab.methods import fedavg, flt, local
-from graphcollab.tasks import class_clusters
 from graphcollab.testing import Scene, differences
 from graphcollab.testing.contract import check_two_architectures
 from graphcollab.train import run

@@ -8,14 +8,12 @@ import pytest
 import torch
 from torch_geometric.transforms import Compose
 
-from graphcollab import methods, run
+from graphcollab import Method, Phases, methods, run
+from graphcollab.analysis.metrics import server_graph
+from graphcollab.components.rewire import ApplyTransform
+from graphcollab.data import Pool
 from graphcollab.engine import SGD
-from graphcollab.method import Method
 from graphcollab.methods import ditto, dpsgd, fedavg, fedproto, flt, ifca, local, meta_l2c, pfedsim
-from graphcollab.metrics import server_graph
-from graphcollab.phases import Phases
-from graphcollab.rewire import ApplyTransform
-from graphcollab.tasks import Pool
 from graphcollab.testing import Scene
 from graphcollab.testing.edge_checks import check_direction
 from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring, WithSelfLoops

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from graphcollab import methods
-from graphcollab.methods import get_method, local
+from graphcollab import get_method, methods
+from graphcollab.methods import local
 from tests.raising import raises
 
 

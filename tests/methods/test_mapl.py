@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import load_dataset, local, run
-from graphcollab.engine import AddNoise, SupervisedContrast, Views
-from graphcollab.engine.losses import as_objective
-from graphcollab.exchange import NoExchange
-from graphcollab.local import Fit
-from graphcollab.methods import fedavg, mapl
-from graphcollab.metrics import in_cluster_share, recovery_auc
+from graphcollab import load_dataset, run
+from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
+from graphcollab.components.exchange import NoExchange
+from graphcollab.components.local import Fit
+from graphcollab.components.weigh import ClassifierSimilarity
+from graphcollab.data import Tasks
+from graphcollab.data.partition import class_clusters
+from graphcollab.engine import AddNoise, SupervisedContrast, Views, as_objective
+from graphcollab.methods import fedavg, local, mapl
 from graphcollab.models import MLP, SplitModel, small_backbones, split_models
-from graphcollab.tasks import Tasks, class_clusters
 from graphcollab.testing import Scene
-from graphcollab.weigh import ClassifierSimilarity
 from tests.methods.forms import check_form
 from tests.raising import raises, warns
 

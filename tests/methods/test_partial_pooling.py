@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from graphcollab import run
+from graphcollab.data import Pool, Split, Tasks
 from graphcollab.methods import ditto, fedavg, local, partial_pooling
-from graphcollab.tasks import Pool, Split, Tasks
 from graphcollab.testing import Scene, check_contract
 from graphcollab.train import join
 from tests.methods.forms import check_form

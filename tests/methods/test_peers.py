@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from graphcollab import run
+from graphcollab.analysis.metrics import cluster_traffic
+from graphcollab.data import Tasks
+from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.engine import SGD
-from graphcollab.method import last_graph
 from graphcollab.methods import local, oracle, panm, pens, random_peers
-from graphcollab.metrics import cluster_traffic
-from graphcollab.tasks import Tasks, linear_regression_tasks
+from graphcollab.methods.method import last_graph
 from graphcollab.testing import Scene
 from graphcollab.train import RecordGraph
 from tests.methods.forms import check_form

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
+from graphcollab import Phases
 from graphcollab.methods import fedavg, pfedgraph
-from graphcollab.phases import Phases
 from graphcollab.testing import Scene
 from graphcollab.testing.claims import dense
 from tests.methods.forms import check_form

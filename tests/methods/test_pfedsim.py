@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import SGD
+from graphcollab.engine import SGD, Stacks
 from graphcollab.methods import fedavg, pfedsim
 from graphcollab.models import SplitModel
-from graphcollab.stack import Stacks
 from graphcollab.testing import Scene
 from graphcollab.testing.contract import check_two_architectures
 from graphcollab.train import run

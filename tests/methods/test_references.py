@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from graphcollab.exchange import Exchange
-from graphcollab.method import Method
+from graphcollab import Method
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.weigh import FirstOrderGain, SampleCounts
 from graphcollab.methods import ditto, fedavg, fedavg_finetuned, fomo, local, panm, random_peers
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import FirstOrderGain, SampleCounts
 
 START = np.array([[0.0, 1.0], [2.0, -1.0], [-3.0, 0.5], [1.0, 4.0]])
 TARGETS = [[[1.0, 2.0]], [[4.0, 0.0], [2.0, 2.0]], [[-1.0, -1.0]] * 3, [[0.0, 1.0]]]

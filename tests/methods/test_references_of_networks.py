@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.judge import Judge
+from graphcollab import Phases
+from graphcollab.components import Judge
+from graphcollab.components.weigh import ClassifierSimilarity
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedproto, mapl, meta_l2c, pfedsim
 from graphcollab.nn import Mixer
-from graphcollab.phases import Phases
-from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene
-from graphcollab.weigh import ClassifierSimilarity
 from tests.methods import plain_attention
 from tests.methods.plain import Plain
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab import methods
+from graphcollab import Phases, methods
+from graphcollab.data import Split
 from graphcollab.engine import SupervisedContrast
-from graphcollab.phases import Phases
-from graphcollab.tasks import Split
 from graphcollab.testing import Scene
 from graphcollab.testing.claims import rows
 from tests.methods.quick import early

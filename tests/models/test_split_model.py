@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
-from graphcollab.models import SplitModel
-from graphcollab.stack import ParamSpec
-from graphcollab.typing import Embedded
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.models import Embedded, SplitModel
 from tests.raising import raises
 
 SHAPE = (2, 3, 3)

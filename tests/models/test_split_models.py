@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from graphcollab.engine import Stacks
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import SplitModel, small_backbones, split_models
-from graphcollab.stack import ParamSpec, Stacks
 from tests.raising import raises
 
 SHAPE = (1, 4, 4)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.nn.filters import filter_widths, layers_of, root_mean_square
-from graphcollab.stack import ParamSpec
 
 SPEC = ParamSpec.from_module(nn.Sequential(nn.Conv2d(2, 3, 2), nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(3, 4)))
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP, fedavg_cnn
 from graphcollab.nn import Mixer
-from graphcollab.stack import ParamSpec
 from tests.methods import plain_attention
 from tests.raising import raises
 

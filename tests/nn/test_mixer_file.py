@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.nn import Mixer
-from graphcollab.stack import ParamSpec
 from tests.methods import plain_attention
 from tests.raising import raises
 

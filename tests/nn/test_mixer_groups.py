@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import join, meta_l2c, run
+from graphcollab import join, run
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods import meta_l2c
 from graphcollab.nn import Mixer
-from graphcollab.stack import ParamSpec
 from graphcollab.testing import Scene, differences
 from tests.methods import plain_attention
 from tests.raising import raises

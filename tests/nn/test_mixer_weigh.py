@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab.engine.stack import ParamSpec
 from graphcollab.nn import Mixer
-from graphcollab.stack import ParamSpec
 from tests.methods import plain_attention
 from tests.raising import raises
 

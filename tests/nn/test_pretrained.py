@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from graphcollab import Mixer, build_model, compare, load_dataset, local, meta_l2c, shard_tasks
-from graphcollab.nn import mixer_cards
-from graphcollab.stack import ParamSpec
+from graphcollab import build_model, compare, load_dataset
+from graphcollab.data.partition import shard_tasks
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods import local, meta_l2c
+from graphcollab.nn import Mixer, mixer_cards
 from tests.raising import raises
 
 MODELS = {

@@ -7,9 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from graphcollab import cobo, run
+from graphcollab import run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, save_adapters, text_tasks
+from graphcollab.methods import cobo
 from graphcollab.train import Result
 from tests.llm.tiny import TEXTS, gpt, words
 from tests.processes.scenes import processes

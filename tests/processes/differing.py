@@ -12,7 +12,7 @@ import torch
 
 import graphcollab.train.identity as identity
 from graphcollab import methods, run
-from graphcollab.testing.scene import Scene
+from graphcollab.testing import Scene
 from graphcollab.train import Callback, WatchMetrics
 
 RANK = int(os.environ.get("RANK", "0"))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphcollab import Tasks, benefit, build_model, compare, load_dataset, methods, report
-from graphcollab.distributed import meeting
+from graphcollab.comm import meeting
 from graphcollab.sites import tasks_of_site
 
 CASES: dict[str, dict[str, Any]] = {

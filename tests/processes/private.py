@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from graphcollab import methods, run
-from graphcollab.tasks import Tasks
-from graphcollab.testing.scene import Scene
+from graphcollab.data import Tasks
+from graphcollab.testing import Scene
 from graphcollab.train import Callback, Result
 from tests.processes.scenes import SHARES, processes
 

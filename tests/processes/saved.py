@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from graphcollab import run
-from graphcollab.testing.scene import Scene
+from graphcollab.testing import Scene
 from graphcollab.train import Callback, Result
 from tests.methods.quick import early
 from tests.processes.scenes import SHARES, processes

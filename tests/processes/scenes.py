@@ -14,8 +14,8 @@ from torch import nn
 from examples.benchmark._attention import WatchWeights
 from examples.benchmark._watch import WatchMerging
 from graphcollab import Phases, Tasks, build_model, methods, run
-from graphcollab.control import Attendance
-from graphcollab.testing.scene import Scene
+from graphcollab.components import Attendance
+from graphcollab.testing import Scene
 from graphcollab.train import RecordGraph, Result, WatchMetrics
 from tests.methods.quick import early
 

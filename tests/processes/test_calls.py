@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.data.rooms import prepared
 from tests.forked import launch
 from tests.processes.calls import play
 from tests.processes.hospitals import ask, tables
 from tests.processes.test_equal import torchrun
-from tests.tasks.rooms import prepared
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
 

@@ -25,8 +25,8 @@ def test_samples_are_in_the_process_of_their_node_only(tmp_path):
 ROWS = """
 import sys, torch
 from graphcollab import methods, run
-from graphcollab.distributed import speaks
-from graphcollab.testing.scene import Scene
+from graphcollab.comm import speaks
+from graphcollab.testing import Scene
 scene = Scene.small()
 edges = torch.tensor([[0, 0, 0, 3, 1, 2, 5, 1], [1, 2, 5, 1, 0, 0, 0, 3]])  # who hears whom beyond the own process
 rounds = 3

@@ -96,7 +96,7 @@ def test_damage_to_one_part_is_noticed(tmp_path):
 FAILING = """
 import sys, torch
 from graphcollab import methods, run
-from graphcollab.testing.scene import Scene
+from graphcollab.testing import Scene
 from graphcollab.engine import NonFiniteLossError
 from dataclasses import replace
 scene = Scene.small()
@@ -215,8 +215,8 @@ def test_control_c_finishes_the_round_and_saves(tmp_path):
 TROUBLE = """
 import os, sys, torch
 from graphcollab import compare, methods
-from graphcollab.distributed import agreed
-from graphcollab.testing.scene import Scene
+from graphcollab.comm import agreed
+from graphcollab.testing import Scene
 rank = int(os.environ["RANK"])
 
 def tasks(seed):

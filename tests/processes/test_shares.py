@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.control.state import LOOP, join_rows, split_rows, with_rows
-from graphcollab.distributed import deal, launched, meet, speaks
-from graphcollab.stack import ParamSpec, Stacks
-from graphcollab.tasks import Tasks
-from graphcollab.testing.scene import Scene
+from graphcollab.comm import deal, speaks
+from graphcollab.comm.launch import launched, meet
+from graphcollab.components.state import LOOP, join_rows, split_rows, with_rows
+from graphcollab.data import Tasks
+from graphcollab.engine import Stacks
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.testing import Scene
 from graphcollab.train.fingerprint import digests
 from tests.raising import raises
 

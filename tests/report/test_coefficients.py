@@ -10,9 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from graphcollab import Tasks, build_model, compare, methods
+from graphcollab.analysis import Comparison
 from graphcollab.report import coefficient_table
 from graphcollab.report.inside import resampled
-from graphcollab.train import Comparison
 from tests.raising import raises
 
 WHOLE = {"lr": 0.1, "weight_decay": 0, "batch_size": 1000, "momentum": 0.9, "optimizer": "sgd"}

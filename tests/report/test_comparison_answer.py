@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.baseline import SKLEARN
 from graphcollab.report.comparison_answer import comparison_findings as answer
-from graphcollab.train import Comparison
-from graphcollab.train.baseline import SKLEARN
 from tests.raising import raises
 from tests.report.conftest import trial
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from graphcollab import report
-from graphcollab.gains.held import LEAST, minority_held
+from graphcollab.analysis.held import LEAST, minority_held
+from graphcollab.data import Tasks
 from graphcollab.report import describe_table
 from graphcollab.report.description import sites_described
-from graphcollab.tasks import Tasks
 
 DRAW = np.random.default_rng(3)
 N = 150

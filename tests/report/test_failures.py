@@ -6,12 +6,7 @@ import json
 import math
 from dataclasses import replace
 
-from graphcollab.report import (
-    accuracy_curves,
-    paired_table,
-    results_json,
-    results_table,
-)
+from graphcollab.report import accuracy_curves, paired_table, results_json, results_table
 
 
 def cells(table, name):

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from graphcollab import Tasks, compare
+from graphcollab.analysis import Comparison
 from graphcollab.methods import local
 from graphcollab.report import group_table
-from graphcollab.train import Comparison
 from tests.raising import raises, warns
 
 # of the test rows the model says 1 where x > 0; the first row of each site is for training, and has no group

@@ -12,9 +12,9 @@ from sklearn.inspection import permutation_importance
 from torch import nn
 
 from graphcollab import Tasks, compare
+from graphcollab.analysis import Comparison
 from graphcollab.methods import local
 from graphcollab.report import importance_table
-from graphcollab.train import Comparison
 from tests.raising import raises
 
 

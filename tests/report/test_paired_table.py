@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from graphcollab import run
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.data import Tasks
 from graphcollab.methods import local
 from graphcollab.report import paired_table, results_table
-from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Trial
 from tests.raising import raises, warns
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab.metrics import paired_difference
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis.metrics import paired_difference
 from graphcollab.report._terms import better_at_the_end_only, past_best, stopped_in_time, sure_p_value
 from graphcollab.report.comparison_answer import comparison_findings as answer
 from graphcollab.report.tables import paired_values
-from graphcollab.train import Comparison, Trial
 
 UP_AND_DOWN = ([0.5, 0.8, 0.60], [0.5, 0.8, 0.62], [0.4, 0.8, 0.61])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from graphcollab.analysis import Comparison
 from graphcollab.report import results_json
-from graphcollab.train import Comparison
 
 
 def test_form_and_percent(comparison: Comparison) -> None:

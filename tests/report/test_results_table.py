@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from graphcollab.analysis import Comparison
 from graphcollab.report import results_table
-from graphcollab.train import Comparison
 from tests.raising import raises
 
 

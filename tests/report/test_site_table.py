@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from graphcollab import compare, run
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.data import Tasks
 from graphcollab.methods import local
 from graphcollab.report import results_table, site_table
-from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, Trial
 from tests.raising import raises, warns
 
 LABELS = {"north": [1, 0, 1, 0], "south": [1, 1, 0, 0, 1], "east": [1], "west": [1, 1]}

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from graphcollab import Phases, Tasks, compare, methods
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis.trial import COLUMNS
 from graphcollab.report import paired_table, results_table, site_table
-from graphcollab.train import Comparison, Trial
 from graphcollab.train.identity import identify_models
-from graphcollab.train.trial import COLUMNS
 
 SUMMARY = dict.fromkeys(COLUMNS, 0.5)
 TERMS = ("not the same", "settings tried")

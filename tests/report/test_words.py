@@ -7,10 +7,10 @@ import re
 import pytest
 
 from graphcollab import Tasks, methods
-from graphcollab.gains.held import asked
-from graphcollab.metrics import METRICS
+from graphcollab.analysis.baseline import BASELINES
+from graphcollab.analysis.held import asked
+from graphcollab.analysis.metrics import METRICS
 from graphcollab.report.words import METRICS as IN_WORDS, asked_of, explained, metric_in_words, rows_used, way_in_words
-from graphcollab.train.baseline import BASELINES
 
 
 @pytest.mark.parametrize("name", [*methods.__all__, *BASELINES, "alone", "together"])

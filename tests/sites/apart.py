@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.method import Method
-from graphcollab.phases import Phases
+from graphcollab import Method, Phases
 from tests.methods.quick import early
 
 

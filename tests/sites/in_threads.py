@@ -10,10 +10,10 @@ from typing import Any
 from torch import nn
 
 from graphcollab import Tasks, build_model, load_dataset
+from graphcollab.data import Preparation
 from graphcollab.sites import Site, connected, site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
-from graphcollab.tasks import Preparation
 
 TABLE = load_dataset("heart_disease")
 COLUMNS = {name: values[::3] for name, values in TABLE.columns.items() if name != "ca"}  # hardly known in two

@@ -11,10 +11,10 @@ import torch
 from torch.utils.data import TensorDataset
 
 from graphcollab import Tasks, load_dataset
+from graphcollab.data import Column, Preparation
 from graphcollab.sites import tasks_of_site, told_by_site
-from graphcollab.tasks import Column, Preparation
+from tests.data.rooms import at_sites, made, prepared, refusal
 from tests.raising import warns
-from tests.tasks.rooms import at_sites, made, prepared, refusal
 
 COLUMNS = (
     "age",

@@ -18,13 +18,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import methods, run
-from graphcollab.control import Attendance
-from graphcollab.env import Env
+from graphcollab.components import Attendance, Env
+from graphcollab.persistence import History, load_checkpoint
+from graphcollab.persistence.lock import hold_folder
+from graphcollab.persistence.saver import Saver
 from graphcollab.sites import SiteLostError
 from graphcollab.sites.hall import Hall
-from graphcollab.train import Callback, History, Result, load_checkpoint
-from graphcollab.train.lock import hold_folder
-from graphcollab.train.saver import Saver
+from graphcollab.train import Callback, Result
 from tests.raising import warns
 from tests.sites.in_threads import NAMES, meet, small, together
 

@@ -11,8 +11,8 @@ from torch import nn
 
 import graphcollab
 from graphcollab import build_model, methods, run
-from graphcollab.errors import MismatchError, UnknownError
-from graphcollab.settings import settings_of
+from graphcollab._base.errors import MismatchError, UnknownError
+from graphcollab._base.settings import settings_of
 from graphcollab.sites.errors import as_shared, failure, received
 from graphcollab.sites.hall import Door
 from graphcollab.testing import Scene
@@ -34,7 +34,7 @@ def raised(act) -> Exception:
 def test_of_the_subject_of_another_one_the_kind_is_told(subject, shown):
     value = as_shared(UnknownError(subject, "Jane Doe is not known"), "va")
     assert value == {
-        "module": "graphcollab.errors",
+        "module": "graphcollab._base.errors",
         "name": "UnknownError",
         "subject": shown,
         "message": f"va has failed with a UnknownError{f' ({shown})' * bool(shown)}; its message stays there",

@@ -12,18 +12,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab import methods
-from graphcollab.control import Attendance
-from graphcollab.control.state import LOOP
-from graphcollab.env import Env
-from graphcollab.phases import Phases
+from graphcollab import Phases, methods
+from graphcollab.components import Attendance, Env
+from graphcollab.components.state import LOOP
+from graphcollab.persistence import History
+from graphcollab.sites import SiteLostError
 from graphcollab.sites.connection import Connection
-from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Presence, Sites
+from graphcollab.testing import Scene
 from graphcollab.testing.planes import hide
-from graphcollab.testing.scene import Scene
-from graphcollab.train.history import History
 from graphcollab.train.missed import hand_over, take_over
 from tests.sites.apart import apart
 

@@ -12,10 +12,10 @@ import torch
 
 from graphcollab import build_model, methods, run
 from graphcollab.sites import job
+from tests.data.rooms import prepared
 from tests.sites.deployment import Deployment, deployment, wait_for
 from tests.sites.hospitals import SETTINGS, SITES, scripts, write_files
 from tests.sites.simulator import simulate
-from tests.tasks.rooms import prepared
 
 METHODS = ("fedavg", "ditto", "l2c", "meta_l2c", "cobo", "dac")
 ROUNDS = 5
@@ -59,7 +59,7 @@ class Watch(Callback):
 
 
 result = hospital.run(
-    graphcollab.dpsgd(),
+    graphcollab.methods.dpsgd(),
     lambda tasks: graphcollab.build_model("mlp", tasks.input_shape, 2, hidden=16),
     rounds=5000,
     callbacks=[Watch()],
@@ -205,7 +205,7 @@ import graphcollab
 name, here = Path.cwd().name, Path({str(tmp_path)!r})
 hospital = graphcollab.site(name, here / f"{{name}}.csv", **{SETTINGS})
 model = lambda tasks: graphcollab.build_model("mlp", tasks.input_shape, 2, hidden=4)
-result = hospital.run(graphcollab.fedavg(), model, rounds=2, progress=False)
+result = hospital.run(graphcollab.methods.fedavg(), model, rounds=2, progress=False)
 result.history.to_json(here / f"{{name}}.json")
 """
     )

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from graphcollab import methods, site
-from graphcollab.errors import ConflictError
+from graphcollab._base.errors import ConflictError
+from graphcollab.persistence.lock import hold_folder
 from graphcollab.sites.frame import Frame
 from graphcollab.sites.hall import Door
 from graphcollab.sites.leaving import ADDED
 from graphcollab.train import Callback
-from graphcollab.train.lock import hold_folder
 from tests.raising import raises
 from tests.sites.in_threads import NAMES, ROWS, SETTINGS, meet, small
 

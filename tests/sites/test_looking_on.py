@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from graphcollab import compare, methods, run
-from graphcollab.metrics import contact_counts
+from graphcollab.analysis.metrics import contact_counts
 from graphcollab.report import accuracy_curves, weight_heatmaps
 from graphcollab.sites.transport import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
+from tests.data.rooms import prepared
 from tests.raising import raises
 from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small, together
 from tests.sites.test_site import require_same
-from tests.tasks.rooms import prepared
 
 
 class Ends(Callback):

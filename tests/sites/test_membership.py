@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from graphcollab import Tasks, build_model, load_dataset, methods, run
-from graphcollab.tasks import class_clusters
+from graphcollab.data.partition import class_clusters
 from graphcollab.train import Result
 
 

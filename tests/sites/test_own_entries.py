@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import methods
-from graphcollab.plane import Plane
-from graphcollab.relation import Relation
+from graphcollab.comm import Plane, Relation
+from graphcollab.data import Tasks
 from graphcollab.sites import connected, site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.hall import Door, Hall
 from graphcollab.sites.transport import Sites
-from graphcollab.tasks import Tasks
 from tests.raising import raises
 
 NAMES = tuple("abcd")

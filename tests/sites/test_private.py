@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 
 from graphcollab import methods
-from graphcollab.piece import Field
-from graphcollab.plane import Plane
-from graphcollab.relation import Relation
-from graphcollab.rewire import AdaptivePeers
+from graphcollab.comm import Plane, Relation
+from graphcollab.components import Field
+from graphcollab.components.rewire import AdaptivePeers
+from graphcollab.engine import Stacks
 from graphcollab.sites import connected, site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Sites
-from graphcollab.stack import Stacks
 from tests.raising import raises
 from tests.sites.apart import apart
 from tests.sites.test_every_method import NAMES, Small, check

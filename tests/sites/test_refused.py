@@ -11,23 +11,22 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import Tasks, methods, run, site
-from graphcollab.control import Attendance
-from graphcollab.control.state import LOOP
+from graphcollab.components import Attendance
+from graphcollab.components.exchange.servers import places
+from graphcollab.components.state import LOOP
 from graphcollab.engine import NonFiniteLossError
-from graphcollab.exchange.servers import places
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import NUMBERS, Presence, Sites
+from graphcollab.testing import Scene
 from graphcollab.testing.planes import hide
-from graphcollab.testing.scene import Scene
-from graphcollab.train import Result
-from graphcollab.train.callbacks import Callback
+from graphcollab.train import Callback, Result
+from tests.data.rooms import prepared
 from tests.raising import raises, warns
 from tests.sites.apart import apart
 from tests.sites.test_every_method import Scripted
-from tests.tasks.rooms import prepared
 
 NAMES = tuple("abcdef")
 ROUNDS, LIAR = 4, 3

@@ -16,8 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import Tasks, methods, run
-from graphcollab.control import Attendance
-from graphcollab.env import Env
+from graphcollab.components import Attendance, Env
 from graphcollab.sites import SiteLostError, connected, tasks_of_site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Door, Hall

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from graphcollab.sites import delivery
+from graphcollab.sites import SiteLostError, delivery
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
-from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Sites
 from tests.raising import raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphcollab.errors import MissingFileError
+from graphcollab._base.errors import MissingFileError
 
 
 @pytest.fixture

@@ -12,16 +12,14 @@ import torch
 from torch import nn
 
 from graphcollab import Tasks, benefit, compare, join, load, methods, run, site
-from graphcollab.control import Attendance
-from graphcollab.judge import Judge
+from graphcollab.components import Attendance, EarlyStopping, Judge
 from graphcollab.models import split_models
 from graphcollab.report import site_table
 from graphcollab.sites.site import MANY_RUNS, ONE_RUN
-from graphcollab.stop import EarlyStopping
 from graphcollab.train import Result
+from tests.data.rooms import prepared
 from tests.raising import raises
 from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, small, together
-from tests.tasks.rooms import prepared
 
 ROUNDS = 2
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}

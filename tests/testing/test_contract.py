@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from graphcollab import Method, Phases
+from graphcollab.components.exchange import Exchange, NoExchange
+from graphcollab.components.local import Fit
+from graphcollab.components.slots import Judge
+from graphcollab.components.weigh import Metropolis
 from graphcollab.engine import SupervisedContrast, Views
-from graphcollab.exchange import Exchange, NoExchange
-from graphcollab.local import Fit
-from graphcollab.method import Method
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
-from graphcollab.phases import Phases
-from graphcollab.slots import Judge
 from graphcollab.testing import CONTRACT, NotApplicable, Scene, check_contract, differences, leaves
 from graphcollab.testing.contract import (
     check_absent_nodes,
@@ -36,7 +36,6 @@ from graphcollab.testing.edge_checks import (
     check_forbidden_edges,
     check_reach,
 )
-from graphcollab.weigh import Metropolis
 from tests.raising import raises
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from graphcollab import methods
-from graphcollab.control.state import LOOP, tell_all
-from graphcollab.metrics import as_metric
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.components.state import LOOP, tell_all
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import in_lockstep
 from graphcollab.testing.planes import OWNERS, hide
-from graphcollab.train.evaluation import evaluate
+from graphcollab.train import evaluate
 
 # Models come along edges once, whoever reads them (fetch), or are summed (reduce). Beyond that:
 # - CGA and FC: the answers, and which are of no use (tell);

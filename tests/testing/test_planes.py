@@ -13,15 +13,14 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
-from graphcollab.control import Attendance
-from graphcollab.exchange import NoExchange
-from graphcollab.method import in_step
-from graphcollab.piece import Field
-from graphcollab.relation import Relation
+from graphcollab.comm import Relation
+from graphcollab.components import Attendance, Field
+from graphcollab.components.exchange import NoExchange
+from graphcollab.components.weigh import Formula
+from graphcollab.methods.method import in_step
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import Lockstep, in_lockstep
 from graphcollab.testing.planes import OWNERS, check_planes, hide
-from graphcollab.weigh import Formula
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import early, quick
 

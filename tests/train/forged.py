@@ -9,10 +9,10 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from graphcollab.train import History
-from graphcollab.train.checkpoint import newest
-from graphcollab.train.folder import MANIFEST
-from graphcollab.train.saver import Saver
+from graphcollab.persistence import History
+from graphcollab.persistence.checkpoint import newest
+from graphcollab.persistence.folder import MANIFEST
+from graphcollab.persistence.saver import Saver
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:

@@ -19,17 +19,17 @@ import torch
 from torch import nn
 
 import graphcollab
-from graphcollab import fedavg, l2c, meta_l2c
+from graphcollab import Method, Phases
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.local import Fit
+from graphcollab.components.weigh import Uniform
 from graphcollab.engine import Adam
-from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
-from graphcollab.method import Method
+from graphcollab.methods import fedavg, l2c, meta_l2c
 from graphcollab.models import MLP
-from graphcollab.phases import Phases
+from graphcollab.persistence import checkpoint, saver
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, RecordGraph, checkpoint, saver
+from graphcollab.train import Callback, RecordGraph
 from graphcollab.transforms import WithSelfLoops
-from graphcollab.weigh import Uniform
 
 ROUNDS = 12
 ADAM = Fit(epochs=2, batch_size=16, optimizer=Adam(lr=0.02), keep_state=True)

@@ -8,7 +8,8 @@ import warnings
 import pytest
 import torch
 
-from graphcollab import fedavg, methods, run
+from graphcollab import methods, run
+from graphcollab.methods import fedavg
 from graphcollab.testing import Scene
 from graphcollab.train import Callback
 from graphcollab.train.beginning import _coarsely

@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab import l2c, local, run
+from graphcollab import run
+from graphcollab.comm import Relation
+from graphcollab.methods import l2c, local
 from graphcollab.models import MLP
-from graphcollab.relation import Relation
+from graphcollab.persistence import History
 from graphcollab.testing import Scene
-from graphcollab.train import Callback, History, Progress, RecordGraph
+from graphcollab.train import Callback, Progress, RecordGraph
 
 METHOD = l2c(epochs=1, lr=0.1, batch_size=4, drop_round=2, drop_fraction=0.5)
 

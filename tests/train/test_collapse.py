@@ -14,23 +14,21 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab import Tasks, compare, fedavg, l2c, meta_l2c, methods, report, run
-from graphcollab.control import Attendance
+from graphcollab import Method, Phases, Tasks, compare, methods, report, run
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis.metrics import weight_agreement
+from graphcollab.analysis.shared_samples import Samples
+from graphcollab.components import Attendance, Exchanger
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.local import Fit
+from graphcollab.components.rewire import ApplyTransform
+from graphcollab.components.weigh import Formula, KeepWeights
 from graphcollab.engine import SGD
-from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
-from graphcollab.method import Method
-from graphcollab.methods import dpfl, fc, fedamp, flt, heurfedamp, local, pfedgraph, random_peers
-from graphcollab.metrics import weight_agreement
+from graphcollab.methods import dpfl, fc, fedamp, fedavg, flt, heurfedamp, l2c, local, meta_l2c, pfedgraph, random_peers
 from graphcollab.models import MLP
-from graphcollab.phases import Phases
-from graphcollab.rewire import ApplyTransform
-from graphcollab.slots import Exchanger
 from graphcollab.testing import Scene
-from graphcollab.train import Comparison, Finding, Trial
-from graphcollab.train.shared_samples import Samples
+from graphcollab.train import Finding
 from graphcollab.transforms import DropWeakest, WithSelfLoops
-from graphcollab.weigh import Formula, KeepWeights
 from tests.methods.quick import quick, settings_of
 from tests.raising import raises, warns
 

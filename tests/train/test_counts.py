@@ -11,12 +11,12 @@ from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import mean_absolute_error, mean_poisson_deviance
 from torch import nn
 
-from graphcollab import Tasks, fedavg, load, run
-from graphcollab.engine import Context
-from graphcollab.engine.losses import as_objective
-from graphcollab.metrics import mae, poisson_deviance
-from graphcollab.train.baseline import PENALTIES, baseline_scores
-from graphcollab.train.constants import constants
+from graphcollab import Tasks, load, run
+from graphcollab.analysis.baseline import PENALTIES, baseline_scores
+from graphcollab.analysis.constants import constants
+from graphcollab.analysis.metrics import mae, poisson_deviance
+from graphcollab.engine import Context, as_objective
+from graphcollab.methods import fedavg
 from tests.raising import raises
 
 

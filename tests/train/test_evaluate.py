@@ -11,12 +11,13 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab import compare, run
+from graphcollab.analysis import Trial
+from graphcollab.analysis.metrics import Metric
+from graphcollab.components import EarlyStopping
+from graphcollab.data import Tasks
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.methods import fedavg, local
-from graphcollab.metrics import Metric
-from graphcollab.stop import EarlyStopping
-from graphcollab.tasks import Tasks
-from graphcollab.train import History, Trial
+from graphcollab.persistence import History
 from graphcollab.train.evaluation import out_of_patience, remember_best
 from tests.raising import raises, warns
 
@@ -154,7 +155,7 @@ def test_undefined_evaluations_use_up_no_patience():
 
 def test_early_stopping_does_not_count_undefined_losses(monkeypatch):
     """Every second validation loss is undefined; with a patience of 2 a node waits for two that are not."""
-    from graphcollab import stop
+    from graphcollab.components import stop
 
     scores = iter(
         [[1.0] * 4, [1.0] * 4] + [[math.nan] * 4] * 4 + [[2.0] * 4] * 2 + [[math.nan] * 4] * 2 + [[2.0] * 4] * 2

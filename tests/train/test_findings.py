@@ -8,7 +8,8 @@ import warnings
 import torch
 from torch import nn
 
-from graphcollab import Tasks, compare, fedavg, local, pfedgraph, report, run
+from graphcollab import Tasks, compare, report, run
+from graphcollab.methods import fedavg, local, pfedgraph
 
 
 def nodes(level=100.0, count=4):

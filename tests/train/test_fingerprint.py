@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from graphcollab import mapl
 from graphcollab.engine import AddNoise
+from graphcollab.methods import mapl
 from graphcollab.train.fingerprint import describe, fingerprint
 from tests.forked import interpret
 
@@ -254,7 +254,7 @@ import sys
 import torch
 from torch import nn
 from tests.train.test_fingerprint import Layer, Own, describe, double, of_many_classes
-from graphcollab import mapl, meta_l2c
+from graphcollab.methods import mapl, meta_l2c
 things = [lambda x: x, double, Layer(), Own(), nn.LSTM(2, 3), nn.MultiheadAttention(4, 2), *of_many_classes(1),
           mapl(), {Own, Layer, Own()}, nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)).eval()]
 for thing in things:

@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Tasks, compare, dpsgd, fedavg, join, load, local, run
+from graphcollab import Tasks, compare, join, load, run
+from graphcollab._base.errors import OtherRunError
 from graphcollab.engine import AdamW, LocalSteps, Rows
-from graphcollab.errors import OtherRunError
+from graphcollab.methods import dpsgd, fedavg, local
+from graphcollab.persistence import load_checkpoint
 from graphcollab.report._terms import unequal_terms
-from graphcollab.train import load_checkpoint
 from graphcollab.train.fingerprint import weights_checksum
 from graphcollab.train.identity import identify_models
 from tests.raising import raises

@@ -11,13 +11,14 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import AddSelfLoops, BaseTransform
 from torch_geometric.utils import dense_to_sparse
 
-from graphcollab import Method, Phases, Tasks, l2c, local, run
-from graphcollab.errors import OtherRunError
-from graphcollab.exchange import Exchange
-from graphcollab.local import Fit
-from graphcollab.train import LearnedGraph
+from graphcollab import Method, Phases, Tasks, run
+from graphcollab._base.errors import OtherRunError
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.local import Fit
+from graphcollab.components.weigh import KeepWeights
+from graphcollab.methods import l2c, local
+from graphcollab.persistence import LearnedGraph
 from graphcollab.transforms import Ring, WithSelfLoops
-from graphcollab.weigh import KeepWeights
 from tests.raising import raises, warns
 
 NAMES = ("ada", "bob", "cy")

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab import Tasks, l2c, run
-from graphcollab.settings import SettingError
-from graphcollab.train import LearnedGraph, build_graph
+from graphcollab import Tasks, run
+from graphcollab._base.settings import SettingError
+from graphcollab.methods import l2c
+from graphcollab.persistence import LearnedGraph
+from graphcollab.train.start import build_graph
 from tests.raising import raises, warns
 
 NAMES = ["ada", "bob", "cy"]

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from graphcollab import run
+from graphcollab._base.threads import same_threads
+from graphcollab.data import Tasks
 from graphcollab.engine import Plan
 from graphcollab.methods import local
-from graphcollab.tasks import Tasks
-from graphcollab.threads import same_threads
-from graphcollab.train.callbacks import Callback
+from graphcollab.train import Callback
 from graphcollab.train.run import LARGE, choose_threads
 from tests.raising import raises
 

@@ -8,19 +8,20 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import ifca, l2c, local, meta_l2c, run
+from graphcollab import Method, Phases, run
+from graphcollab.analysis.metrics import Metric
+from graphcollab.components import Isolate
+from graphcollab.components.local import Fit
+from graphcollab.data import Pool
 from graphcollab.engine import SGD, Loss
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.local import Fit
-from graphcollab.method import Method
-from graphcollab.metrics import Metric
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods import ifca, l2c, local, meta_l2c
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
-from graphcollab.phases import Phases
-from graphcollab.stack import ParamSpec
-from graphcollab.tasks import Pool
+from graphcollab.persistence import load_checkpoint
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, Isolate, identity, load_checkpoint
+from graphcollab.train import Callback, identity
 from graphcollab.train.fingerprint import describe
 from graphcollab.transforms import Ring
 from tests.raising import raises

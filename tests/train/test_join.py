@@ -5,29 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab import (
-    Tasks,
-    build_model,
-    cobo,
-    dpsgd,
-    fedavg,
-    join,
-    l2c,
-    load,
-    load_dataset,
-    local,
-    meta_l2c,
-    methods,
-    random_peers,
-    run,
-    shard_tasks,
-)
-from graphcollab.method import NonFiniteLossError
+from graphcollab import Phases, Tasks, build_model, join, load, load_dataset, methods, run
+from graphcollab.data.partition import shard_tasks
+from graphcollab.methods import cobo, dpsgd, fedavg, l2c, local, meta_l2c, random_peers
+from graphcollab.methods.method import NonFiniteLossError
 from graphcollab.models import MLP
-from graphcollab.phases import Phases
+from graphcollab.persistence.save_models import briefly
 from graphcollab.testing import Scene, differences
 from graphcollab.train.newcomers import names_among
-from graphcollab.train.save_models import briefly
 from tests.methods import plain_attention
 from tests.methods.quick import early
 from tests.raising import raises, warns

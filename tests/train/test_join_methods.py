@@ -10,11 +10,24 @@ import torch
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from graphcollab import Tasks, directed, ditto, fedavg, fedclassavg, fedsim, flt, ifca, join, l2c, local, pfedsim, run
+from graphcollab import Tasks, join, run
+from graphcollab.comm import Relation
 from graphcollab.engine.modules import copy_module
-from graphcollab.methods import mapl, partial_pooling
+from graphcollab.methods import (
+    directed,
+    ditto,
+    fedavg,
+    fedclassavg,
+    fedsim,
+    flt,
+    ifca,
+    l2c,
+    local,
+    mapl,
+    partial_pooling,
+    pfedsim,
+)
 from graphcollab.models import MLP
-from graphcollab.relation import Relation
 from graphcollab.testing import Scene, differences
 
 LR = 0.1

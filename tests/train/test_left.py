@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import Phases, Tasks, compare, fedavg, methods, run
-from graphcollab.control import Attendance
+from graphcollab import Phases, Tasks, compare, methods, run
+from graphcollab.components import Attendance
+from graphcollab.methods import fedavg
 from graphcollab.report import results_table, site_table
 from graphcollab.testing import Scene
 from graphcollab.train import join

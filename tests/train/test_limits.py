@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Tasks, dpsgd, run
-from graphcollab.method import Method
+from graphcollab import Method, Tasks, run
+from graphcollab.methods import dpsgd
 from graphcollab.train import Callback
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")

@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Tasks, benefit, compare, local
-from graphcollab.distributed import ProcessLostError
+from graphcollab import Tasks, benefit, compare
+from graphcollab.comm import ProcessLostError
+from graphcollab.methods import local
+from graphcollab.persistence import saver
 from graphcollab.sites import SiteLostError
-from graphcollab.train import Callback, saver
+from graphcollab.train import Callback
 from tests.raising import raises
 from tests.sites.in_threads import meet, small
 

@@ -10,9 +10,10 @@ import shutil
 import pytest
 import torch
 
-from graphcollab import Tasks, build_model, load, local, run
-from graphcollab.train.folder import read_folder, write_folder
-from graphcollab.train.saved_models import KIND, VERSION
+from graphcollab import Tasks, build_model, load, run
+from graphcollab.methods import local
+from graphcollab.persistence.folder import read_folder, write_folder
+from graphcollab.persistence.saved_models import KIND, VERSION
 from tests.raising import raises
 from tests.train.forged import forge, manifest_of
 

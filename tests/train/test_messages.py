@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from graphcollab import methods
-from graphcollab.control import Attendance
+from graphcollab.components import Attendance
+from graphcollab.data import Tasks
 from graphcollab.models import MLP
-from graphcollab.tasks import Tasks
 from graphcollab.testing import Scene
 from graphcollab.train import RecordGraph, run
 from graphcollab.transforms import Ring

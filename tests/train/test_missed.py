@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import save
 
 from graphcollab import methods
-from graphcollab.control.state import LOOP
+from graphcollab.components.state import LOOP
+from graphcollab.persistence import History
 from graphcollab.testing import Scene
 from graphcollab.train import Finding, missed
-from graphcollab.train.history import History
 from graphcollab.train.missed import LENGTH, hand_over, take_over
 from tests.raising import raises
 

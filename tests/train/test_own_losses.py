@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphcollab import Tasks, local, run
+from graphcollab import Tasks, run
+from graphcollab.analysis.metrics import Metric
+from graphcollab.components.local import Fit
 from graphcollab.engine import Context, Loss, Objective
-from graphcollab.local import Fit
-from graphcollab.metrics import Metric
+from graphcollab.methods import local
 from tests.raising import raises
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))

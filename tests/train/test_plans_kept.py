@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import Tasks, fedavg, run
+from graphcollab import Tasks, run
+from graphcollab.methods import fedavg
 from graphcollab.models import fedavg_cnn
 from graphcollab.testing import differences
 from tests.raising import raises

@@ -13,17 +13,18 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import fedavg, l2c, local, meta_l2c, run
+from graphcollab import Method, Phases, run
+from graphcollab.analysis.metrics import Metric
+from graphcollab.components import Judge
+from graphcollab.components.local import Fit
+from graphcollab.data import Tasks
 from graphcollab.engine import SGD
-from graphcollab.judge import Judge
-from graphcollab.local import Fit
-from graphcollab.method import Method, NonFiniteLossError
-from graphcollab.metrics import Metric
+from graphcollab.methods import fedavg, l2c, local, meta_l2c
+from graphcollab.methods.method import NonFiniteLossError
 from graphcollab.models import MLP
-from graphcollab.phases import Phases
-from graphcollab.tasks import Tasks
+from graphcollab.persistence import History, load_checkpoint
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, History, evaluate, load_checkpoint
+from graphcollab.train import Callback, evaluate
 from graphcollab.train.evaluation import out_of_patience, remember_best
 from tests.raising import raises, warns
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab import compare, dpsgd, fedavg, run
-from graphcollab.control import Attendance
+from graphcollab import compare, run
+from graphcollab.components import Attendance
+from graphcollab.methods import dpsgd, fedavg
 from graphcollab.models import MLP
 from graphcollab.testing import Scene, differences
 from tests.raising import raises

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import compare, run
+from graphcollab import Phases, compare, run
+from graphcollab.components import EarlyStopping
+from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.methods import dac, fedavg, local, panm, pens, random_peers
-from graphcollab.phases import Phases
-from graphcollab.stop import EarlyStopping
-from graphcollab.tasks import linear_regression_tasks
 from graphcollab.testing import differences
 from graphcollab.train import RecordGraph
 from tests.raising import raises
@@ -121,8 +120,8 @@ def test_everybody_may_meet_everybody_after_a_phase_without_edges():
 
 
 def test_bytes_of_what_is_measured_beyond_what_is_merged():
+    from graphcollab.components.weigh import CosineWeights
     from graphcollab.testing import Scene
-    from graphcollab.weigh import CosineWeights
 
     parameters, head = 4 * 6 + 6 + 6 * 3 + 3, 6 * 3 + 3
     for metric, floats in ((CosineWeights("all"), parameters), ("cosine_weights", head), ("inverse_loss", parameters)):

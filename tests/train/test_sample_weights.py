@@ -8,11 +8,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import Tasks, benefit, compare, fedavg, ifca, join, l2c, load, local, report, run
+from graphcollab import Tasks, benefit, compare, join, load, report, run
+from graphcollab._base.errors import OtherRunError
+from graphcollab.analysis.constants import constants
+from graphcollab.analysis.metrics import METRICS, Metric
 from graphcollab.engine import Loss
-from graphcollab.errors import OtherRunError
-from graphcollab.metrics import METRICS, Metric
-from graphcollab.train.constants import constants
+from graphcollab.methods import fedavg, ifca, l2c, local
 from tests.raising import raises
 
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Tasks, local, run
-from graphcollab.train import History
+from graphcollab import Tasks, run
+from graphcollab.methods import local
+from graphcollab.persistence import History
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()

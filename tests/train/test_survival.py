@@ -12,14 +12,14 @@ import torch
 from scipy.optimize import minimize
 from torch import nn
 
-from graphcollab import Tasks, fedavg, run
-from graphcollab.engine import Context
-from graphcollab.engine.losses import as_objective
-from graphcollab.gains import resplit
-from graphcollab.gains.held import rarer_held
-from graphcollab.metrics import concordance
-from graphcollab.train.baseline import require_baseline
-from graphcollab.train.constants import constants
+from graphcollab import Tasks, run
+from graphcollab.analysis import resplit
+from graphcollab.analysis.baseline import require_baseline
+from graphcollab.analysis.constants import constants
+from graphcollab.analysis.held import rarer_held
+from graphcollab.analysis.metrics import concordance
+from graphcollab.engine import Context, as_objective
+from graphcollab.methods import fedavg
 from tests.raising import raises
 
 

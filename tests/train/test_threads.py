@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import meta_l2c, run
-from graphcollab.methods import dpsgd
-from graphcollab.tasks import Tasks
+from graphcollab import run
+from graphcollab.data import Tasks
+from graphcollab.methods import dpsgd, meta_l2c
 
 DRAW = torch.Generator().manual_seed(0)
 SAMPLES = [(torch.randn(n, 6, generator=DRAW), torch.randint(3, (n,), generator=DRAW)) for n in (12, 9, 15, 10)]

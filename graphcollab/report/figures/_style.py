@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
-from graphcollab.errors import FormatError
-from graphcollab.files import write_whole
-from graphcollab.settings import checked
+from graphcollab._base.errors import FormatError
+from graphcollab._base.files import write_whole
+from graphcollab._base.settings import checked
 
 DPI = 150
 PANELS = 4  # in a row

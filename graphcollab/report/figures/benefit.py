@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from graphcollab.gains import Benefit
+from graphcollab.analysis import Benefit
+from graphcollab.analysis.trial import SHARES
 from graphcollab.report.benefit_table import CLAIMED, CONSTANT, by_whom, mark, scale_of, site_of
 from graphcollab.report.figures._style import COLORS, GRAY, figure_names, new_figure
 from graphcollab.report.values import gain_text, shown
-from graphcollab.train.trial import SHARES
 
 NAMED = 60  # sites that are named at an axis
 WRITTEN = 10  # sites up to which every gain of the matrix is written into it

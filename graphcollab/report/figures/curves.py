@@ -6,11 +6,11 @@ from typing import Annotated
 
 from matplotlib.figure import Figure
 
-from graphcollab.errors import MissingError, TooFewError
+from graphcollab._base.errors import MissingError, TooFewError
+from graphcollab.analysis import Comparison
 from graphcollab.report._terms import ByMethod, curves_of, failures, in_common
 from graphcollab.report.figures._style import LOOKS, legend_right, new_figure, over_rounds
 from graphcollab.report.values import shown
-from graphcollab.train import Comparison
 
 Curves = Annotated[
     Comparison | ByMethod,

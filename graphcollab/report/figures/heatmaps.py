@@ -14,12 +14,13 @@ from matplotlib.colors import ListedColormap, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from graphcollab.errors import EmptyError, MissingError, ShapeError
-from graphcollab.metrics.edges import Graph, Graphs, pair_weights
+from graphcollab._base.errors import EmptyError, MissingError, ShapeError
+from graphcollab._base.settings import Count
+from graphcollab.analysis.metrics.edges import Graph, Graphs, pair_weights
+from graphcollab.persistence import History, LearnedGraph
 from graphcollab.report.figures._style import GRAY, figure_names, new_panels
 from graphcollab.report.values import shown
-from graphcollab.settings import Count
-from graphcollab.train import History, Joined, LearnedGraph, Result
+from graphcollab.train import Joined, Result
 
 NUMBERED = 20  # labels at an axis at most
 WRITTEN = 10  # nodes up to which numbers are written into cells

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from graphcollab.extras import import_extra
-from graphcollab.findings import Finding
+from graphcollab._base.extras import import_extra
+from graphcollab._base.findings import Finding
 from graphcollab.report.values import Table, cell_text
 
 Rows = Sequence[Mapping[str, Any]]

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import subgraph, to_dense_adj
 
-from graphcollab.checks import own_filter
-from graphcollab.metrics import Metric
-from graphcollab.metrics.probabilities import BINS, confidences
+from graphcollab._base.checks import own_filter
+from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.metrics.probabilities import BINS, confidences
 from graphcollab.report._terms import curves_of, in_common
 from graphcollab.report.page.charts import Chart, Section, altair, calibration_chart, cells, curve_chart, finished
 from graphcollab.report.values import Cell, Column, Table, in_cell, mean_cell, number, shown_in
-from graphcollab.train import Comparison, Result, Trial
+from graphcollab.train import Result
 
 SAID = (
     "A row is a site that listens (receiver), a column one that is listened to (sender); the darker, the larger the "

@@ -9,19 +9,18 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from graphcollab._ranges import printable
-from graphcollab.checks import issue
-from graphcollab.distributed import speaks
-from graphcollab.files import write_whole
-from graphcollab.findings import Finding
-from graphcollab.gains import Benefit
-from graphcollab.metrics.scores import AnyMetrics
+from graphcollab._base.checks import issue
+from graphcollab._base.files import write_whole
+from graphcollab._base.findings import Finding
+from graphcollab._base.ranges import printable
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis.metrics.scores import AnyMetrics
+from graphcollab.comm import speaks
 from graphcollab.report.description import Description
 from graphcollab.report.page.charts import Content, Section, altair, libraries
 from graphcollab.report.page.sections import content_of_benefit, content_of_comparison, content_of_description
 from graphcollab.report.tables import versions
 from graphcollab.report.values import Cell, Table, cell_text, shown
-from graphcollab.train import Comparison
 
 LARGEST = 5_000_000  # bytes of a page
 MOST_CELLS, FEWEST_ROWS = 40_000, 50  # of the tables of a section

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from graphcollab.checks import own_filter
-from graphcollab.gains import Benefit
-from graphcollab.gains.held import asked
-from graphcollab.naming import few
+from graphcollab._base.checks import own_filter
+from graphcollab._base.naming import few
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis.baseline import BASELINES
+from graphcollab.analysis.held import asked
 from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of, sites_of_benefit
 from graphcollab.report.comparison_answer import comparison_findings, details_of, doubts_about, last_results
@@ -21,8 +22,7 @@ from graphcollab.report.site_table import site_table, sites_of_comparison
 from graphcollab.report.tables import paired_values, results_values
 from graphcollab.report.values import Cell, Column, Table
 from graphcollab.report.words import asked_of, metric_in_words, rows_used, terms_of_benefit, terms_of_comparison
-from graphcollab.train import Comparison, Result
-from graphcollab.train.baseline import BASELINES
+from graphcollab.train import Result
 
 ANSWER = ("evidence", "best", "alone-weak", "last-round", "no-better", "no-better-weighted", "doubt", "advice")
 TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."

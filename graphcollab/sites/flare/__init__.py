@@ -24,13 +24,13 @@ from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC
 
-from graphcollab.errors import LostError, MissingFileError
+from graphcollab._base.errors import LostError, MissingFileError
+from graphcollab.data._sites import in_order
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.coordinator import Coordinator
 from graphcollab.sites.delivery import Mailbox
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.transport import connected
-from graphcollab.tasks._sites import in_order
 
 __all__ = ["Client", "Server"]
 

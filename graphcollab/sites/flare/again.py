@@ -21,7 +21,7 @@ from nvflare.app_common.job_launcher.client_process_launcher import ClientProces
 from nvflare.collab.runtime.defs import SETUP_TASK_NAME, SyncKey
 from nvflare.collab.runtime.executor import CollabExecutor
 
-from graphcollab.errors import MissingFileError
+from graphcollab._base.errors import MissingFileError
 from graphcollab.sites.flare import the_script
 
 RUNNING = "running"  # the file in a job's folder that says: it had not ended when the client did

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphcollab.analysis import Comparison, Trial
 from graphcollab.report import accuracy_curves
 from graphcollab.report.figures._style import COLORS, LOOKS
-from graphcollab.train import Comparison, Trial
 from tests.raising import raises
 
 

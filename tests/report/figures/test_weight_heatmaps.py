@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from graphcollab import Tasks, join, run
 from graphcollab.methods import dac
+from graphcollab.persistence import LearnedGraph
 from graphcollab.report import weight_heatmaps
-from graphcollab.train import LearnedGraph, RecordGraph
+from graphcollab.train import RecordGraph
 from tests.raising import raises
 
 EDGES = torch.tensor([[0, 1, 2, 1], [0, 0, 1, 1]])  # 0 hears 0 and 1, 1 hears 2 and itself

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from graphcollab import report
-from graphcollab.gains import Benefit
-from graphcollab.train import Comparison
+from graphcollab.analysis import Benefit, Comparison
 from tests.report.page.found import compared, gained
 
 

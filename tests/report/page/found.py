@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from graphcollab import benefit, compare, methods
-from graphcollab.gains import Benefit
-from graphcollab.tasks import Tasks
-from graphcollab.train import Comparison, RecordGraph
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.data import Tasks
+from graphcollab.train import RecordGraph
 
 HOSTILE = "<script>alert('x')</script> & \"Bern\""
 NAMES = (HOSTILE, "Genf", "Zug", "Chur", "Uri")

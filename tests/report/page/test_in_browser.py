@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphcollab import report
-from graphcollab.gains import Benefit
+from graphcollab.analysis import Benefit
 from tests.report.page.found import compared
 
 pytestmark = pytest.mark.slow

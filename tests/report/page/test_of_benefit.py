@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab.findings import Finding
-from graphcollab.gains import Benefit
+from graphcollab.analysis import Benefit
 from graphcollab.report.page.sections import content_of_benefit
+from graphcollab.train import Finding
 
 SPLITS, SITES = 10, ("Bern", "Genf", "Zug")
 NONE = torch.full((SPLITS, 3, 3), torch.nan, dtype=torch.float64)

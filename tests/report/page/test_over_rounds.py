@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from graphcollab import compare, methods
+from graphcollab.analysis import Comparison, Trial
 from graphcollab.report.page.drawn import STOPPED, curve_section
-from graphcollab.train import Comparison, Trial
 from tests.report.page.found import NAMES, drawn
 
 

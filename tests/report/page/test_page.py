@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from graphcollab import report
-from graphcollab.gains import Benefit
+from graphcollab.analysis import Benefit, Comparison, Trial
 from graphcollab.report.benefit_table import benefit_values
 from graphcollab.report.tables import paired_values, results_values
 from graphcollab.report.values import Table, cell_text
-from graphcollab.train import Comparison, Trial
 from tests.raising import raises, warns
 from tests.report.page.found import HOSTILE, compared
 

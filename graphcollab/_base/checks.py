@@ -1,0 +1,102 @@
+"""Warnings that name their caller, a filter for those of a thread, and silence for a logger."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from graphcollab._base.errors import GraphcollabWarning
+from graphcollab._base.ranges import printable
+
+__all__ = ["issue", "issue_again", "own_filter", "unlogged"]
+
+_FILTERS = threading.Lock()
+_BY_CODE = threading.local()  # a thread's filters of the package's own warnings, the innermost last
+_INSIDE = (str(Path(__file__).parents[1]), contextlib.__file__)  # the package, and what decorates its functions
+
+
+def issue(code: str, subject: str, message: str) -> None:
+    """Warn in the name of the first caller outside of this package, however deep inside it something was found.
+
+    ``code`` is a `GraphcollabWarning`'s, ``subject`` an argument or an element such as ``"node 'b'"``.
+    """
+    warning = GraphcollabWarning(code, subject, printable(message))
+    for action, known, about in reversed(getattr(_BY_CODE, "filters", [])):
+        if known == code and about in ("", subject, subject.partition(" ")[0]):
+            if action == "error":
+                raise warning
+            return
+    issue_again(warning)
+
+
+def issue_again(warning: Warning) -> None:
+    """Issue a warning as it is, such as one from another process, in the name of the first caller outside."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
+
+
+class _OfThread(type):
+    """The type of a category of warnings: of whatever one thread warns of; None: of nothing."""
+
+    thread: int | None
+
+    def __subclasscheck__(cls, category: type) -> bool:
+        return cls.thread == threading.get_ident()
+
+
+@contextlib.contextmanager
+def own_filter(
+    action: Literal["ignore", "error"], message: str = "", *, code: str = "", subject: str = ""
+) -> Iterator[None]:
+    """Filter the warnings of this thread, by default all of them; ``"error"`` raises them.
+
+    ``message``, a regular expression for their beginning, is for warnings of other libraries. ``code`` selects the
+    package's own, of one subject, or kind of element (``"metric"``), or all.
+    """
+    with _by_code(action, code, subject) if code else _by_message(action, message):
+        yield
+
+
+@contextlib.contextmanager
+def _by_code(action: str, code: str, subject: str) -> Iterator[None]:
+    before = getattr(_BY_CODE, "filters", [])
+    _BY_CODE.filters = [*before, (action, code, subject)]
+    try:
+        yield
+    finally:
+        _BY_CODE.filters = before
+
+
+@contextlib.contextmanager
+def _by_message(action: Literal["ignore", "error"], message: str) -> Iterator[None]:
+    """Filter by Python's filters, which belong to the process, with one that looks at the thread that warns.
+
+    It alone is added and removed, since ``warnings.catch_warnings`` in two threads leaves the wrong filters.
+    """
+    own: Any = _OfThread("own", (Warning,), {"thread": threading.get_ident()})
+    with _FILTERS:
+        warnings.filterwarnings(action, message=message, category=own)
+    try:
+        yield
+    finally:
+        own.thread = None  # for whoever kept a copy of the filters
+        with _FILTERS:
+            warnings.filters = [entry for entry in warnings.filters if entry[2] is not own]
+
+
+@contextlib.contextmanager
+def unlogged(log: logging.Logger) -> Iterator[None]:
+    """Let a logger of this process say nothing."""
+    log.addFilter(nothing := lambda record: False)
+    try:
+        yield
+    finally:
+        log.removeFilter(nothing)

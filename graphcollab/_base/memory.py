@@ -1,0 +1,124 @@
+"""Memory: `new_rows` for models, which a round takes over from the round before; the heap; `used_up`."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import sys
+import threading
+import weakref
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab._base.errors import InvalidValueError
+
+__all__ = ["address", "keep_heap", "let_go", "new_rows", "used_up"]
+
+LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
+PAGE = 2**21  # bytes of a large page: sizes are multiples of it
+KEPT = 6  # free blocks of a size: as many as a round of meta-L2C, the most of all methods, needs beside the models
+TURNS = 64  # so many blocks are taken before free ones of a size that is not asked for are let go
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # what mallopt(3) calls them
+THRESHOLDS = "trim_threshold", "mmap_threshold"
+HEAP_KEPT = 2**28  # bytes: the activations of a thousand tokens in a small language model
+LARGEST_BLOCK = 2**25  # bytes, as large as glibc lets blocks be that come from its heap
+
+
+class _Free:
+    """Blocks that nobody sees, by size, and when one of that size was last asked for."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, list[mmap.mmap]] = {}
+        self.asked: dict[int, int] = {}
+        self.turn = 0
+        self.taking = threading.RLock()  # the garbage collector may give a block back in the middle of `take`
+
+    def take(self, size: int) -> mmap.mmap:
+        with self.taking:
+            self.turn += 1
+            self.asked[size] = self.turn
+            if free := self.blocks.get(size):
+                return free.pop()
+            for other in [other for other, turn in self.asked.items() if turn < self.turn - TURNS]:
+                del self.asked[other]
+                self.blocks.pop(other, None)
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def give_back(self, block: mmap.mmap) -> None:
+        with self.taking:
+            free = self.blocks.setdefault(len(block), [])
+            if len(block) in self.asked and len(free) < KEPT:
+                free.append(block)
+
+    def let_go(self) -> None:
+        with self.taking:
+            self.blocks.clear()
+            self.asked.clear()
+
+
+_FREE = _Free()
+
+
+def address(values: Tensor) -> int:
+    """Return where a tensor's numbers lie, for a compiled kernel to read them there.
+
+    A ValueError refuses wrappers around other tensors, those of `torch.func` or a trace, freed storage, and lazily
+    negated ones, whose numbers do not lie there.
+    """
+    try:
+        place = values.data_ptr()
+    except RuntimeError:
+        place = 0
+    if (not place and values.numel()) or values.is_neg():
+        raise InvalidValueError(
+            "values",
+            f"expected a plain tensor, got a {type(values).__name__} ({values.layout}, {values.device}) without memory "
+            "of its own: convert it to a torch.Tensor first, and call outside of torch.vmap and torch.func",
+        )
+    return place
+
+
+def used_up(error: BaseException) -> bool:
+    """Tell whether an error, perhaps of another process, says that there is no memory left, on a CPU or a GPU."""
+    words = "can't allocate memory", "Unable to allocate", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or (isinstance(error, RuntimeError) and any(word in str(error) for word in words))
+
+
+def let_go() -> None:
+    """Return to the system what nobody sees, and what still comes back of the same sizes: a run is over."""
+    _FREE.let_go()
+
+
+def new_rows(like: Tensor, *shape: int) -> Tensor:
+    """Return an uninitialized tensor of a shape, with another one's number type and device.
+
+    Large ones on the CPU lie in blocks that return here when the last view of one is gone: new memory would cost more
+    than the arithmetic on it, since the system clears every page at the first write.
+    """
+    size = math.prod(shape) * like.element_size()
+    if like.device.type != "cpu" or size < LEAST:
+        return like.new_empty(shape)
+    block = _FREE.take(-(-size // PAGE) * PAGE)
+    raw = np.frombuffer(block, np.uint8, size)
+    weakref.finalize(raw, _FREE.give_back, block).atexit = False
+    return torch.from_numpy(raw).view(like.dtype).view(shape)
+
+
+def keep_heap() -> None:
+    """Let the C library keep up to 256 MiB that are freed at the end of its heap, instead of 256 KiB or a little more.
+
+    glibc gives back what a step frees above that, and the next step gets it anew, page by page, each cleared: up to a
+    fifth of a CNN's step. Other C libraries, and thresholds that the user has set through the environment, are left
+    alone.
+    """
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    tuned = any(f"MALLOC_{name.upper()}_" in os.environ or f"malloc.{name}" in tunables for name in THRESHOLDS)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and not tuned:
+        mallopt(MMAP_THRESHOLD, LARGEST_BLOCK)
+        mallopt(TRIM_THRESHOLD, HEAP_KEPT)

@@ -1,0 +1,152 @@
+"""Nodes by name or position, and names in messages."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import shlex
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeAlias, TypeVar
+
+from graphcollab._base.errors import AmbiguousError, InvalidTypeError, RangeError, UnknownError
+
+T = TypeVar("T")
+
+__all__ = ["ByName", "Node", "close", "few", "find_node", "find_nodes", "numbered", "setting"]
+
+Node: TypeAlias = int | str
+"""A node, by its name or its position among all, counted from 0; where all names are whole numbers, a number is a name.
+
+So sites that a column calls 1, 2, 3 are asked for as 1, 2, 3, and never by position.
+"""
+
+SAME = {
+    "learning_rate": "lr",
+    "step_size": "lr",
+    "site": "node",
+    "drop": "leave_out",
+    "exclude": "leave_out",
+    "features": "columns",
+    "label": "target",
+    "groups": "group",
+}  # what others call what we call so
+SHOWN = 8  # names in a message at most
+LONG = 60  # letters of what is no name in a message at most
+
+
+def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
+    """Return a node's position; where all names are whole numbers, a number is a name and never a position (`Node`).
+
+    An UnknownError has the names most like it. A number that is one node's name and another's position, where not all
+    names are numbers, is an AmbiguousError.
+    """
+    if isinstance(node, str):
+        if node in names:
+            return names.index(node)
+        hint = f"{near}The" if (near := close(node, names)) else "the"
+        raise UnknownError(what, f"there is no {what} {node!r}; {hint} {what}s are {_listed(names)}")
+    try:
+        position = operator.index(node)
+    except TypeError:
+        position = None
+    if position is None or isinstance(node, bool):
+        shown = repr(node)
+        shown = shown if len(shown) <= LONG and "\n" not in shown else f"{shown.splitlines()[0][:LONG]}…"
+        raise InvalidTypeError(
+            what, f"a {what} is given by its name or its position, got {shown} (a {type(node).__name__})"
+        )
+    if numbered(names):
+        if str(position) in names:
+            return names.index(str(position))
+        raise UnknownError(
+            what,
+            f"there is no {what} {position}; the {what}s are {_listed(names)} (where names are numbers, a number is a "
+            "name and no position)",
+        )
+    if str(position) in names and names.index(str(position)) != position:
+        raise AmbiguousError(
+            what,
+            f"{position} may be the name of a {what} or a position: give the name as text, {str(position)!r}"
+            + (f", or for the {what} at that position {names[position]!r}" if 0 <= position < len(names) else ""),
+        )
+    if not 0 <= position < len(names):
+        raise RangeError(
+            what, f"there is no {what} {position}; the {len(names)} {what}s are counted from 0: {_listed(names)}"
+        )
+    return position
+
+
+def find_nodes(nodes: Iterable[Node], names: Sequence[str]) -> list[int]:
+    """Return the positions of several nodes; see `find_node`."""
+    place, are_numbers = {name: k for k, name in enumerate(names)}, numbered(names)
+
+    def find(node: Node) -> int:
+        name = str(node) if type(node) is int and are_numbers else node
+        if isinstance(name, str) and name in place:
+            return place[name]
+        if type(node) is int and not are_numbers and 0 <= node < len(names) and place.get(str(node), node) == node:
+            return node
+        return find_node(node, names)  # which says what is wrong
+
+    return [find(node) for node in nodes]
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Tell whether all names are whole numbers, as those of sites in a column of numbers."""
+    return all(name.removeprefix("-").isdecimal() for name in names)
+
+
+def close(name: str, names: Iterable[str], most: int = 3) -> str:
+    """Ask whether the names most like a name were meant, whatever their case; nothing where none is like it.
+
+    Names that begin as the given one does come first, and those that end as it does last.
+    """
+    known = list(names)
+    begin = [one for one in known if len(name) > 2 and one.lower().startswith(name.strip().lower())]
+    near = difflib.get_close_matches(name.strip().lower(), [one.strip().lower() for one in known], n=3)
+    near_ones = [one for low in dict.fromkeys(near) for one in known if one.strip().lower() == low]
+    end = sorted((one for one in known if len(name) > 2 and one.lower().endswith(name.strip().lower())), key=len)
+    found = list(dict.fromkeys([*(one for one in [SAME.get(name)] if one in known), *begin, *near_ones, *end]))
+    return f"did you mean {' or '.join(map(repr, found[:most]))}? " if found else ""
+
+
+AS_OPTIONS: ContextVar[bool] = ContextVar("as_options", default=False)
+"""Whether messages are read at the command line, which sets it."""
+
+
+def setting(**given: Any) -> str:
+    """Write a setting as the reader would give it: as an argument, or quoted as an option of the command line.
+
+    A value of ``...`` leaves open which it is.
+
+    Example:
+        >>> setting(leave_out=["patient no"])
+        "leave_out=['patient no']"
+    """
+    ((name, value),) = given.items()
+    if not AS_OPTIONS.get():
+        return f"{name}={'...' if value is ... else repr(value)}"
+    listed = [f'"{one}"' if "," in str(one) else str(one) for one in value] if isinstance(value, list) else [str(value)]
+    words = listed * (value is not ... and value is not True)
+    return " ".join([f"--{name.replace('_', '-')}", *map(shlex.quote, words)])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names are in quotation marks where one of them has a comma."""
+    return few([*map(repr, names)] if any("," in name for name in names) else names)
+
+
+class ByName(dict[str, T]):
+    """Things by name; an unknown name is an `UnknownError` that says which it is most like, and which there are."""
+
+    def __missing__(self, name: str) -> T:
+        hint = close(str(name), self)
+        there = f"{'T' if hint else 't'}here are {few([*self]) or 'none'}"
+        raise UnknownError("name", f"there is no {name!r}; {hint}{there}")
+
+
+def few(names: Sequence[str], between: str = ", ") -> str:
+    """List names, or the first of many."""
+    shown = between.join(map(str, names[:SHOWN]))
+    return shown if len(names) <= SHOWN else f"{shown}{between}… ({len(names)} in all)"

@@ -1,0 +1,183 @@
+"""Ways to train on one split, and their runs: alone, together, in pairs, all but one, and methods."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.checks import own_filter
+from graphcollab._base.naming import setting
+from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.metrics.scores import score_all
+from graphcollab.components.env import Env
+from graphcollab.data import Tasks
+from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.engine.stack import Stacks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.train import Callback, Result, WatchMetrics, run
+from graphcollab.train.graph_input import Graph
+from graphcollab.train.start import Model
+
+Make = Callable[..., Method | Phases]
+Setting = Mapping[str, Any]
+
+WILD = 10.0  # times what is usual at a site, and at the median site, from which on a validation loss counts as wild
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What models are tested by: M metrics, the tasks' own first, on H splits, ``"test"`` first."""
+
+    metrics: tuple[Metric, ...]
+    splits: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[list[str]]:
+        """Names under which a history has them, [M][H]."""
+        own = {("test", self.metrics[0].name): "test_metric"}
+        return [
+            [own.get((split, metric.name), f"{split}_{metric.name}") for split in self.splits]
+            for metric in self.metrics
+        ]
+
+    @property
+    def callbacks(self) -> list[WatchMetrics]:
+        """New observers that keep what no evaluation keeps by itself."""
+        more, others = self.metrics[1:], self.splits[1:]
+        return [*([WatchMetrics(more)] if more else []), *([WatchMetrics(self.metrics, others)] if others else [])]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of n nodes.
+
+    S are ``settings``, each the name of a model and a method's settings, and T evaluations. ``constant``, if known, are
+    validation losses [n] and test metrics [M, H, n] of constants. Losses of ``classes`` have one scale at all nodes.
+    """
+
+    settings: Sequence[tuple[str, Setting]]
+    loss: Tensor
+    score: Tensor
+    constant: tuple[Tensor, Tensor] | None = None
+    classes: bool = False
+
+    def usual(self) -> Tensor:
+        """Return the median over settings and evaluations of every node's validation loss, [n]."""
+        return self.loss.flatten(0, 1).nan_to_num(torch.inf).median(0).values
+
+    def choose(self, usual: Tensor) -> tuple[Tensor, tuple[int, int] | None]:
+        """Return the scores [M, H, n] of the setting and evaluation best on validation samples, and which these are.
+
+        The choice is None if constants do better, in the mean of losses, too. One is made for all nodes, as with few
+        validation samples those of single sites are worse: the least mean of losses, of amounts divided by what is
+        usual at the site, or at the median site where that is more, so that sites of other units have the same say.
+        What leaves fewer nodes with wild losses (`WILD`) comes first. ``usual`` [n] is that of training alone.
+        """
+        mean, plain = self._regret(self.loss, usual), self.loss.nan_to_num(torch.inf).mean(-1)  # [S, T]
+        s, t = divmod(int(mean.argmin()), mean.shape[1])
+        if self.constant is not None:
+            flat, scores = self.constant
+            if bool(self._regret(flat, usual) <= mean[s, t]) and bool(flat.mean() <= plain[s, t]):
+                return scores, None
+        return self.score[:, :, s, t], (s, t)
+
+    def select(self, nodes: Tensor) -> Arm:
+        """Return it with these nodes only."""
+        return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes])
+
+    def _regret(self, loss: Tensor, usual: Tensor) -> Tensor:
+        """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
+        if self.classes or bool((self.loss < 0).any()):
+            return loss.nan_to_num(torch.inf).mean(-1)
+        times = torch.where(loss == 0, 0, loss / torch.maximum(usual, usual.median()))
+        wild = ~(times <= WILD)  # or not finite
+        return times.nan_to_num(WILD).clamp(max=WILD).mean(-1) + WILD * wild.sum(-1)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one way to train, with the settings with which no model diverged."""
+
+    settings: list[tuple[str, Setting]]
+    results: list[Result]
+    measured: Measured
+
+    @classmethod
+    def play(
+        cls,
+        make: Make,
+        models: Mapping[str, Model],
+        points: Sequence[Setting],
+        measured: Measured,
+        tick: Callable[[], object],
+        tasks: Tasks,
+        graph: Graph = None,
+        callbacks: Sequence[Callback] = (),
+        **settings: Any,
+    ) -> Runs:
+        """Run a method with every model and setting; it is an error if all of them diverge."""
+        done, results = [], []
+        failure: NonFiniteLossError | None = None
+        for name, point in itertools.product(models, points):
+            try:
+                with own_filter("ignore"):  # what runs have to say is kept, and told once
+                    watch = [*callbacks, *measured.callbacks]
+                    results.append(run(make(**point), tasks, models[name], graph, callbacks=watch, **settings))
+                done.append((name, point))
+            except NonFiniteLossError as error:
+                failure = error
+            tick()
+        if not done and failure is not None:
+            sizes = ", ".join(dict.fromkeys(f"{point['lr']:g}" for point in points))
+            also = f" (as with all step sizes, {sizes}; smaller ones are given by {setting(lrs=...)})"
+            raise NonFiniteLossError(failure.subject, getattr(failure, "reason", str(failure)) + also) from failure
+        return cls(done, results, measured)
+
+    def table(self, name: str) -> Tensor:
+        """Return what histories have under a name, [S, T, n]."""
+        return torch.stack([one.history.table(name) for one in self.results])
+
+    def scores(self, prefix: str = "") -> Tensor:
+        """Return test metrics, [M, H, S, T, n], which histories have under their names behind a prefix."""
+        columns = self.measured.columns
+        return torch.stack([torch.stack([self.table(prefix + name) for name in some]) for some in columns])
+
+    def arm(self) -> Arm:
+        """Return them as an arm, of all nodes."""
+        classes = self.results[0].tasks.loss in ("cross_entropy", "bce")
+        return Arm(self.settings, self.table("val_loss"), self.scores(), classes=classes)
+
+
+OUTSIDE = "outside "
+
+
+class Outside(Callback):
+    """Test models of all sites but one at that one, which has had no part in them."""
+
+    def __init__(self, sites: Tensor, models: Tensor, nodes: Tensor, measured: Measured) -> None:
+        self.sites, self.models, self.nodes, self.measured = sites, models, nodes, measured
+        self.found: dict[str, Tensor] = {}
+
+    def before_evaluate(self, models: Stacks, env: Env) -> None:
+        if not len(self.sites):
+            return
+        rows = Rows(models, self.nodes[self.sites], self.models)
+
+        def scored(some: Rows) -> Tensor:
+            values = [score_all(env.engine, some, split, self.measured.metrics)[1] for split in self.measured.splits]
+            return torch.stack(values).movedim(-1, 0).double()  # [r, H, M]
+
+        scores = env.plane.at_data(rows, scored, to="public")
+        for m, names in enumerate(self.measured.columns):
+            for h, name in enumerate(names):
+                whole = torch.full((env.engine.tasks.num_nodes,), torch.nan, dtype=torch.float64)
+                self.found[OUTSIDE + name] = whole.index_copy(0, self.sites, scores[:, h, m])
+
+    def values(self) -> Mapping[str, Tensor]:
+        return dict(self.found)

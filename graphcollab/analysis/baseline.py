@@ -1,0 +1,201 @@
+"""What simple tools do on the same splits: constants; scikit-learn's linear models per site, pooled, with the site."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab._base.checks import own_filter
+from graphcollab._base.errors import ConflictError, UnsupportedError
+from graphcollab.analysis.constants import ADDED, CONSTANTS, constants
+from graphcollab.analysis.metrics import Metric, as_metric
+from graphcollab.analysis.metrics.scores import judging
+from graphcollab.analysis.metrics.statistics import summarize
+from graphcollab.analysis.shared_samples import identify_samples
+from graphcollab.analysis.trial import COLUMNS, Trial
+from graphcollab.data import Tasks
+from graphcollab.data.metric_fit import AMOUNTS
+from graphcollab.engine.losses import objective_of
+from graphcollab.train.identity import identify_tasks
+
+Baseline: TypeAlias = Literal["sklearn"] | None
+OWN = "sklearn per site on training rows"
+SKLEARN = ("sklearn per site", "sklearn pooled", "sklearn pooled with site", OWN)
+CONSTANT = "constant"
+BASELINES = (CONSTANT, *SKLEARN)
+FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
+CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
+PENALTIES = np.logspace(-4, 2, 7)
+Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""What a model says of inputs [n, D], as outputs of a network: [n, C] or [n, D']."""
+
+
+class Rows(NamedTuple):
+    """Rows as scikit-learn takes them: inputs [n, D], targets [n, ...] and weights [n], ones where there are none."""
+
+    x: np.ndarray
+    targets: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, tasks: Tasks, node: int, splits: Sequence[str]) -> Rows:
+        """Return a node's rows of some splits, on the CPU."""
+        held = [(tasks.pools[tasks.splits[name].pool], tasks.splits[name].of(node)) for name in splits]
+        x, y = (torch.cat([getattr(pool, what).cpu()[own] for pool, own in held]) for what in ("inputs", "targets"))
+        weights = [torch.ones(len(own)) if pool.weight is None else pool.weight.cpu()[own] for pool, own in held]
+        return cls(x.flatten(1).double().numpy(), y, torch.cat(weights).double())
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """Put rows one behind the other."""
+        x, targets, weights = zip(*parts, strict=True)
+        return cls(np.concatenate(x), torch.cat(targets), torch.cat(weights))
+
+    def at(self, site: Sequence[float] | np.ndarray) -> Rows:
+        """Return them with numbers of the site, [K], as further inputs."""
+        return self._replace(x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
+
+
+def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> None:
+    """Check that simple tools can be fitted on tasks, and that no method is called as their rows are."""
+    if taken := [name for name in BASELINES if name in names]:
+        raise ConflictError(f"method {taken[0]!r}", f"a method cannot be called {taken[0]!r}, as a row of baseline=")
+    if baseline == CONSTANT:
+        unlike = tasks.loss == "cross_entropy" and tasks.classes is None
+        if unlike or not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
+            raise UnsupportedError("baseline", f"no constant is known for loss {tasks.loss!r} here: leave it out")
+        return
+    tasks.require_here(
+        torch.arange(tasks.num_nodes), ", and baseline='sklearn' fits models of all sites' rows in one: leave it out"
+    )
+    pools = [tasks.pools[split.pool] for split in tasks.splits.values()]
+    odd = tasks.loss not in (*AMOUNTS, "cross_entropy", "bce") or not all(p.inputs.is_floating_point() for p in pools)
+    odd |= tasks.loss == "cross_entropy" and tasks.classes is None
+    if odd or (tasks.loss == "bce" and any(bool(((p.targets != 0) & (p.targets != 1)).any()) for p in pools)):
+        raise UnsupportedError(
+            "baseline",
+            "baseline='sklearn' fits linear models of numbers to a class of each row (loss 'cross_entropy' or 'bce') "
+            "or to amounts (loss 'mse') or counts (loss 'poisson'), which these tasks do not have: leave it out",
+        )
+
+
+def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[str] = ("test",)) -> dict[str, Tensor]:
+    """Return metrics [M, H, K] of scikit-learn's linear models on splits of tasks, by `SKLEARN`.
+
+    Models are fitted to training and validation rows of each site, of all sites, and of all with the site as one-hot
+    inputs, and to each site's training rows alone: logistic regressions of classes, C chosen by cross-validated log
+    loss, or ridge regressions of amounts, or Poisson regressions of counts.
+    """
+    nodes = range(tasks.num_nodes)
+    every = {name: [Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
+    own = [Rows.of(tasks, k, [name for name in ("train", "val") if name in tasks.splits]) for k in nodes]
+    site = np.eye(len(nodes))
+    with own_filter("ignore"):  # what scikit-learn has to say of iterations and few rows
+        pooled = _fit(tasks, Rows.joined(own))
+        with_site = _fit(tasks, Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
+        each = [_fit(tasks, one) for one in own]
+        less = [_fit(tasks, Rows.of(tasks, k, ["train"])) for k in nodes] if "val" in tasks.splits else each
+    metrics = [judging(metric, objective_of(tasks)) for metric in metrics]
+    found = torch.full((len(SKLEARN), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
+    for h, name in enumerate(splits):
+        for k, rows in enumerate(every[name]):
+            fits = (each[k](rows.x), pooled(rows.x), with_site(rows.at(site[k]).x), less[k](rows.x))
+            said = fits if len(rows.x) else ()
+            weight = rows.weight[None] if tasks.weighted else None
+            shape = (1, len(rows.x), -1) if tasks.loss == "cross_entropy" else (1, *rows.targets.shape)
+            for b, values in enumerate(said):
+                outputs = torch.from_numpy(values).float().reshape(shape)
+                for m, metric in enumerate(metrics):
+                    found[b, m, h, k] = metric(outputs, rows.targets[None], weight=weight)[0]
+    return dict(zip(SKLEARN, found, strict=True))
+
+
+def baseline_trials(tasks: Tasks, seed: int, baseline: str) -> list[Trial]:
+    """Return test metrics of simple tools on tasks of a seed as trials of methods called as `BASELINES`."""
+    metric, sizes, trials = as_metric(tasks.metric), tasks.sizes("test").tolist(), []
+    identity: dict[str, Any] = {"tasks": identify_tasks(tasks), "samples": identify_samples(tasks)}
+    found = {} if (flat := constants(tasks, [metric], ["test"])) is None else {CONSTANT: flat[1]}
+    for name, scores in (found | (baseline_scores(tasks, [metric]) if baseline == "sklearn" else {})).items():
+        values = scores[0, 0].tolist()
+        tested = {k: size for k, size, v in zip(tasks.names, sizes, values, strict=True) if not math.isnan(v)}
+        summary = dict.fromkeys(COLUMNS, math.nan) | summarize(values, metric.higher_is_better)
+        known = {"per_node": tuple(values), "tested": tested, **identity}
+        trials.append(Trial(name, seed, {}, math.nan, summary, **known))
+    return trials
+
+
+def _fit(tasks: Tasks, rows: Rows) -> Fitted:
+    """Return what says of inputs what a network trained by the tasks' loss would say."""
+    weight = rows.weight.numpy()
+    x, y, weight = (some[weight > 0] for some in (rows.x, rows.targets.numpy(), weight))
+    if tasks.loss == "mse":
+        return _fit_amounts(x, y.reshape(len(y), -1), weight)
+    if tasks.loss == "poisson":
+        fits = [_fit_counts(x, column, weight) for column in y.reshape(len(y), -1).T]
+        return lambda x: np.stack([one(x) for one in fits], 1) - math.log(tasks.scale)
+    if tasks.loss == "cross_entropy" and tasks.classes is not None:
+        return _fit_classes(x, y, weight, tasks.classes.size(1))
+    fitted = [_fit_classes(x, column, weight, 2) for column in y.reshape(len(y), -1).T]
+    return lambda x: np.stack([said[:, 1] - said[:, 0] for said in (one(x) for one in fitted)], 1)
+
+
+def _fit_amounts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
+    from sklearn.linear_model import RidgeCV  # here, since importing it takes long
+
+    if len(y) < 3:
+        mean = np.average(y, axis=0, weights=weight) if len(y) else np.zeros(y.shape[1])
+        return lambda x: np.tile(mean, (len(x), 1))
+    model = RidgeCV(alphas=ALPHAS).fit(x, y, sample_weight=weight)
+    return lambda x: model.predict(x).reshape(len(x), -1)
+
+
+def _fit_counts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
+    """Fit logarithms of rates, or their mean where few rows have any events."""
+    from sklearn.linear_model import PoissonRegressor
+    from sklearn.model_selection import GridSearchCV, KFold
+
+    if (y > 0).sum() < FOLDS:
+        mean = np.log(max(np.average(y, weights=weight) if len(y) else 0.0, ADDED / max(len(y), 1)))
+        return lambda x: np.full(len(x), mean)
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    given = {"scoring": "neg_mean_poisson_deviance", "cv": folds}
+    search = GridSearchCV(PoissonRegressor(max_iter=1000), {"alpha": PENALTIES}, **given)
+    model = search.fit(x, y, sample_weight=weight).best_estimator_
+    return lambda x: x @ model.coef_ + model.intercept_
+
+
+def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int) -> Fitted:
+    """Fit probabilities of the classes of two rows or more; of others, and of one alone, they are frequencies."""
+    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.model_selection import StratifiedKFold
+
+    x, y, weight = (some[y >= 0] for some in (x, y, weight))  # losses leave out −100
+    y = y.astype(np.int64)
+    held = np.bincount(y, weight, classes) / max(weight.sum(), np.finfo(float).tiny)
+    share = (len(y) * held + ADDED) / (len(y) + classes * ADDED)
+    many = np.bincount(y, minlength=classes)
+    fit = many > 1
+    if fit.sum() < 2:
+        return lambda x: np.tile(np.log(share), (len(x), 1))
+    known = fit[y]  # rows come site by site, so that a fold of neighbors would be one of sites
+    folds = StratifiedKFold(min(FOLDS, int(many[fit].min())), shuffle=True, random_state=0)
+    model = LogisticRegressionCV(Cs=CS, cv=folds, scoring=_log_likelihood, max_iter=1000)
+    model.fit(x[known], y[known], sample_weight=weight[known])
+
+    def said(x: np.ndarray) -> np.ndarray:
+        p = np.tile(share, (len(x), 1))
+        p[:, fit] = (1 - share[~fit].sum()) * model.predict_proba(x)
+        return np.log(p.clip(np.finfo(float).eps))
+
+    return said
+
+
+def _log_likelihood(model: Any, x: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
+    """Return what scikit-learn's "neg_log_loss" does, of which most of the time is to check its arguments."""
+    p = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return float(np.average(np.log(p.clip(np.finfo(p.dtype).eps)), weights=sample_weight))

@@ -1,0 +1,338 @@
+"""`benefit`: which sites gain by collaborating, by whom, and by how much."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Annotated, Any
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.checks import issue
+from graphcollab._base.errors import (
+    ConflictError,
+    EmptyError,
+    InvalidTypeError,
+    MismatchError,
+    TooFewError,
+    UnknownError,
+)
+from graphcollab._base.naming import close
+from graphcollab._base.settings import Count, Natural, Positive, Real, checked
+from graphcollab.analysis.arms import Make, Measured
+from graphcollab.analysis.baseline import SKLEARN, Baseline, require_baseline
+from graphcollab.analysis.constants import CONSTANTS
+from graphcollab.analysis.experiment import Experiment, Played
+from graphcollab.analysis.grids import Grids, points_of
+from graphcollab.analysis.held import asked, groups_held, minority_held, rarer_held
+from graphcollab.analysis.layout import LIMIT, Layout
+from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, refuse_metric
+from graphcollab.analysis.outcome import Benefit
+from graphcollab.analysis.processes import map_in_processes, progress_bar
+from graphcollab.analysis.resplit import HALVES, halve_tests, resplit
+from graphcollab.comm import agreed, speaks
+from graphcollab.data import Tasks
+from graphcollab.methods import meta_l2c
+from graphcollab.train.start import Models, candidates, require_alike, tasks_of
+
+REPEATS, ROUNDS = 10, 30
+OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast")
+RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites", *SKLEARN)
+Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
+Steps = Annotated[Sequence[Positive], "a list of step sizes"]
+Methods = Annotated[
+    Mapping[str, Make],
+    "functions that make methods, by name, such as {'fedavg': methods.fedavg}, not what they return "
+    "(methods.fedavg()), and no list",
+]
+
+
+@checked
+@agreed()
+def benefit(
+    tasks: Dealt,
+    model: Models,
+    *,
+    methods: Methods | None = None,
+    grids: Grids | None = None,
+    metrics: AnyMetrics = (),
+    repeats: Annotated[int, range(3, 1001)] = REPEATS,
+    rounds: Count = ROUNDS,
+    epochs: Count = 3,
+    batch_size: Count = 16,
+    lrs: Steps = (0.01, 0.03, 0.1),
+    evaluations: Count = 10,
+    level: Annotated[float, Real(above=0, most=0.5)] = 0.05,
+    limit: Annotated[int, range(2, 1001)] = LIMIT,
+    seed: Natural = 0,
+    jobs: Count = 1,
+    baseline: Baseline = None,
+    progress: bool = False,
+    **settings: Any,
+) -> Benefit:
+    """Find out which sites gain by collaborating, by whom, and by how much.
+
+    On each of several random splits of all sites' samples, by the same local steps, every site trains alone; all train
+    one model together by federated averaging; so do all but one, for each, and every two, for each pair; and every
+    method runs among all. Models, step sizes and numbers of rounds are chosen by validation losses, never by test
+    samples, on every split and for each of these ways by itself, local training as well, in one choice for all sites
+    that gives each the same say; the mean of the targets (judged by log loss and Brier score alone, the frequencies of
+    classes) counts where no model does better.
+
+    Gains are differences to training alone on the same split, corrected for samples that splits share and for the many
+    comparisons (`Benefit`). Data need not be put together: of several processes each may have the samples of some sites
+    (`graphcollab.sites.tasks_of_site`); models, and what is reported of each site, then reach all of them.
+
+    Args:
+        tasks: Tasks, whose samples are dealt anew for every split (`resplit`), those of one group together; or a
+            function from a seed to tasks, such as one that draws a split, and standardizes by its training samples.
+            Tasks for which it was said which samples are for testing are not dealt anew, nor are those of which some
+            samples are in other processes: give a function.
+        model: See `run`; a function is initialized anew on every split. A function that takes an argument is given the
+            split's tasks, for inputs whose number depends on them. Of several models by name, such as a linear one and
+            one with a hidden layer, the best is chosen.
+        methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
+            Their other settings are their own defaults. Default: ``{"meta_l2c": meta_l2c}``.
+        grids: For every method the values to try of further settings, as in `compare`, such as
+            ``{"partial_pooling": {"shrink": [0, 10]}}``, of which the best is chosen.
+        metrics: Metrics beside the tasks' own to judge the same models by (names, ``Metric`` or functions). Each has a
+            `Benefit` of its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
+        repeats: R, splits.
+        rounds: Rounds on every split.
+        epochs: Passes over a site's samples a round.
+        batch_size: Samples per step.
+        lrs: Step sizes to choose from.
+        evaluations: How often models are evaluated, and training may so be stopped.
+        level: α, the chance with which any gain may be claimed where there is none; at most 0.5.
+        limit: Sites up to which all pairs, and all left-out sites, are tried; of more, as many are drawn.
+        seed: Seed of splits, models and batches: split r has seed + r.
+        jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
+            process (see `compare`).
+        baseline: ``"sklearn"``: show beside the answer what scikit-learn's linear models reach on the same test rows,
+            one per site, one of all sites' rows, and one of these with the site as input. They are fitted to training
+            and validation rows, and nothing is claimed of them. All samples must be in one process.
+        progress: Show a progress bar.
+        settings: Of `run`: ``device``, ``backend``, ``chunk``, ``microbatch``, ``threads``, ``autocast``.
+
+    Raises:
+        ValueError: If there are fewer than two sites, sites differ between splits, a site has no samples to choose or
+            to test on, a method does not take the settings above, or it was said which samples are for testing.
+
+    Example:
+        >>> x = torch.randn(90, 2)
+        >>> y = x.sum(1, keepdim=True)
+        >>> tasks = Tasks.from_samples([(x[k::3], y[k::3]) for k in range(3)], loss="mse", metric="mse")
+        >>> found = benefit(tasks, torch.nn.Linear(2, 1), methods={}, repeats=3, rounds=2, lrs=[0.1])
+        >>> found.matrix.shape
+        torch.Size([3, 3])
+    """
+    methods = {"meta_l2c": meta_l2c} if methods is None else dict(methods)
+    work = {"epochs": epochs, "batch_size": batch_size}
+    for name, make in methods.items():
+        _require_settings(name, make, {"lr": lrs[0] if len(lrs) else 1.0, **work})
+    _require_run(settings)
+    if not len(lrs):
+        raise EmptyError(
+            "lrs", "lrs must list one step size or more to choose from, got none: leave it out for the usual"
+        )
+    grids = dict(grids or {})
+    for name, grid in grids.items():
+        if same := sorted(work.keys() & set(grid)):
+            raise ConflictError("grids", f"{name}: benefit gives all methods the same {same[0]}: leave it out of grids")
+    points = points_of(methods, {**grids, "*": {"lr": lrs, **grids.get("*", {})}}, **work)
+    dealt = _deal(tasks, range(seed, seed + repeats))
+    layout = _lay_out(dealt, limit, seed)
+    if all(_same_rows(one, dealt[0]) for one in dealt):
+        issue(
+            "quality",
+            "tasks",
+            "the function of tasks makes the same split of every seed, so nothing is known of other splits: let it use "
+            "the seed, lambda seed: Tasks.from_frame(..., seed=seed)",
+        )
+    _require_names(dealt[0].names, methods)
+    for split in dealt if baseline is not None else ():
+        require_baseline(split, methods, str(baseline))
+    models = candidates(model)
+    for one in models.values():
+        require_alike(one, {f"split {r}": split for r, split in enumerate(dealt)})
+    own = as_metrics(dealt[0].metric, None)
+    further = as_metrics(metrics, None) if metrics else ()
+    every = (*own, *(one for one in further if one.name != own[0].name))
+    for metric in every:
+        refuse_metric(metric, dealt[0])
+    more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)
+    if more_tests:  # how far differences come from test samples is then measured
+        dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
+    measured = Measured(every, ("test", *(HALVES if more_tests else ())))
+    settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
+    experiment = Experiment(layout, models, methods, points, work, lrs, measured, settings, baseline)
+    each = len(models) * (len(lrs) + sum(map(len, points.values())))
+    with progress_bar(repeats * each, "run", progress and speaks()) as shown:
+        played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
+    told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
+    found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]
+    usual = {"splits": (repeats, REPEATS), "rounds": (rounds, ROUNDS)}
+    quick = " and ".join(f"{given} of the usual {many} {what}" for what, (given, many) in usual.items() if given < many)
+    found = [replace(one, quick=quick) for one in found]
+    return replace(found[0], also={one.metric: one for one in found[1:]})
+
+
+def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
+    if callable(tasks):
+        return [tasks_of(tasks, seed) for seed in seeds]
+    whole = all(tasks.pools[split.pool].group is not None for split in tasks.splits.values())
+    if tasks.split_given and not whole:
+        raise ConflictError(
+            "tasks",
+            "the tasks say which samples are for testing (split= or test=), and benefit would deal all samples anew, "
+            "also those that should stay together: give a function of the seed, with what rows belong to, lambda "
+            "seed: Tasks.from_frame(..., group='patient', seed=seed) without split=, or with other splits of your own; "
+            "if all samples may be dealt anew, lambda seed: graphcollab.analysis.resplit(tasks, seed)",
+        )
+    if tasks.preparation is not None:
+        issue(
+            "quality",
+            "tasks",
+            "the tasks were prepared by training rows that benefit deals out anew, also for testing, so a little of "
+            "what they are tested on is known: give a function, lambda seed: Tasks.from_frame(..., seed=seed)",
+        )
+    return [resplit(tasks, seed) for seed in seeds]
+
+
+def _same_rows(one: Tasks, other: Tasks) -> bool:
+    splits = one.splits["train"], other.splits["train"]
+    pools = one.pools[splits[0].pool], other.pools[splits[1].pool]
+    given, known = ((split.index, pool.inputs, pool.targets) for split, pool in zip(splits, pools, strict=True))
+    return one is other or all(map(torch.equal, given, known))
+
+
+def _play(
+    experiment: Experiment, given: Sequence[tuple[Tasks, int]], jobs: int, shown: Any, each: int
+) -> Iterator[Played]:
+    if jobs == 1:
+        yield from (experiment.play(one, shown.update) for one in given)
+        return
+    with closing(map_in_processes(experiment.play, given, jobs)) as playing:
+        for one in playing:
+            shown.update(each)
+            yield one
+
+
+def _require_settings(name: str, make: Make, wanted: Mapping[str, Any]) -> None:
+    try:
+        make(**wanted)
+    except TypeError as error:
+        raise InvalidTypeError(
+            f"method {name!r}",
+            f"method {name!r} cannot be made with {', '.join(wanted)}, by which benefit gives all methods the same "
+            f"work: give a function that takes them, and does not set them itself ({error})",
+        ) from error
+
+
+def _require_run(settings: Mapping[str, Any]) -> None:
+    own = [name for name in inspect.signature(benefit).parameters if name != "settings"]
+    if unknown := sorted(settings.keys() - set(OF_RUN)):
+        raise UnknownError(
+            unknown[0],
+            f"benefit has no setting {unknown[0]!r}; {close(unknown[0], [*own, *OF_RUN], 1)}its own are "
+            f"{', '.join(own)}, and it takes those of run that say where and how to compute: {', '.join(OF_RUN)}",
+        )
+
+
+def _require_names(sites: Sequence[str], methods: Mapping[str, Make]) -> None:
+    for name in methods:
+        if name in RESERVED:
+            raise ConflictError(
+                f"method {name!r}",
+                f"a method cannot be called {name!r}, as what it is compared with: give it another name",
+            )
+    for name in (*RESERVED, *methods):
+        if name in sites:
+            raise ConflictError(
+                f"site {name!r}", f"a site is called {name!r}, as something else in the answer: give it another name"
+            )
+
+
+def _lay_out(dealt: Sequence[Tasks], limit: int, seed: int) -> Layout:
+    first = dealt[0]
+    if first.num_nodes < 2:
+        raise TooFewError(
+            "tasks", f"benefit asks who gains by whom, which takes two sites or more, got {first.num_nodes}"
+        )
+    for tasks in dealt:
+        if tasks.names != first.names:
+            raise MismatchError(
+                "tasks", f"every split must have the same sites, got {tasks.names[:5]} and {first.names[:5]}"
+            )
+        tasks.require("val", "benefit chooses step sizes by")
+        tasks.require("test", "benefit measures gains by")
+    return Layout.of(first.num_nodes, limit, seed)
+
+
+def _mean(counts: Sequence[Tensor | None]) -> Tensor | None:
+    known = [one for one in counts if one is not None]
+    return torch.stack(known).mean(0) if len(known) == len(counts) else None
+
+
+def _deviation(dealt: Sequence[Tasks]) -> tuple[str, float] | None:
+    """Return the name and the mean standard deviation of a target that was standardized by one for all sites."""
+    told = [tasks.preparation for tasks in dealt if tasks.preparation is not None and not tasks.preparation.sites]
+    known = [one.target for one in told if one.target.categories is None]
+    if len(known) < len(dealt) or all(aim.deviation == (1.0,) for aim in known):
+        return None
+    return known[0].name, sum(aim.deviation[0] for aim in known) / len(known)
+
+
+def _benefit(
+    dealt: Sequence[Tasks], experiment: Experiment, played: Sequence[Played], work: str, level: float, m: int
+) -> Benefit:
+    """Put what was kept of all splits together, of the m-th metric."""
+    count, layout, metric = dealt[0].num_nodes, experiment.layout, experiment.measured.metrics[m]
+
+    def table(name: str, nodes: Tensor) -> Tensor:
+        """Return an arm's scores where they belong among ``nodes``, [R, H, ...]."""
+        found = torch.full((len(played), len(experiment.measured.splits), *nodes.shape), torch.nan, dtype=torch.float64)
+        if name in played[0].scores and bool((nodes >= 0).any()):
+            found[..., nodes >= 0] = torch.stack([one.scores[name][m] for one in played]).double()
+        return found
+
+    left = torch.full((count,), -1)
+    left[layout.outside()[0]] = 0
+    arms = {name: table(name, layout.alone) for name in ("alone", "together", *experiment.methods)}
+    arms |= {"pairs": table("pairs", layout.pairs), "without": table("without", layout.without)}
+    arms |= {"outside": table("outside", left), "constant": table("constant", layout.alone)}
+    train, test = (torch.stack([tasks.sizes(name) for tasks in dealt]).double().mean(0) for name in ("train", "test"))
+    arms |= {name: table(name, layout.alone) for name in SKLEARN if name in played[0].scores}
+    whole = {name: scores[:, 0] for name, scores in arms.items()}
+    return Benefit(
+        dealt[0].names,
+        metric.name,
+        metric.higher_is_better,
+        pairs=whole.pop("pairs"),
+        without=whole.pop("without"),
+        outside=whole.pop("outside"),
+        constant=whole.pop("constant"),
+        flat=CONSTANTS[str(dealt[0].loss)] if "constant" in played[0].scores else "",
+        baseline={name: whole.pop(name) for name in SKLEARN if name in whole},
+        scores=whole,
+        halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},
+        train=train,
+        test=test,
+        rarer=_mean([rarer_held(tasks) for tasks in dealt]),
+        minority=torch.stack([minority_held(tasks) for tasks in dealt]).amin(0),
+        deviation=_deviation(dealt),
+        weighted=dealt[0].pools[dealt[0].splits["test"].pool].weight is not None,
+        groups=_mean([groups_held(tasks) for tasks in dealt]),
+        chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
+        models={name: [one.models[name] for one in played] for name in played[0].models if "" not in experiment.models},
+        picked={name: [one.picked[name] for one in played] for name in played[0].picked},
+        findings={name: [one.findings[name] for one in played] for name in played[0].findings},
+        weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},
+        work=work,
+        tried=(int((layout.pairs >= 0).sum()) // 2, count * (count - 1) // 2),
+        level=level,
+        about=asked(dealt),
+    )

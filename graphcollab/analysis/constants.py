@@ -1,0 +1,89 @@
+"""What training targets say by themselves: their mean, or frequencies of classes; models must do better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.metrics.scores import judging
+from graphcollab.data import Tasks
+from graphcollab.engine.losses import objective_of
+from graphcollab.engine.objective import Context
+from graphcollab.train.start import plane_of
+
+FREQUENCIES = "the class frequencies"
+MEAN = "the mean of the targets"
+CONSTANTS = {"mse": MEAN, "poisson": MEAN, "cross_entropy": FREQUENCIES, "bce": FREQUENCIES, "cox": "one risk for all"}
+"""What constants say, by loss."""
+
+ADDED = 0.5  # samples of each class beside those there are
+
+
+def constants(
+    tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[str], shape: Sequence[int] | None = None
+) -> tuple[Tensor, Tensor] | None:
+    """Return validation losses [K] and test metrics [M, H, K] of what training targets say by themselves, float64.
+
+    They are the mean for ``"mse"`` and (its logarithm) ``"poisson"``, logits of (weighted) class frequencies for
+    ``"cross_entropy"`` and ``"bce"``, 0 for ``"cox"``, None for other losses; half a sample added to each class keeps
+    losses finite. Where targets are noise, models of more sites overfit less, which is no gain: constants do better.
+    ``shape`` is that of a model's output for one sample; default: a number for each class, or target. Without
+    validation samples losses are NaN.
+    """
+    if not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
+        return None
+    shape, loss = _shape(tasks) if shape is None else shape, objective_of(tasks)
+    losses = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
+    scores = torch.full((len(metrics), len(splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
+    for node in (~tasks.elsewhere).nonzero().flatten().tolist():
+        said = _said(tasks.loss, *_targets(tasks, "train", node), shape, tasks.scale)
+        if "val" in tasks.splits:
+            targets, weight = _targets(tasks, "val", node)
+            share = None if weight is None else weight / weight.sum()
+            losses[node] = loss(said.expand(len(targets), *shape), targets, Context(share, {})).double()
+        for h, split in enumerate(splits):
+            targets, weight = _targets(tasks, split, node)
+            outputs = said.expand(len(targets), *shape).float()
+            weight = None if weight is None else weight[None]
+            for m, metric in enumerate(metrics if len(targets) else ()):
+                scores[m, h, node] = judging(metric, loss)(outputs[None], targets[None], weight=weight)[0]
+    every = plane_of(tasks).publish(torch.cat([losses[:, None], scores.movedim(-1, 0).flatten(1)], 1))
+    return every[:, 0], every[:, 1:].T.reshape(scores.shape)
+
+
+def _shape(tasks: Tasks) -> tuple[int, ...]:
+    if tasks.loss == "cross_entropy" and tasks.classes is not None:
+        return (tasks.classes.size(1),)
+    return (1,) if tasks.loss == "cox" else tuple(tasks.pools[tasks.splits["train"].pool].targets.shape[1:])
+
+
+def _said(loss: str, targets: Tensor, weight: Tensor | None, shape: Sequence[int], scale: float) -> Tensor:
+    """Return the output for every sample of a site with these training targets [n, ...], of the given shape."""
+    if loss == "mse":
+        return _mean(targets, weight).reshape(tuple(shape))
+    if loss == "poisson":  # of no events at all, as of half a one
+        return _mean(targets, weight).clamp(min=ADDED / len(targets)).div(scale).log().reshape(tuple(shape))
+    if loss == "cox":
+        return torch.zeros(tuple(shape))
+    classes = shape[0] if loss == "cross_entropy" else 2
+    if loss == "cross_entropy":
+        targets = functional.one_hot(targets, classes)
+    # as many as there are, also where they have weights, of which only ratios matter
+    share = (len(targets) * _mean(targets, weight) + ADDED) / (len(targets) + classes * ADDED)
+    return share.log() if loss == "cross_entropy" else share.logit().reshape(tuple(shape))
+
+
+def _mean(values: Tensor, weight: Tensor | None) -> Tensor:
+    """Return the mean over samples of values [n, ...], in double precision."""
+    values = values.double()
+    return values.mean(0) if weight is None else torch.einsum("n,n...->...", weight / weight.sum(), values)
+
+
+def _targets(tasks: Tasks, split: str, node: int) -> tuple[Tensor, Tensor | None]:
+    held = tasks.splits[split]
+    pool, own = tasks.pools[held.pool], held.of(node)
+    return pool.targets.cpu()[own], None if pool.weight is None else pool.weight.cpu()[own]

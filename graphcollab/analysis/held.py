@@ -1,0 +1,84 @@
+"""What samples sites have: how many of their rarer class, of other targets than most, of how many groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab.data import Tasks
+from graphcollab.data._pairs import class_labels
+from graphcollab.train.start import plane_of
+
+LEAST = 5  # samples beside the most frequent target, with which something is claimed of a site
+
+
+def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
+    """Return how many samples of a split are of each node's rarer class, [K], where there are two classes in all.
+
+    Of times until an event it is how many events there are.
+    """
+    if tasks.loss == "cox":
+        ended = tasks.pools[tasks.splits[split].pool].targets[:, 1].cpu() > 0
+        return plane_of(tasks).publish(tasks.splits[split].totals(ended.double()))
+    if tasks.classes is not None and int(tasks.classes.any(0).sum()) != 2:
+        return None
+    held = tasks.splits[split]
+    targets = tasks.pools[held.pool].targets.cpu()
+    known = class_labels(targets)
+    labels = torch.zeros(len(targets)) if known is None else known.double()
+    low, high = labels.min(), labels.max()
+    odd = torch.tensor(known is None) | ((labels != low) & (labels != high)).any()
+    counts = [held.totals((labels == one).double()) for one in (low, high)]
+    own = torch.stack([low, high, odd.double()]).double().expand(tasks.num_nodes, -1)
+    low, high, odd, lows, highs = plane_of(tasks).publish(torch.cat([own, torch.stack(counts, 1)], 1)).T
+    least, most = low.min(), high.max()
+    several = ((low != least) & (low != most)) | ((high != least) & (high != most))
+    if bool((several | odd.bool()).any()) or bool(least == most):
+        return None
+    return torch.minimum(lows.where(low == least, 0.0), highs.where(high == most, 0.0))
+
+
+def asked(dealt: Sequence[Tasks]) -> dict[str, Any]:
+    """Return the rows of every node by split, all doubts, and of a table its columns: sites, target, groups, inputs."""
+    tasks = dealt[0]
+    splits = [name for name in ("train", "val", "test") if name in tasks.splits]
+    many = {name: torch.stack([one.sizes(name) for one in dealt]).double().mean(0).round().long() for name in splits}
+    about: dict[str, Any] = {"rows": {name: sizes.tolist() for name, sizes in many.items()}, "loss": str(tasks.loss)}
+    every = {(one.code, one.subject): str(one) for split in reversed(dealt) for one in split.findings}
+    about["doubts"] = [*every.values()]
+    table = tasks.preparation
+    if table is not None:
+        about |= {"site": table.node, "target": table.target.name, "classes": [*table.classes], "group": table.group}
+        about |= {"columns": [column.name for column in table.columns], "inputs": len(table.features)}
+    return about
+
+
+def groups_held(tasks: Tasks) -> Tensor | None:
+    """Return of how many groups (``group`` of `Tasks.from_frame`) nodes' test samples are, [K], or None."""
+    held = tasks.splits["test"]
+    group = tasks.pools[held.pool].group
+    if group is None:
+        return None
+    counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
+    for node in (~tasks.elsewhere).nonzero().flatten().tolist():
+        counts[node] = len(group.cpu()[held.of(node)].unique())
+    return plane_of(tasks).publish(counts)
+
+
+def minority_held(tasks: Tasks) -> Tensor:
+    """Return how many samples of all splits (groups as one) have another target than most, [K]; at most `LEAST`.
+
+    Of times until an event it is those that end with one.
+    """
+    counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
+    held = [(split, tasks.pools[split.pool]) for name in ("train", "val", "test") if (split := tasks.splits.get(name))]
+    for node in (~tasks.elsewhere).nonzero().flatten().tolist():
+        targets = torch.cat([pool.targets.cpu()[split.of(node)] for split, pool in held])
+        _, kind, many = targets.reshape(len(targets), -1).unique(dim=0, return_inverse=True, return_counts=True)
+        other = targets[:, 1] > 0 if tasks.loss == "cox" else kind != many.argmax()
+        groups = [pool.group.cpu()[split.of(node)] for split, pool in held if pool.group is not None]
+        counts[node] = len(torch.cat(groups)[other].unique()) if groups else int(other.sum())
+    return plane_of(tasks).publish(counts.clamp(max=LEAST))

@@ -1,0 +1,44 @@
+"""Metrics by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
+
+from graphcollab._base.errors import MissingError
+from graphcollab._base.settings import checked, look_up
+from graphcollab.analysis.metrics.classification import accuracy, auc, concordance
+from graphcollab.analysis.metrics.errors import mae, mse, poisson_deviance, r2, rmse
+from graphcollab.analysis.metrics.metric import Metric
+from graphcollab.analysis.metrics.probabilities import brier, ece, log_loss
+
+METRICS: dict[str, Metric] = {
+    m.name: m for m in (accuracy, auc, brier, concordance, ece, log_loss, mae, mse, poisson_deviance, r2, rmse)
+}
+"""The metrics that have a name; one that is added is known by it everywhere."""
+
+AnyMetric: TypeAlias = Annotated[str | Metric | Callable[..., Any], "a name, a Metric or a function"]
+
+
+@checked
+def as_metric(metric: AnyMetric) -> Metric:
+    """Return the metric that a name or a function stands for, such as ``tasks.metric``.
+
+    Args:
+        metric: A name from ``METRICS``, a `Metric`, or a function ``(outputs [n, ...], targets [n, ...]) -> number``
+            for the samples of one node, with an attribute ``higher_is_better`` (else a ValueError). With an attribute
+            ``weighted`` that is True it is given the samples' weights [n], too.
+    """
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str):
+        return look_up("metric", metric, METRICS)
+    name = getattr(metric, "__name__", type(metric).__name__)
+    higher_is_better = getattr(metric, "higher_is_better", None)
+    if higher_is_better is None:
+        raise MissingError(
+            "higher_is_better",
+            f"metric {name} is a function: say higher_is_better by an attribute of that name (True or False), or make "
+            f"it a Metric.per_node({name!r}, higher_is_better, function)",
+        )
+    return Metric.per_node(name, bool(higher_is_better), metric, bool(getattr(metric, "weighted", False)))

@@ -1,0 +1,140 @@
+"""Metrics of predicted classes, and of the order in which scores put samples or times that may be censored."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graphcollab._base.errors import RangeError, ShapeError
+from graphcollab.analysis.metrics.metric import IGNORED, Metric, row_mean
+
+MOST_PAIRS = 2**22  # at once
+
+
+def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> Tensor:
+    """Return which targets [R, n, ...] count: of real samples, and not `IGNORED`; refuse those that are no class."""
+    counted = mask.reshape(*mask.shape, *[1] * (targets.dim() - 2)) & (targets != IGNORED)
+    strange = counted & ((targets < 0) | (targets >= classes) | (targets != targets.long()))
+    if targets.device.type == "cpu" and bool(strange.any()):  # elsewhere to look is to wait, and a run has looked
+        row, found = int(strange.nonzero()[0, 0]), targets[strange][0].item()
+        raise RangeError(
+            "targets", f"{name}: targets must be classes from 0 to {classes - 1}, but row {row} has {found}"
+        )
+    return counted
+
+
+def as_classes(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return outputs [R, n, C, ...] (one logit: C = 1), classes [R, n, ...], and which of these count."""
+    outputs = outputs.unsqueeze(2) if outputs.dim() == 2 else outputs
+    targets = targets.squeeze(2) if targets.shape == outputs.shape and outputs.size(2) == 1 else targets
+    if (*outputs.shape[:2], *outputs.shape[3:]) != targets.shape:
+        raise ShapeError(
+            "outputs",
+            f"{name}: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
+            f"got {list(outputs.shape)} and {list(targets.shape)}",
+        )
+    return outputs, targets, counted_classes(name, targets, mask, max(outputs.size(2), 2))
+
+
+def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    outputs, targets, counted = as_classes("accuracy", outputs, targets, mask)
+    predicted = outputs.argmax(dim=2) if outputs.size(2) > 1 else (outputs > 0).long().squeeze(2)
+    return row_mean(predicted == targets, weight, counted)
+
+
+accuracy = Metric("accuracy", True, _accuracy, weighted=True, of_classes=True, is_share=True)
+"""The share of samples whose predicted class is the true one.
+
+Outputs [R, n, C, ...] with C classes are read as PyTorch's cross-entropy reads them: classes are the dimension after
+the samples. Outputs [R, n] without classes, or with one, [R, n, 1], are read as logits of class 1 in a binary task.
+Targets [R, n, ...] are class indices, with one output also [R, n, 1]; those that are -100, or what the loss has as
+``ignore_index``, are left out, by all metrics of classes. Other targets are an error.
+"""
+
+
+def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    scores = outputs.double()
+    if scores.dim() == 3 and scores.size(2) == 1:
+        scores = scores.squeeze(2)
+    elif scores.dim() == 3 and scores.size(2) == 2:
+        scores = scores[:, :, 1] - scores[:, :, 0]
+    if scores.dim() != 2:
+        raise ShapeError(
+            "outputs",
+            "auc: outputs must be scores [R, n] or [R, n, 1], or two logits [R, n, 2], "
+            f"got {list(outputs.shape)}; it is a metric of binary tasks",
+        )
+    targets = targets.squeeze(2) if targets.dim() == 3 and targets.size(2) == 1 else targets
+    if targets.dim() != 2:
+        raise ShapeError("targets", f"auc: targets must have shape [R, n] or [R, n, 1], got {list(targets.shape)}")
+    mask = counted_classes("auc", targets, mask, 2)
+    weight = weight.where(mask, 0.0)
+    padded = scores.masked_fill(~mask, torch.inf).contiguous()  # its place does not matter, since it weighs nothing
+    ordered, order = padded.sort(dim=1)
+    positive, negative = weight.where(targets == 1, 0.0), weight.where(targets == 0, 0.0)
+    # [R, n + 1]: what the negative samples with the k lowest scores weigh
+    weight_of_lowest = functional.pad(negative.gather(1, order).cumsum(dim=1), (1, 0))
+    below = weight_of_lowest.gather(1, torch.searchsorted(ordered, padded, right=False))
+    not_above = weight_of_lowest.gather(1, torch.searchsorted(ordered, padded, right=True))
+    wins = (positive * (below + not_above)).sum(dim=1) / 2
+    # A node of one class only divides 0 by 0.
+    area = wins / (positive.sum(dim=1) * negative.sum(dim=1))
+    return area.masked_fill((scores.isnan() & mask).any(dim=1), torch.nan)
+
+
+auc = Metric(
+    "auc", True, _auc, undefined="it needs samples of both classes", weighted=True, of_classes=True, is_share=True
+)
+r"""The area under the ROC curve of a binary task: how often a positive sample scores above a negative one.
+
+.. math::
+    \mathrm{AUC} = \frac{\sum_{s \in +} \sum_{t \in -} w_s w_t \big([f_s > f_t] + \frac12 [f_s = f_t]\big)}
+        {\sum_{s \in +} w_s \sum_{t \in -} w_t}
+
+over the positive and the negative samples of a node, with scores f and weights w (1 where there are none). The value is
+NaN for a node that has samples of one class only, where the area is not defined, and for a node with a score that is
+NaN.
+
+Outputs are scores [R, n] or [R, n, 1], or two logits [R, n, 2], whose difference is the score of class 1. Targets
+[R, n] or [R, n, 1] are 0 or 1; others are an error.
+"""
+
+
+def _concordance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    if targets.dim() != 3 or targets.shape[2] != 2 or outputs[0:, :, None].flatten(2).shape[2] != 1:
+        raise ShapeError(
+            "targets",
+            "concordance: outputs must be one score a sample, [R, n] or [R, n, 1], and targets its time and whether "
+            f"the event was seen, [R, n, 2], got {list(outputs.shape)} and {list(targets.shape)}",
+        )
+    scores = outputs.double().reshape(mask.shape)
+    time, event = targets.double().where(mask[:, :, None], 0.0).unbind(2)  # [R, n]
+    won, pairs = (torch.zeros(len(mask), dtype=torch.float64, device=outputs.device) for _ in range(2))
+    for some in torch.arange(mask.shape[1]).split(max(1, MOST_PAIRS // max(mask.numel(), 1))):
+        first, seen, score, own = (values[:, some, None] for values in (time, event, scores, weight))
+        later = (first < time[:, None]) | ((first == time[:, None]) & (event[:, None] == 0))  # [R, some, n]
+        counts = (later & (seen > 0)) * own * weight[:, None]
+        above = (score > scores[:, None]) + 0.5 * (score == scores[:, None])
+        won, pairs = won + (counts * above).sum((1, 2)), pairs + counts.sum((1, 2))
+    return (won / pairs).masked_fill((scores.isnan() & mask).any(1), torch.nan)
+
+
+concordance = Metric(
+    "concordance",
+    True,
+    _concordance,
+    undefined="it needs an event before the time of another sample",
+    weighted=True,
+    is_share=True,
+    only_with="cox",
+)
+r"""Harrell's C: how often, of two samples of which it is known whose event came first, that one has the higher score.
+
+Pairs are those in which the earlier time is that of an event, and of equal times those of which one is no event. Equal
+scores count one half, so that 0.5 is chance. The value is NaN for a node without such pairs, or with a score that is
+NaN.
+
+Outputs are scores [R, n] or [R, n, 1], larger ones of earlier events. Targets [R, n, 2] are times, and 1 where the
+event was seen then, or 0 where it had not been.
+"""

@@ -1,0 +1,90 @@
+"""Metrics of predicted numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.errors import ShapeError
+from graphcollab.analysis.metrics.metric import Metric, row_mean
+
+
+def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both as float64, of one shape."""
+    if outputs.shape == (*targets.shape, 1):
+        outputs = outputs.squeeze(-1)
+    if outputs.shape != targets.shape:
+        raise ShapeError(
+            "outputs",
+            f"{name}: outputs and targets must have the same shape, got {list(outputs.shape)} and "
+            f"{list(targets.shape)}",
+        )
+    return outputs.double(), targets.double()
+
+
+def _mean_error(name: str, power: float, outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    outputs, targets = _same_shape(name, outputs, targets)
+    return row_mean((outputs - targets).abs().pow(power), weight)
+
+
+mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True, of_classes=False, unit=2)
+"""The mean of (output - target)² over samples and output dimensions.
+
+Outputs and targets have the same shape [R, n, ...], but [R, n, 1] goes with targets [R, n] too; nothing is broadcast.
+"""
+mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True, of_classes=False, unit=1)
+"""The mean of abs(output - target) over samples and output dimensions; of the same shapes as `mse`."""
+
+
+def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    return _mean_error("rmse", 2.0, outputs, targets, mask, weight).sqrt()
+
+
+rmse = Metric("rmse", False, _rmse, weighted=True, of_classes=False, unit=1)
+"""The square root of `mse`, in the targets' own unit; of the same shapes."""
+
+
+def _poisson_deviance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    rates, counts = _same_shape("poisson_deviance", outputs, targets)
+    return row_mean(
+        2 * (rates - counts + counts * (counts.clamp(min=1).log() - rates.log()).where(counts > 0, 0)), weight
+    )
+
+
+poisson_deviance = Metric(
+    "poisson_deviance", False, _poisson_deviance, weighted=True, of_classes=False, only_with="poisson"
+)
+r"""The mean of the deviance :math:`2 (r - y + y \log(y / r))` of counts y from predicted rates r.
+
+Of the same shapes as `mse`; it is 0 where every rate is the count itself. Models of ``loss="poisson"`` have logarithms
+of rates as outputs, and metrics of amounts are given the rates.
+"""
+
+
+def _r2(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    outputs, targets = _same_shape("r2", outputs, targets)
+    # [R, n, D]
+    real, weight = mask.unsqueeze(2), weight.unsqueeze(2)
+    outputs, targets = ((v.flatten(2) if v.dim() > 2 else v.unsqueeze(2)).where(real, 0.0) for v in (outputs, targets))
+    # from the first target on, so that targets that are all the same differ by nothing, and not by rounding
+    first = real.long().argmax(1, keepdim=True) if targets.size(1) else None
+    shifted = targets if first is None else targets - targets.gather(1, first.expand(-1, -1, targets.size(2)))
+    shifted = shifted.where(real, 0.0)
+    mean = (shifted * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True)
+    total = ((shifted - mean).where(real, 0.0).square() * weight).sum(1)  # [R, D]
+    left = ((outputs - targets).square() * weight).sum(1)
+    return (1 - left / total.where(total > 0, torch.nan)).mean(1)
+
+
+r2 = Metric("r2", True, _r2, undefined="it needs targets that differ", weighted=True, of_classes=False)
+r"""The coefficient of determination: which share of the targets' variance at a node its model explains.
+
+.. math::
+    R^2 = 1 - \frac{\sum_s (y_s - f_s)^2}{\sum_s (y_s - \bar y)^2}
+
+with :math:`\bar y` the mean of the node's own targets of the split: 0 is what that one number would reach, and a worse
+model is below. Of several output dimensions it is the mean of their values. It is NaN where a dimension's targets are
+all the same. Of the same shapes as `mse`.
+"""

@@ -1,0 +1,165 @@
+"""How well each node's model does on the node's own data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.errors import ContractError, InvalidTypeError, ShapeError
+
+IGNORED = -100
+"""The target that metrics of classes leave out, as PyTorch's losses of classes do by default."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How well each node's model does on the node's own data.
+
+    A metric is called with the outputs of all rows at once. Rows may have unequal numbers of samples: they are padded,
+    and ``mask`` says what is real. What stands in the padding never changes the result. A row without samples gives
+    NaN.
+
+    Samples may have weights, which are not negative and of which only ratios matter; those of weight 0 are left out, as
+    padding is. All metrics of this package are weighted means, or made of such.
+
+    Args:
+        name: What tables and histories call it.
+        higher_is_better: Whether a larger value is a better one.
+        measure: Returns the value of each row, given outputs, targets and mask, whose R and n agree. `Metric.per_node`
+            makes it of a function for the samples of one node.
+        undefined: When a node with samples has no value all the same, for messages.
+        weighted: Whether ``measure`` takes the weights of samples too, as its fourth argument: 0 in the padding, and 1
+            for all others where samples have none. Metrics that do not are for samples without weights only.
+        of_classes: Whether it is of predicted classes or their probabilities, or else of amounts; a metric with a name
+            is refused for tasks of the other kind. Default: it goes with both.
+        is_share: Whether it is a share, from 0 to 1, which tables show in percent.
+        unit: Which power of the targets' unit it is in, 0 for none.
+        only_with: The loss that it goes with, if there is only one that has a name.
+
+    Shapes:
+        outputs: [R, n, ...], the outputs of R rows on n samples each.
+        targets: [R, n, ...].
+        mask: [R, n], bool. Default: all samples are real.
+        weight: [R, n]. Default: all samples count alike. ``measure`` is given float64.
+        Output: [R], float64.
+
+    Example:
+        >>> def share(outputs: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+        ...     return row_mean(outputs > targets, mask)
+        >>> Metric("share", True, share)(torch.tensor([[1.0, 3.0]]), torch.tensor([[2.0, 2.0]]))
+        tensor([0.5000], dtype=torch.float64)
+    """
+
+    name: str
+    higher_is_better: bool
+    measure: Callable[..., Tensor] = field(repr=False)
+    undefined: str = ""
+    weighted: bool = False
+    of_classes: bool | None = None
+    is_share: bool = False
+    unit: int = 0
+    only_with: str = ""
+
+    @classmethod
+    def per_node(
+        cls, name: str, higher_is_better: bool, function: Callable[..., Any], weighted: bool = False
+    ) -> Metric:
+        """Make a metric of ``function(outputs [n, ...], targets [n, ...]) -> number``, given one node's real samples.
+
+        Where it is ``weighted``, the function takes the samples' weights too, [n], as a third argument.
+
+        It is called once per node, so it costs what K calls cost, and not for nodes without samples, whose value is
+        NaN. It returns a number or a tensor with one element; the metric raises a ``TypeError`` where it does not.
+
+        Example:
+            >>> largest = Metric.per_node("largest error", False, lambda out, targets: (out - targets).abs().max())
+            >>> largest(torch.tensor([[1.0, 5.0]]), torch.zeros(1, 2), torch.tensor([[True, False]]))
+            tensor([1.], dtype=torch.float64)
+        """
+        return cls(name, higher_is_better, partial(_each_node, name, function), weighted=weighted)
+
+    def leaving_out(self, target: int | None) -> Metric:
+        """Return it so that a target is left out that the loss leaves out; itself where it is not of classes."""
+        if target is None or target == IGNORED or not self.of_classes:
+            return self
+        return replace(self, measure=lambda o, t, *rest: self.measure(o, t.masked_fill(t == target, IGNORED), *rest))
+
+    def reading(self, link: Callable[[Tensor], Tensor] | None) -> Metric:
+        """Return it so that it judges the amounts that outputs stand for; itself where it is not of amounts."""
+        if link is None or self.of_classes is not False:
+            return self
+        return replace(self, measure=lambda outputs, *rest: self.measure(link(outputs), *rest))
+
+    def __call__(
+        self, outputs: Tensor, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
+    ) -> Tensor:
+        """Return the value of each row; a ValueError says so if there are weights and the metric takes none."""
+        if mask is None:
+            mask = targets.new_ones(targets.shape[:2]).bool()
+        if not outputs.shape[:2] == targets.shape[:2] == mask.shape:
+            raise ShapeError(
+                "outputs",
+                f"{self.name}: outputs [R, n, ...], targets [R, n, ...] and mask [R, n] must agree in R and n, "
+                f"got {list(outputs.shape)}, {list(targets.shape)} and {list(mask.shape)}",
+            )
+        mask = mask.bool()
+        if weight is not None:
+            self._check_weight(weight, mask)
+            mask = mask & (weight > 0)
+        if not self.weighted:
+            return self.measure(outputs.detach(), targets, mask)
+        weight = mask.double() if weight is None else weight.double().where(mask, 0.0)
+        return self.measure(outputs.detach(), targets, mask, weight)
+
+    def _check_weight(self, weight: Tensor, mask: Tensor) -> None:
+        if not self.weighted:
+            raise ContractError(
+                f"metric {self.name!r}",
+                f"the samples have weights, and the metric {self.name} does not take them: give "
+                f"Metric.per_node({self.name!r}, higher_is_better, function, weighted=True) with a function (outputs, "
+                "targets, weight) of one node's samples, or set weighted=True where the metric's function takes them",
+            )
+        if weight.shape != mask.shape:
+            raise ShapeError("weight", f"{self.name}: weights must be {list(mask.shape)}, got {list(weight.shape)}")
+
+
+def _each_node(
+    name: str,
+    function: Callable[..., Any],
+    outputs: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    weight: Tensor | None = None,
+) -> Tensor:
+    found = torch.full((len(mask),), torch.nan, dtype=torch.float64, device=outputs.device)
+    given = (outputs, targets) if weight is None else (outputs, targets, weight)
+    for row in mask.any(1).nonzero().flatten().tolist():
+        value = function(*(values[row][mask[row]] for values in given))
+        try:
+            found[row] = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InvalidTypeError(
+                f"metric {name!r}",
+                f"metric {name}: expected one number for row {row}, got {type(value).__name__}: {error}",
+            ) from error
+    return found
+
+
+def row_mean(values: Tensor, weight: Tensor, counted: Tensor | None = None) -> Tensor:
+    """Return the mean of rows of values [R, n, ...] over samples and all further dimensions, [R], float64; NaN of none.
+
+    Weights of samples [R, n] are 0 in the padding, or the mask of real ones; ``counted`` [R, n, ...] is which values
+    count.
+    """
+    values, weight = values.double(), weight.double()
+    share = torch.ones_like(weight)  # [R, n]: of a sample's values that count
+    if counted is not None:
+        values, share = values.where(counted, 0.0), counted.double()
+    # [R, n]
+    values, share = (part.flatten(2).mean(dim=2) if part.dim() > 2 else part for part in (values, share))
+    return (values.where(weight > 0, 0.0) * weight).sum(dim=1) / (share * weight).sum(dim=1)

@@ -1,0 +1,209 @@
+"""The loss and the metrics of every node's model, on the node's own samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.checks import issue
+from graphcollab._base.device import beside
+from graphcollab._base.errors import EmptyError, InvalidValueError, UnknownError
+from graphcollab._base.naming import few
+from graphcollab.analysis.metrics.as_metric import METRICS, as_metric
+from graphcollab.analysis.metrics.metric import Metric
+from graphcollab.comm.plane import Plane
+from graphcollab.data import Tasks
+from graphcollab.data.metric_fit import refuse_misfit
+from graphcollab.engine import Engine, Rows
+from graphcollab.engine.check_loss import refuse_broadcast
+from graphcollab.engine.losses import ignored_target, link_of
+from graphcollab.engine.objective import Objective
+from graphcollab.engine.stack import Stacks
+
+AnyMetrics: TypeAlias = Annotated[
+    str | Metric | Callable[..., Any] | Sequence[str | Metric | Callable[..., Any]] | None,
+    "a metric (a name, a Metric or a function), several of them, or None for the tasks' own",
+]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Metrics of every node's model on the node's own samples of one split.
+
+    Args:
+        names: Names of the nodes.
+        split: Name of the split.
+        sizes: How many samples every node has in it, [K].
+        loss: The task's loss, [K]; infinite where a model has diverged, NaN where a node has no samples.
+        values: For every metric its values, [K], by its name; NaN where a node has none.
+        metrics: The metrics.
+        member: Which nodes belong to the collaboration, [K]: means are over them. Default: all.
+    """
+
+    names: tuple[str, ...]
+    split: str
+    sizes: Tensor
+    loss: Tensor = field(repr=False)
+    values: Mapping[str, Tensor]
+    metrics: tuple[Metric, ...] = field(repr=False)
+    member: Tensor | None = field(repr=False, default=None)
+
+    def __getitem__(self, metric: str) -> Tensor:
+        """Return a metric of all nodes, [K]; a KeyError names those there are."""
+        if metric not in self.values:
+            raise UnknownError(
+                f"metric {metric!r}", f"there are no scores of {metric!r}; there are some of {', '.join(self.values)}"
+            )
+        return self.values[metric]
+
+    def mean(self, metric: str, weighted: bool = False) -> float:
+        """Return a metric's mean over the members that have a value: all alike, or weighted by their samples.
+
+        It is NaN if a member's model has diverged: what the others reach is no result then.
+        """
+        values, known = self[metric], self.counted(metric)
+        if not bool(known.any()) or bool(torch.isinf(self.loss[self.members]).any()):
+            return math.nan
+        weight = self.sizes[known].double() if weighted else torch.ones(int(known.sum()), dtype=torch.float64)
+        return float((weight * values[known]).sum() / weight.sum())
+
+    def nodes(self, metric: str) -> int:
+        """Return over how many nodes a metric's mean is."""
+        return int(self.counted(metric).sum())
+
+    def counted(self, metric: str) -> Tensor:
+        """Return over which nodes a metric's mean is, [K]."""
+        return self.members & ~self[metric].isnan()
+
+    @property
+    def members(self) -> Tensor:
+        """Which nodes belong to the collaboration, [K]."""
+        return torch.ones_like(self.sizes, dtype=torch.bool) if self.member is None else self.member
+
+    def undefined(self, metric: str) -> list[str]:
+        """Return the nodes whose metric is not defined although they have samples, by name."""
+        missing = self[metric].isnan() & self.loss.isfinite()
+        return [self.names[k] for k in missing.nonzero().flatten().tolist()]
+
+
+def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
+    """Return one metric or several as a tuple; a ValueError says so where there is none, or two have one name.
+
+    The name of the default, which may be a metric of somebody's own, stands for that.
+    """
+    own = None if default is None else as_metric(default)
+    if metrics is None:
+        metrics = own
+    many: Any = [metrics] if isinstance(metrics, str | Metric) or callable(metrics) else metrics
+    made = tuple(own if own is not None and one == own.name else as_metric(one) for one in many)
+    names = [one.name for one in made]
+    if not names or len(set(names)) < len(names):
+        raise InvalidValueError("metrics", f"metrics must be one or more, each of another name, got {names}")
+    return made
+
+
+def refuse_metric(metric: Metric, tasks: Tasks, split: str = "train") -> None:
+    """Refuse a metric with a name that does not go with the loss and targets of tasks; see `refuse_misfit`."""
+    if METRICS.get(metric.name) is metric:
+        refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
+
+
+def refuse_broadcasting(metric: Metric, outputs: Tensor, targets: Tensor, model: str = "the model") -> None:
+    """Refuse a metric of a user's own that broadcasts outputs and targets of samples; see `refuse_broadcast`."""
+    if METRICS.get(metric.name) is not metric:
+        judge = lambda o, t: metric(o[None], t[None])  # noqa: E731
+        refuse_broadcast(judge, f"the metric {metric.name}", outputs, targets, model)
+
+
+def score_nodes(
+    engine: Engine,
+    models: Stacks,
+    split: str,
+    metrics: Sequence[Metric],
+    told: Mapping[str, Collection[str]] | None = None,
+    plane: Plane | None = None,
+    member: Tensor | None = None,
+    joined: Tensor | None = None,
+) -> Scores:
+    """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
+
+    It is a ValueError if no node has samples of the split, or a metric does not go with loss and targets. ``told`` has
+    nodes by the name of a metric, of which it has been said already that it is not defined there. A ``plane`` tells
+    what nodes in other processes have. ``member`` nodes [K] belong to the collaboration, and those that never have
+    ``joined`` [K] have no scores; default: all.
+    """
+    tasks = engine.tasks
+    sizes = tasks.sizes(split)
+    if int(sizes.sum()) == 0:
+        raise EmptyError(f"split {split!r}", f"no node has {split!r} samples; the splits are {', '.join(tasks.splits)}")
+    for metric in metrics:
+        refuse_metric(metric, tasks, split)
+    loss, values = score_all(engine, Rows.own(models), split, metrics)
+    if plane is not None:
+        loss, values = plane.scored(loss), plane.scored(values)
+    if joined is not None:
+        loss, values = (scored.masked_fill(~joined, torch.nan) for scored in (loss, values))
+    by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}
+    scores = Scores(tasks.names, split, sizes, loss, by_name, tuple(metrics), member)
+    for metric in metrics:
+        nodes = scores.undefined(metric.name)
+        if not {*nodes} <= {*(told or {}).get(metric.name, ())}:
+            text = not_defined(metric, {split: (nodes, scores.nodes(metric.name))}, len(tasks.names))
+            issue("quality", f"metric {metric.name!r}", text)
+    return scores
+
+
+def not_defined(metric: Metric, found: Mapping[str, tuple[Sequence[str], int]], count: int) -> str:
+    """Return what is to be said of sites that have samples, but no value of a metric, of ``count`` sites.
+
+    For every split, ``found`` has such sites, at least one, and over how many its mean is.
+    """
+    alike: dict[tuple[tuple[str, ...], int], list[str]] = {}  # splits of which the same is to be said
+    for split, (nodes, left) in found.items():
+        alike.setdefault((tuple(nodes), left), []).append(split)
+    told = [f"{len(nodes)} of {count} sites ({few(nodes)}; split {', '.join(s)})" for (nodes, _), s in alike.items()]
+    several = len(alike) > 1
+    over = [f"{left} of {count} sites" + f" (split {', '.join(s)})" * several for (_, left), s in alike.items()]
+    return (
+        f"{metric.name} is not defined for {' and '.join(told)}{': ' + metric.undefined if metric.undefined else ''}. "
+        f"They are left out of means, which are over {' and '.join(over)}; summaries and tables say so"
+    )
+
+
+def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[Tensor, Tensor]:
+    """Return loss and metric of every row on a split of its node's data, [R] each, float64.
+
+    They are NaN where the node has no such samples. A model whose loss, or one of whose predictions, is not finite has
+    diverged: its loss is infinite and its metric NaN.
+    """
+    loss, values = score_all(engine, rows, split, (metric,))
+    return loss, values[0]
+
+
+def judging(metric: Metric, objective: Objective) -> Metric:
+    """Return a metric as it judges the outputs that an objective trains: by targets and amounts as that has them."""
+    return metric.leaving_out(ignored_target(objective)).reading(link_of(objective))
+
+
+def score_all(engine: Engine, rows: Rows, split: str, metrics: Sequence[Metric]) -> tuple[Tensor, Tensor]:
+    """Return the loss [R] and several metrics [M, R] of every row, from one pass of predictions; see `score_rows`."""
+    found = torch.full((1 + len(metrics), len(rows)), torch.nan, dtype=torch.float64, device=rows.source.device)
+    for chunk in engine.predict(rows, split):
+        for metric in metrics:
+            refuse_broadcasting(metric, chunk.outputs[0], chunk.targets[0][chunk.mask[0]])
+        losses = engine.losses_of(chunk).double()
+        finite = torch.isfinite(chunk.outputs).reshape(*chunk.mask.shape, -1).all(2)
+        diverged = chunk.mask.any(1) & ~((finite | ~chunk.mask).all(1) & torch.isfinite(losses))
+        judged = chunk.outputs, chunk.targets, chunk.mask, chunk.weight
+        values = [judging(metric, engine.objective)(*judged).to(found) for metric in metrics]
+        told = torch.stack(
+            [losses.masked_fill(diverged, torch.inf), *(v.masked_fill(diverged, torch.nan) for v in values)]
+        )
+        found[:, beside(chunk.rows, found)] = told
+    loss, *scores = found.cpu()
+    return loss, torch.stack(scores)

@@ -1,0 +1,108 @@
+"""Work in several processes: the seeds of a comparison, the splits of `graphcollab.benefit`."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import joblib
+import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from tqdm import tqdm
+
+from graphcollab._base.checks import issue, issue_again, own_filter
+from graphcollab._base.errors import ConflictError
+from graphcollab._base.naming import AS_OPTIONS
+from graphcollab._base.threads import threads_here
+from graphcollab.analysis.trials import Played, Trials
+from graphcollab.comm import ProcessLostError
+from graphcollab.comm.launch import launched
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of libraries, as they load
+
+
+def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[Played]:
+    """Yield what comes of all contestants, seed by seed in order, each in one process; Ctrl-C ends all of them."""
+    settings = dict(trials.settings)
+    shown = settings.pop("progress", False)
+    played = map_in_processes(partial(_play, replace(trials, settings=settings)), seeds, jobs)
+    total = len(seeds) * len(trials.contestants)
+    with closing(played), progress_bar(total, "trial", shown) as progress:
+        for many in played:
+            progress.update(len(many))
+            yield from many
+
+
+def progress_bar(total: int, unit: str, shown: bool) -> tqdm[Any]:
+    """Return a progress bar on standard error; of a command that writes that to a file, one with a line a minute."""
+    log: dict[str, Any] = {"delay": 60, "mininterval": 60} if AS_OPTIONS.get() and not sys.stderr.isatty() else {}
+    return tqdm(total=total, unit=unit, disable=not shown, **log)
+
+
+def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Generator[R]:
+    """Yield what a function makes of items, in their order; each is worked on in one process.
+
+    Every process has its share of the caller's threads. Functions travel by joblib, also lambdas, and scripts need no
+    ``if __name__ == "__main__"``. Warnings are given here again.
+    """
+    if launched():
+        raise ConflictError(
+            "jobs",
+            f"jobs={jobs} starts processes, and this run has those of its launcher already, which play it together: "
+            "leave jobs out, or start the script without torchrun",
+        )
+    threads, number_type = max(threads_here() // jobs, 1), torch.get_default_dtype()
+    pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
+    told = pool(joblib.delayed(_work)(function, item, threads, number_type, AS_OPTIONS.get()) for item in items)
+    try:
+        for made, heard in told:
+            for text, category, code, subject in heard:
+                issue(code, subject, text) if code else issue_again(category(text))
+            yield made
+    except TerminatedWorkerError as error:
+        raise ProcessLostError(
+            "jobs",
+            f"one of the processes of jobs={jobs} was ended by the system, as where memory is used up: take fewer",
+        ) from error
+    finally:
+        with own_filter("ignore"):  # joblib's word for what nobody waits for any more
+            told.close()
+
+
+def _work(
+    function: Callable[[T], R], item: T, threads: int, number_type: torch.dtype, as_options: bool
+) -> tuple[R, list[tuple[str, type[Warning], str, str]]]:
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(number_type)
+    AS_OPTIONS.set(as_options)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        made = function(item)
+    told = [one for one in heard if not issubclass(one.category, QUIET)]
+    about = [(getattr(one.message, "code", ""), getattr(one.message, "subject", "")) for one in told]
+    texts = [(str(one.message), one.category, *codes) for one, codes in zip(told, about, strict=True)]
+    return made, list(dict.fromkeys(texts))
+
+
+def _play(trials: Trials, seed: int) -> list[Played]:
+    return [(one, result, error and _sendable(error)) for one, result, error in trials.play(seed)]
+
+
+def _sendable(error: Exception) -> Exception:
+    """Return an error that another process can read: itself, or one of the same name that says the same."""
+    try:
+        if str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
+    except Exception:  # its class takes other arguments than a text
+        pass
+    base: Any = ArithmeticError if isinstance(error, ArithmeticError) else RuntimeError
+    return type(type(error).__name__, (base,), {})(str(error))

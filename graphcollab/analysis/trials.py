@@ -1,0 +1,142 @@
+"""The trials of a comparison, seed by seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from safetensors import SafetensorError
+
+from graphcollab._base.checks import own_filter
+from graphcollab._base.errors import EmptyError, InUseError, OtherRunError
+from graphcollab._base.memory import used_up
+from graphcollab._base.naming import setting
+from graphcollab.analysis.budget import Spending
+from graphcollab.analysis.shared_samples import identify_samples
+from graphcollab.analysis.trial import COLUMNS, Trial
+from graphcollab.comm import ProcessLostError
+from graphcollab.data import Tasks
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.train.graph_input import Graph
+from graphcollab.train.identity import identify_tasks
+from graphcollab.train.result import Result
+from graphcollab.train.run import run
+from graphcollab.train.start import Model, tasks_of
+
+OF_TRIALS = ("patience", "callbacks", "progress", "checkpoint_every", "resume")
+"""Settings of `run` that are for trials only."""
+
+LOOKS = 20  # how often final models are evaluated
+MODEL = "model"  # the setting under which a comparison says which of several models a trial has
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One method with one setting, the ``number``-th of its grid, and what it may spend."""
+
+    name: str
+    number: int
+    point: Mapping[str, Any]
+    make: Callable[..., Method | Phases]
+    model: Model
+    graph: Graph = None
+    spending: Spending | None = None
+
+    def method(self) -> Method | Phases:
+        """Make the method."""
+        return self.make(**{name: value for name, value in self.point.items() if name != MODEL})
+
+    def play(
+        self, settings: Mapping[str, Any], seed: int, tasks: Tasks, rounds: int, method: Method | None = None
+    ) -> Result:
+        """Run the method, or another one without a graph, for all of some rounds."""
+        own = {name: value for name, value in settings.items() if name not in OF_TRIALS}
+        graph, own["evaluate_every"] = self.graph if method is None else None, max(1, rounds // LOOKS)
+        own |= {"rounds": rounds, "patience": rounds, "seed": seed}  # none is left out, and the best is kept
+        return run(method or self.method(), tasks, self.model, graph, **own)
+
+
+Played: TypeAlias = tuple[Trial, Result | None, Exception | None]
+"""A trial, and its result or the error that it failed with."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """All contestants, and what they are run on; arguments are those of `compare`."""
+
+    contestants: Sequence[Contestant]
+    tasks: Callable[[int], Tasks]
+    settings: Mapping[str, Any]
+    checkpoint: str | Path | None = None
+
+    def draw(self, seed: int) -> Tasks:
+        """Return the tasks of a seed, once it is clear that they are good for all contestants."""
+        drawn = tasks_of(self.tasks, seed)
+        if int(drawn.sizes("test").sum()) == 0:
+            raise EmptyError(
+                "tasks",
+                "compare needs test samples, and no node has any: hold some out of a table or arrays by "
+                f"{setting(test_fraction=0.2)}, or give samples as test",
+            )
+        first = [one for one in self.contestants if one.number == 0]
+        if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
+            held = setting(val_fraction=0.2)
+            raise EmptyError("tasks", f"grids are searched on validation samples, and there are none: hold out {held}")
+        for one in first:  # all methods before the first is run
+            one.method().check(drawn)
+        return drawn
+
+    def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[Played]:
+        """Run all contestants on all seeds, one after the other; the first seed's tasks are drawn already."""
+        for number, seed in enumerate(seeds):
+            yield from self.play(seed, None if number else drawn)
+
+    def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Played]:
+        """Run all contestants on a seed, one after the other, on tasks that may be drawn already."""
+        given: Tasks | Exception
+        known: dict[str, Any] = {}
+        try:
+            with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
+                given = self.draw(seed) if drawn is None else drawn
+            known = {"tasks": identify_tasks(given), "samples": identify_samples(given)}
+        except Exception as error:
+            given = error
+        for one in self.contestants:
+            try:
+                if isinstance(given, Exception):
+                    raise given
+                result = self._run(one, seed, given)
+            except (InUseError, OtherRunError, ProcessLostError):
+                raise  # these say nothing of the trial, and what is finished is in the folders
+            except Exception as error:
+                if _of_machine(error):  # nor does a full disk
+                    error.add_note(f"in the trial of method {one.name!r} with {dict(one.point)} on seed {seed}")
+                    raise
+                lost = dict.fromkeys(COLUMNS, math.nan)
+                about = {"failure": f"{type(error).__name__}: {error}", "tasks": known.get("tasks", "")}
+                yield Trial(one.name, seed, one.point, math.nan, lost, **about), None, error
+            else:
+                if result.interrupted:
+                    raise KeyboardInterrupt(f"stopped in method {one.name!r} with {dict(one.point)} on seed {seed}")
+                yield Trial.from_result(one.name, seed, one.point, result, **known), result, None
+
+    def _run(self, one: Contestant, seed: int, drawn: Tasks) -> Result:
+        place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
+        spent = {} if one.spending is None else vars(one.spending)
+        settings = {**self.settings, **spent, "checkpoint": place}
+        with (  # `compare` warns once for all trials
+            own_filter("ignore", code="quality", subject="metric"),
+            own_filter("ignore", code="quality", subject="weights"),
+            own_filter("ignore", code="diverged", subject="models"),
+        ):
+            return run(one.method(), drawn, one.model, one.graph, seed=seed, **settings)
+
+
+def _of_machine(error: Exception) -> bool:
+    """Tell whether a machine has failed, its disk or its memory, whatever the setting was; also another process's."""
+    disk = isinstance(error, OSError) or (isinstance(error, SafetensorError) and "os error" in str(error))
+    return disk or used_up(error)

@@ -1,0 +1,145 @@
+"""`ControlPlane`: who owns which nodes, and what processes tell everybody of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.device import beside
+from graphcollab.comm.relation import Relation
+from graphcollab.comm.transport import Transport, agreed
+from graphcollab.engine.stack import Stacks
+
+__all__ = ["ControlPlane"]
+
+
+class ControlPlane:
+    """What a process tells all others, over any `Transport`: small numbers, never rows of models.
+
+    Values have an entry for every node, [K], or edge, [E], in every process; what only a receiver knows is NaN
+    elsewhere. ``kind`` is every node's architecture, [K], None if there is one; one process need not know ``count``, K.
+    """
+
+    def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:
+        self.count, self.kind = count, kind
+        self.transport = transport or Transport()
+        self.own = self.transport.own(count)
+        self.mine, self.tell, self.reduce = self.transport.mine, self.transport.tell, self.transport.reduce
+        self.everyone, self.where = self.transport.everyone, self.transport.where
+        self.begin, self.play, self.commit = self.transport.begin, self.transport.play, self.transport.commit
+        self.private, self.called = self.transport.private, self.transport.called
+        self.speaks, self.fill_in = self.transport.speaks, self.transport.fill_in
+
+    @property
+    def alone(self) -> bool:
+        """Whether all nodes are owned."""
+        return self.transport.here(self.own) is None
+
+    @property
+    def there(self) -> Tensor:
+        """Which nodes belong to processes that are there, a mask [K]: all, but where sites may be lost."""
+        there = self.transport.there(self.count)
+        return torch.ones(self.count, dtype=torch.bool) if there is None else there
+
+    @property
+    def complete(self) -> bool:
+        """Whether all nodes are there."""
+        return self.transport.there(self.count) is None
+
+    def agreed(self) -> AbstractContextManager[None]:
+        """Let what fails in one process fail in all of them, with the same error."""
+        return agreed(self.transport)
+
+    def at_home(self, nodes: Tensor) -> Tensor:
+        """Return those of some nodes that are owned, in their order."""
+        here = self.transport.here(nodes)
+        return nodes if here is None else nodes[here]
+
+    def known(self, nodes: Tensor) -> Tensor:
+        """Tell which of some nodes are owned, a mask of their shape."""
+        here = self.transport.here(nodes)
+        return torch.ones_like(nodes, dtype=torch.bool) if here is None else here
+
+    def here(self, values: Tensor, count: int) -> Tensor:
+        """Return values of owned nodes, [k, ...], as one of the control plane, [K, ...]: NaN for others."""
+        if self.alone:
+            return values
+        return values.new_full((count, *values.shape[1:]), torch.nan).index_copy(0, self.own, values)
+
+    def kinds(self, models: Stacks, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Yield every architecture among some nodes, whoever owns them, and which of them it is of, [m]."""
+        if self.kind is None:
+            for stack, where, _ in models.locate(nodes):
+                yield stack, where
+            return
+        for stack in range(len(models.specs)):
+            yield stack, (self.kind[nodes] == stack).nonzero().flatten()
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
+        (found,) = self.transport.gather(values)
+        return found
+
+    def part(self, values: Tensor) -> Tensor:
+        """Return values [K, ...] with 0 at nodes that are not owned, so that the sum over processes has all of them."""
+        if self.alone:
+            return values
+        return torch.zeros_like(values).index_copy(0, self.own, values[self.own])
+
+    def publish(self, values: Tensor) -> Tensor:
+        """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
+        return self.gather(self.mine(values))
+
+    def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
+        """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...].
+
+        Everybody is told them, so they are neither models (``whole``) nor samples.
+        """
+        if self.transport.here(nodes) is None:
+            return values
+        every, found = self.transport.concat(beside(own, values), values)
+        place = torch.empty(self.count, dtype=torch.int64).index_copy(0, every.cpu(), torch.arange(len(every)))
+        return found[beside(place[nodes], found)]
+
+    def together(self, relation: Relation) -> Relation:
+        """Return the edges that processes have found for their receivers, put together; values of others' are NaN."""
+        if self.transport.here(relation.edge_index[1]) is None:
+            return relation
+        _, pairs = self.transport.concat(relation.edge_index[1], relation.edge_index.T.contiguous())
+        own, every = relation.in_order(), replace(relation, edge_index=pairs.T, values=pairs).in_order()
+        values = own.values.new_full((len(pairs),), torch.nan if own.values.is_floating_point() else 0)
+        return replace(every, values=values.masked_scatter(self.known(every.edge_index[1]), own.values))
+
+    def one_after_the_other(self, relation: Relation) -> Relation:
+        """Return the edges that processes have found for their own receivers, in the order in which each has them."""
+        if self.transport.here(relation.edge_index[1]) is None:
+            return relation
+        receiver, sender, values = self.transport.concat(*relation.edge_index.flip(0), relation.values)
+        return replace(relation, edge_index=torch.stack([sender, receiver]), values=values)
+
+    def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
+        """Return what nodes here tell, and what those tell that they hear, given what each process's own nodes do."""
+        if self.transport.here(edge_index[1]) is None:
+            return relation
+        sender, receiver = relation.edge_index
+        knows, of, values = self.transport.pass_on(receiver, edge_index, sender, relation.values)
+        both = torch.cat([relation.edge_index, torch.stack([of, knows])], 1)
+        return replace(relation, edge_index=both, values=torch.cat([relation.values, values])).in_order()
+
+    def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
+        """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
+        if self.alone:
+            return dict(texts)
+        letters = [(node, letter) for node, text in texts.items() for letter in text.encode()]
+        owner, letter = torch.tensor(letters, dtype=torch.int64).view(-1, 2).unbind(1)
+        owner, letter = self.transport.concat(owner, letter.to(torch.uint8))
+        found = {node: bytes(letter[owner == node].tolist()) for node in owner.unique().tolist()}
+        return {node: text.decode(errors="replace") for node, text in found.items()}
+
+    def scored(self, values: Tensor) -> Tensor:
+        """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""
+        return values if self.alone else self.gather(values.movedim(-1, 0).contiguous()).movedim(0, -1)

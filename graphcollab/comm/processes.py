@@ -1,0 +1,145 @@
+"""`Processes`: a transport over `torch.distributed`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from graphcollab._base.errors import MismatchError
+from graphcollab._base.naming import few
+from graphcollab.comm.meeting import Meeting
+from graphcollab.comm.transport import SharedTransport
+
+
+class Processes(Meeting, SharedTransport):
+    """One of several processes that play the same run, verb by verb.
+
+    Args:
+        names: Names of the nodes.
+        owner: The process of every node, [K].
+
+    Attributes:
+        rows_moved: Rows of other processes' nodes that have come here so far.
+    """
+
+    def __init__(self, names: Sequence[str], owner: Tensor) -> None:
+        SharedTransport.__init__(self, dist.get_rank(), owner)
+        self.names, self.rows_moved = names, 0
+        Meeting.__init__(self)
+        self._agree()
+
+    @property
+    def speaks(self) -> bool:  # type: ignore[override]
+        """Whether this is the first process."""
+        return self.process == 0
+
+    def _agree(self) -> None:
+        owner, count = self.owner.tolist(), len(self.names)
+        counts, owners = zip(*self.everyone([count, owner]), strict=True)
+        if len({*counts}) > 1:
+            raise MismatchError("tasks", f"processes have tasks of {counts} nodes: give all of them the same tasks")
+        if self.owner.shape != (count,) or any(other != owner for other in owners):
+            raise MismatchError("owner", f"owner must be the same in all processes, and of {count} nodes, got {owners}")
+        if {*owner} != {*range(self.size)}:
+            raise MismatchError(
+                "owner", f"owner must give nodes to each of the processes 0 to {self.size - 1}, got {owner}"
+            )
+
+    def who(self, process: int) -> str:
+        own = [self.names[k] for k in (self.owner == process).nonzero().flatten().tolist()]
+        return f"process {process} with {len(own)} node{'s' * (len(own) > 1)} ({few([*map(repr, own)])})"
+
+    def where(self, node: int) -> str:
+        return f"in process {int(self.owner[node])} of {self.size}"
+
+    def _of_all(self, values: Sequence[Tensor], counts: Sequence[Sequence[int]]) -> list[list[Tensor]]:
+        """Return what all processes have of some values, [n, ...] each, whose numbers of entries are known."""
+        sizes = [sum(count * _size(one) for one, count in zip(values, many, strict=True)) for many in counts]
+        shared = self._share(_bytes(*values), sizes)
+        return [_split(one, values, many) for one, many in zip(shared, counts, strict=True)]
+
+    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the rows of others that owned receivers hear, [r, P], each sent once to a process that wants it."""
+        wanted = self.wanted(edge_index)
+        if not any(map(len, wanted)):
+            return rows[:0]
+        self._meet("fetch", values=[rows])
+        give = [torch.searchsorted(nodes, one[self.here(one)]) for one in wanted]
+        own = wanted[self.process]
+        places = [(self.owner[own] == p).nonzero().flatten() for p in range(self.size)]
+        taken = [rows.new_empty(len(place), *rows.shape[1:]) for place in places]
+        self._swap([rows[one.to(rows.device)] for one in give], taken)
+        self.rows_moved += len(own)
+        out = rows.new_empty(len(own), *rows.shape[1:])
+        for place, some in zip(places, taken, strict=True):
+            out[place.to(rows.device)] = some
+        return out
+
+    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+        """Return the sums of values over all processes; those of one type are sent together."""
+        self._meet("reduce", values=[value[None] for value in values])
+        found: dict[int, Tensor] = {}
+        for dtype, device in dict.fromkeys((value.dtype, value.device) for value in values):
+            places = [n for n, value in enumerate(values) if (value.dtype, value.device) == (dtype, device)]
+            flat = [values[n].detach().reshape(-1) for n in places]
+            total = torch.cat(flat).to(torch.uint8 if dtype == torch.bool else dtype)
+            self._call(functools.partial(dist.all_reduce, total))
+            self.bytes_moved += total.numel() * total.element_size()
+            for n, some in zip(places, total.to(dtype).split([*map(len, flat)]), strict=True):
+                found[n] = some.view(values[n].shape)
+        return tuple(found[n] for n in range(len(values)))
+
+    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+        self._meet("gather", values=values)
+        counts = torch.bincount(self.owner, minlength=self.size).tolist()
+        told = self._of_all(values, [[count] * len(values) for count in counts])
+        return self.in_place(values, told)
+
+    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
+        content = _bytes(torch.tensor([*map(len, values)], device=values[0].device), *values)
+        told, head = self._share(content, self._meet("concat", len(content), values)), 8 * len(values)
+        counts = [one[:head].clone().view(torch.int64).tolist() for one in told]
+        every = [_split(one[head:], values, many) for one, many in zip(told, counts, strict=True)]
+        return tuple(torch.cat(many) for many in zip(*every, strict=True))
+
+    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
+        """Return values with what their owners have filled in; everybody gets to know them, whatever ``to`` says."""
+        self._meet("tell", values=[values])
+        by = self.owner[owner]
+        places = [(by == p).nonzero().flatten() for p in range(self.size)]
+        out = values.clone()
+        told = self._of_all([values[places[self.process]]], [[len(place)] for place in places])
+        for place, (some,) in zip(places, told, strict=True):
+            out[place] = some
+        return out
+
+    def _swap(self, give: list[Tensor], take: list[Tensor]) -> None:
+        sends = [dist.P2POp(dist.isend, one, p) for p, one in enumerate(give) if one.numel()]
+        takes = [dist.P2POp(dist.irecv, one, p) for p, one in enumerate(take) if one.numel()]
+        if sends or takes:
+            self._call(lambda: [work.wait() for work in dist.batch_isend_irecv([*sends, *takes])])
+        self.bytes_moved += sum(one.numel() * one.element_size() for one in take)
+
+
+def _bytes(*values: Tensor) -> Tensor:
+    flat = [value.detach().contiguous().reshape(-1).view(torch.uint8) for value in values if value.numel()]
+    return torch.cat([torch.empty(0, dtype=torch.uint8, device=values[0].device), *flat])
+
+
+def _size(values: Tensor) -> int:
+    """Return how many bytes an entry has, of values [n, ...]."""
+    return math.prod(values.shape[1:]) * values.element_size()
+
+
+def _split(content: Tensor, like: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
+    """Return values from their bytes, given others of their types and shapes, and how many entries each has."""
+    parts = content.split([_size(one) * count for one, count in zip(like, counts, strict=True)])
+    return [
+        part.clone().view(one.dtype).view(count, *one.shape[1:])
+        for part, one, count in zip(parts, like, counts, strict=True)
+    ]

@@ -1,0 +1,52 @@
+"""`Relation`: edges beside those of the collaboration graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.device import Movable
+from graphcollab._base.errors import ShapeError
+
+__all__ = ["Relation"]
+
+
+@dataclass(frozen=True)
+class Relation(Movable):
+    """Edges between nodes, or nodes and servers, beside the collaboration graph, [2, E'], with values [E'].
+
+    One opaque value in ``Data``: PyG guesses from sizes whether a tensor belongs to nodes or edges. ``size`` is the
+    number of senders and of receivers.
+    """
+
+    edge_index: Tensor
+    values: Tensor
+    size: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if self.edge_index.dim() != 2 or self.edge_index.shape[0] != 2:
+            raise ShapeError("edge_index", f"edge_index must have shape [2, E], got {tuple(self.edge_index.shape)}")
+        if self.values.shape[:1] != self.edge_index.shape[1:]:
+            raise ShapeError("values", f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
+
+    def select(self, which: Tensor | slice) -> Relation:
+        """Return the relation with some of its edges, by a mask [E'], positions, or a slice."""
+        if isinstance(which, slice):
+            return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
+        place = which.nonzero().flatten() if which.dtype == torch.bool else which
+        edges = torch.stack([end.index_select(0, place) for end in self.edge_index])
+        return replace(self, edge_index=edges, values=self.values.index_select(0, place))
+
+    def in_order(self) -> Relation:
+        """Return the relation with its edges sorted by receiver, and those of a receiver by sender."""
+        return self.select((self.edge_index[1] * self.size[0] + self.edge_index[0]).argsort())
+
+    def to(self, *args: object, **kwargs: object) -> Relation:
+        values = self.values.to(*args, **kwargs)  # type: ignore[call-overload]
+        return replace(self, edge_index=self.edge_index.to(values.device), values=values)
+
+    def clone(self) -> Relation:
+        """Copy the tensors, as ``Data.clone`` asks."""
+        return replace(self, edge_index=self.edge_index.clone(), values=self.values.clone())

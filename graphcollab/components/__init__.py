@@ -1,0 +1,36 @@
+"""The pieces that methods are made of, one folder for each slot of which there are many, and what they share."""
+
+from typing import TYPE_CHECKING
+
+from graphcollab._base.lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab._base.piece import Field as Field, Piece as Piece
+    from graphcollab._base.settings import (
+        Buffers as Buffers,
+        Count as Count,
+        Finite as Finite,
+        Fraction as Fraction,
+        Natural as Natural,
+        NonNegative as NonNegative,
+        Positive as Positive,
+        Real as Real,
+        Share as Share,
+    )
+    from graphcollab.components.env import Attendance as Attendance, Env as Env, Isolate as Isolate
+    from graphcollab.components.judge import (
+        FineTuned as FineTuned,
+        Judge as Judge,
+        NearestPrototype as NearestPrototype,
+    )
+    from graphcollab.components.slots import (
+        Exchanger as Exchanger,
+        Local as Local,
+        Rewiring as Rewiring,
+        Stop as Stop,
+        Weigher as Weigher,
+        WeighNew as WeighNew,
+    )
+    from graphcollab.components.stop import EarlyStopping as EarlyStopping
+
+__all__ = make_lazy(__name__)

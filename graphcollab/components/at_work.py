@@ -1,0 +1,115 @@
+"""Who is at work in a round, which edges are in use then, and what the others' weights become."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab.components.env import Env
+
+
+def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:
+    """Return which nodes belonged to the collaboration in the last round, which means are over, and which ever had."""
+    if env.attend is None:
+        return torch.ones_like(data.isolated), torch.ones_like(data.isolated)
+    last = max(data.round - 1, 0)
+    member = env.attend.members(data, last)
+    return member, member | env.attend.left(data, last)
+
+
+def attend(data: Data, env: Env) -> Data:
+    """Return the graph with the masks of the round at hand: of the nodes at work those who are there."""
+    if env.attend is None:
+        return data
+    there, in_time = env.attend.at_work(data, env)
+    data = copy.copy(data)
+    data.trains, data.serves = data.trains & there, data.serves & in_time
+    return data
+
+
+def dismiss(data: Data, before: Data, began: Data, env: Env) -> Data:
+    """Return the graph with the masks from before `attend`, and who belongs to the collaboration in the next round.
+
+    Nodes that were at work when the round ``began`` and are not any more (they have stopped, or were isolated) stay at
+    rest.
+    """
+    if env.attend is None:
+        return data
+    data = copy.copy(data)
+    for name in ("trains", "serves"):
+        data[name] = before[name] & (data[name] | ~began[name]) & ~data.isolated
+    data.present = env.attend.members(data, data.round + 1)
+    return data
+
+
+def edges_in_use(data: Data) -> Tensor | None:
+    """Return a mask of the edges in use, [E]: the sender serves and the receiver trains, or it is one; None if all."""
+    serves = serving(data)
+    if bool((data.trains & serves).all()):
+        return None
+    sender, receiver = data.edge_index
+    return (sender == receiver) | (serves[sender] & data.trains[receiver])
+
+
+def serving(data: Data) -> Tensor:
+    """Return whose models are used here in this round, [K]: of those that serve, all that can be models."""
+    return data.serves & ~data.refused if "refused" in data else data.serves
+
+
+def crossing_edges(data: Data) -> Tensor:
+    """Return which edges are in use and join two nodes, [E]."""
+    crossing = data.edge_index[0] != data.edge_index[1]
+    in_use = edges_in_use(data)
+    return crossing if in_use is None else crossing & in_use
+
+
+def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Data:
+    """Add this round's messages to ``data.messages_sent`` [K], by sender; every process counts what its receivers got.
+
+    A message is an edge j -> i between different nodes, in use, whose weight is not 0; measuring is none. Nodes
+    ``at_server`` [K] (None: models travel along edges) send one up and are sent one down, both counted as theirs.
+    """
+    if at_server is None:
+        sender, receiver = data.edge_index
+        used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.known(receiver)
+        sent = torch.zeros_like(data.messages_sent).index_add_(0, sender, used.long())
+    else:
+        sent = env.plane.part(2 * at_server.long())
+    data = copy.copy(data)
+    data.messages_sent = data.messages_sent + sent
+    return data
+
+
+def has_neighbors(data: Data) -> Tensor:
+    """Return which nodes have an edge to or from another one, [K]."""
+    sender, receiver = data.edge_index
+    apart, neighbors = (sender != receiver).long(), torch.zeros(data.num_nodes, dtype=torch.int64)
+    return neighbors.index_add_(0, sender, apart).index_add_(0, receiver, apart) > 0
+
+
+def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return the edges' weights in this round, [E], and which nodes keep their model, [K], or None if no node does.
+
+    Weights of senders that do not serve go to the receiver's self-loop, else to its other edges in proportion. A node
+    keeps its model if it does not train, or no sender serves and it lacks a self-loop. Differentiable in weights.
+    """
+    weight = data.edge_weight
+    if in_use is None:
+        return weight, None
+    sender, receiver = data.edge_index
+
+    def per_node(values: Tensor) -> Tensor:
+        return scatter(values, receiver, dim_size=data.num_nodes)
+
+    loop = sender == receiver
+    has_loop, heard = per_node(loop.long()) > 0, per_node(in_use.long()) > 0
+    keeps = ~data.trains | (~heard & (per_node((~in_use).long()) > 0))
+    kept = weight.masked_fill(~in_use, 0)
+    total, left = per_node(weight), per_node(kept)
+    growth = torch.where(has_loop | (left == 0), 1.0, total / torch.where(left == 0, 1.0, left))
+    weight = kept * growth[receiver] + torch.where(loop, (total - left)[receiver], 0.0)
+    return weight.masked_fill(keeps[receiver], 0), keeps

@@ -1,0 +1,307 @@
+"""The exchange slot: a base plus a weighted sum of what came along a route."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab._base.checks import issue
+from graphcollab._base.device import beside
+from graphcollab._base.errors import DuplicateError
+from graphcollab._base.piece import TOLD, Field, Readers
+from graphcollab._base.settings import Buffers, NonNegative, Positive
+from graphcollab.components.env import Env
+from graphcollab.components.exchange.route import AlongEdges, Route, Sent, Ways
+from graphcollab.components.exchange.servers import ThroughServer
+from graphcollab.components.slots import Exchanger
+from graphcollab.data.schedule import local_steps
+from graphcollab.engine.optimizer import LocalSteps
+from graphcollab.engine.stack import Stacks
+from graphcollab.nn.functional import laplacian_bound, laplacian_radius
+
+
+def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
+    """Tell whether buffers are averaged: that is asked for, and every architecture has some."""
+    return buffers == "average" and all("buffers" in spec.parts for spec in models.specs)
+
+
+def buffers_width(models: Stacks, buffers: Buffers) -> int:
+    """Return how many numbers of buffers travel with every model that is exchanged."""
+    return models.part("buffers").shape[1] if buffers_travel(models, buffers) else 0
+
+
+@dataclass(frozen=True)
+class Exchange(Exchanger):
+    r"""A base plus a weighted sum of messages, which take a route.
+
+    .. math::
+        x_i \leftarrow b_i + s \sum_j w_{ij} m_j \qquad \text{or} \qquad
+        x_i \leftarrow b_i + s \sum_j w_{ij} (m_j - a_i)
+
+    Base and message are each one of ``"x"`` (after the local update), ``"x_start"`` (before it), ``"update"``
+    (x − x_start) and ``"zero"``. Model averaging is ``Exchange("zero", "x")``, L2C ``Exchange("x_start", "update")``,
+    DPSGD ``Exchange("update", "x_start")``. The second form pulls towards the senders: CoBo's step along the weighted
+    Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``. The route says who hears whom, with which
+    weights, and who pays:
+
+    - `AlongEdges`: nodes hear their neighbors, with the weigher's weights. `AtServer`: a server does the mixing.
+      `NeighborhoodMeans`: it averages over neighbors at work, for nodes at rest too.
+    - `ThroughServer`: all nodes of a server get one average, of base, message and a alike; with a server's step size s
+      it is ``Exchange("x_start", "update", scale=s)``, from the mean of the models that the round began with.
+    - `ThroughCenters`: so do the nodes of every cluster, and the servers keep the averages.
+
+    Args:
+        base: b.
+        message: m.
+        part: Part of the model that is exchanged; the rest stays with the node. It may be several, such as
+            ``"backbone+head"``, which lie side by side where models do not go through a server.
+        buffers: ``"keep"``: every node keeps its buffers (running statistics); otherwise they are averaged with the
+            same weights, whatever base and message are; where models pull (a is given), so do buffers.
+        against: a, one of ``"x"``, ``"x_start"`` and ``"update"``. Default: the first form.
+        scale: s.
+        route: The way models take.
+
+    Raises:
+        ValueError: If a part is named twice.
+    """
+
+    base: Literal["zero", "x", "x_start", "update"] = "zero"
+    message: Literal["x", "x_start", "update"] = "x"
+    part: str = "all"
+    buffers: Buffers = "keep"
+    against: Literal["x", "x_start", "update"] | None = None
+    scale: Positive = 1.0
+    route: Route = field(default_factory=AlongEdges)
+
+    shared: ClassVar[tuple[str, ...]] = ("part", "buffers")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = self.part.split("+")
+        if len({*named}) < len(named) or ("all" in named and len(named) > 1):
+            raise DuplicateError(
+                "part", f"every part is exchanged once: name each once, and 'all' alone, got {self.part!r}"
+            )
+
+    @property
+    def along_edges(self) -> bool:
+        return self.route.along_edges
+
+    @property
+    def serves_start(self) -> bool:
+        return self.message in ("x_start", "update")
+
+    @property
+    def serves_rest(self) -> bool:
+        return self.route.serves_rest
+
+    @property
+    def mixes(self) -> bool:  # type: ignore[override]
+        return self.route.own_starts
+
+    @property
+    def told(self) -> Readers:
+        return self.route.carries
+
+    def init(self, data: Data, env: Env) -> Data:
+        for part in self.route.parts(self.part):
+            data.x.part(part)
+        return self.route.init(data, env)
+
+    def hears(self, data: Data, env: Env) -> list[Tensor]:
+        parts = self._parts(data) if self.at_server(data) is None else []
+        return [term(data, env, self._formula(part)[1], part) for part in parts]
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        ways = self.route.ways(data, self.against is not None)
+        before, parts = data.x, self._parts(data)
+        sent = [self._sent(data, env, part) for part in parts]
+        sums: Mapping[str, Tensor] = dict(zip(parts, ways.sums(env, sent), strict=True))
+        data, sums = self.route.land(data, sums)
+        new, width = before, 0
+        for (part, total), one in zip(sums.items(), sent, strict=True):
+            mixed = total if ways.home is None else _with_base(env, ways, one, ways.gather(env, total))
+            new = new.with_part(part, ways.unless_kept(env, mixed, before.part(part)))
+            width += total.shape[1]
+        data = copy.copy(self.route.charge(data, env, ways, width))
+        data.x, data.x_local = new, before
+        return self.settle(data, env)
+
+    def settle(self, data: Data, env: Env) -> Data:
+        """Return the data with what becomes of exchanged models, ``x``, where those before, ``x_local``, count, too."""
+        return data
+
+    def at_server(self, data: Data) -> Tensor | None:
+        return self.route.at_server(data)
+
+    def shares(self, data: Data) -> Tensor:
+        if isinstance(self.route, AlongEdges):
+            return self.route.shares(data, self.against is not None)[0]
+        return super().shares(data)
+
+    def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
+        r""":math:`\langle \partial L_i / \partial x_i, m_j \rangle`, in the round of the exchange only."""
+        if not isinstance(self.route, AlongEdges):
+            return super().weight_gradient(data, env, cotangent)
+        sent = copy.copy(data)
+        sent.x = data.x_local
+        gradient = env.plane.products(cotangent, term(sent, env, self.message, self.part), data.edge_index)
+        if self.against is not None:
+            own = (cotangent * term(sent, env, self.against, self.part)).sum(1).cpu()
+            gradient = gradient - env.plane.here(own, data.num_nodes)[data.edge_index[1]]
+        gradient = gradient if self.scale == 1 else self.scale * gradient
+        given = copy.copy(data)
+        given.edge_weight = data.edge_weight.detach().requires_grad_()
+        with torch.enable_grad():
+            share, _ = self.route.shares(given, self.against is not None)
+            if share is given.edge_weight:
+                return gradient
+            (gradient,) = torch.autograd.grad(share, given.edge_weight, gradient)
+        return gradient
+
+    def _parts(self, data: Data) -> list[str]:
+        return [*self.route.parts(self.part), *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
+
+    def _formula(self, part: str) -> tuple[str, str, str | None, float]:
+        """Return base, message, a and scale of a part: buffers are averaged, or pulled as they are now."""
+        if part != "buffers":
+            return self.base, self.message, self.against, self.scale
+        return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
+
+    def _sent(self, data: Data, env: Env, part: str) -> Sent:
+        """To servers goes b + s (m − a), since base and a are averaged alike there."""
+        base, message, against, scale = self._formula(part)
+        sent = term(data, env, message, part)
+        if self.along_edges:
+            own = None if base == "zero" else term(data, env, base, part)
+            return Sent(sent, scale, own, None if against is None else term(data, env, against, part))
+        if against is not None:
+            sent = sent - term(data, env, against, part)
+        sent = sent if scale == 1 else scale * sent
+        return Sent(sent if base == "zero" else term(data, env, base, part) + sent)
+
+
+@dataclass(frozen=True)
+class LaplacianPull(Exchange):
+    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large.
+
+    .. math:: X \leftarrow X - \eta\rho\, L_w X^0
+
+    with :math:`X^0` the models at the round's start and X those after the local step of size η. The step is stable if
+    :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
+    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run outside that bound warns once; until then everybody
+    is told all weights, since λ is the graph's. Nodes that are late or away pull at nobody. See `cobo`.
+
+    Args:
+        scale: ηρ.
+        lr: η, the local step's.
+        smoothness: L, where it is known. Default: 0, with which only the pull's own part is judged.
+    """
+
+    base: Literal["zero", "x", "x_start", "update"] = "x"
+    message: Literal["x", "x_start", "update"] = "x_start"
+    against: Literal["x", "x_start", "update"] | None = "x_start"
+    scale: Positive = 5e-4
+    lr: Positive = 0.01
+    smoothness: NonNegative = 0.0
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("pull_warned", "scalar", "whether the warning about the step size has been given"),
+        TOLD,
+    )
+
+    @property
+    def told(self) -> Readers:
+        return {**super().told, "everybody": "the weights of its edges"}
+
+    def init(self, data: Data, env: Env) -> Data:
+        data = copy.copy(super().init(data, env))
+        data.pull_warned = False
+        return self._check_step(data, env)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        return super().__call__(self._check_step(data, env), env)
+
+    def _check_step(self, data: Data, env: Env) -> Data:
+        def reach(eigenvalue: float) -> float:
+            return self.lr * self.smoothness + self.scale * eigenvalue
+
+        if data.pull_warned:
+            return data
+        sender, receiver = data.edge_index
+        data = copy.copy(data)
+        if "edge_told" not in data:
+            data.edge_told = env.plane.tell(data.edge_weight, receiver)
+        known = data.edge_told
+        if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
+            return data
+        weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0).nan_to_num(0.0)  # not known
+        largest = laplacian_radius(data.edge_index, weight, data.num_nodes)
+        if reach(largest) < 2:
+            return data
+        issue(
+            "range",
+            "lr",
+            f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {self.scale / self.lr:g} · "
+            f"{largest:g}) = {reach(largest):.3g} is not below 2, the bound of stability (λ: the largest eigenvalue of "
+            "the graph's Laplacian): models may diverge; use rho below "
+            f"{max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a smaller lr",
+        )
+        data.pull_warned = True
+        return data
+
+
+@dataclass(frozen=True)
+class ShrinkIntercepts(Exchange):
+    r"""An `Exchange` through a server, of which a node's intercept takes a step to the mean.
+
+    .. math::
+        \alpha_k \leftarrow \bar\alpha + \frac{\alpha_k - \bar\alpha}{1 + \eta T_k \nu / n_k}
+
+    after :math:`T_k` local steps of size η on :math:`n_k` samples: the proximal step of a pull
+    :math:`\frac{\nu}{2 n_k} \lVert \alpha_k - \bar\alpha \rVert^2` beside the mean loss, exact for plain SGD. Nodes
+    that have not trained keep their intercepts. See `partial_pooling`.
+
+    Args:
+        shrink: ν.
+        taken: The local steps that nodes take in a round, with their step size.
+    """
+
+    part: str = "slopes+intercept"
+    route: Route = field(default_factory=ThroughServer)
+    shrink: NonNegative = 0.0
+    taken: LocalSteps = field(default_factory=LocalSteps)
+
+    def settle(self, data: Data, env: Env) -> Data:
+        data, trained = copy.copy(data), data.trains & data.serves
+        sizes = env.engine.tasks.sizes("train")
+        steps = local_steps(sizes, self.taken.batch_size, self.taken.epochs, self.taken.steps)
+        pull = self.taken.optimizer.lr * self.shrink * steps * trained / sizes.clamp(min=1)  # [K]
+        own, mean = data.x_local.part("intercept"), data.x.part("intercept")
+        kept = beside(env.plane.mine(1 / (1 + pull))[:, None].to(own.dtype), own)
+        data.x = data.x.with_part("intercept", torch.lerp(mean, own, kept))
+        return data
+
+
+def _with_base(env: Env, ways: Ways, sent: Sent, mixed: Tensor) -> Tensor:
+    """Return b_i + s Σ w (m − a_i), [k, P], given what nodes get of the sums s Σ w m."""
+    if sent.against is not None:
+        total = sent.scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
+        total = env.plane.mine(total[ways.home])
+        mixed = torch.addcmul(mixed, sent.against, beside(total[:, None].to(mixed.dtype), mixed), value=-1)
+    return mixed if sent.base is None else mixed + sent.base
+
+
+def term(data: Data, env: Env, name: str, part: str) -> Tensor:
+    """Return one of the terms of an exchange, [k, P_part]."""
+    if name == "update":
+        return env.plane.change(data.x.part(part), data.x_start.part(part))
+    rows: Tensor = data[name].part(part)
+    return rows

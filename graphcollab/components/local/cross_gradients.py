@@ -1,0 +1,270 @@
+"""The local slot of methods whose nodes step along gradients that their neighbors' data have at their own model."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab._base.device import beside, pick, read
+from graphcollab._base.piece import Field, Readers
+from graphcollab._base.settings import Count
+from graphcollab.components.allowed import require_both_ways
+from graphcollab.components.at_work import edges_in_use
+from graphcollab.components.env import Env
+from graphcollab.components.local.combine import Combine
+from graphcollab.components.local.fit import Fit
+from graphcollab.components.slots import Local
+from graphcollab.engine import SGD, RowOptimizer, Rows
+from graphcollab.engine.optimizer import as_row_optimizer
+from graphcollab.engine.stack import Stacks
+
+
+@dataclass(frozen=True)
+class CrossGradients(Local):
+    r"""Take one step along a combination of the gradients that the own and the neighbors' data have at the own model.
+
+    .. math::
+        g_j = \nabla f_j(x_i; \xi_j) \text{ for } j \in N(i) \cup \{i\}, \qquad
+        x_i \leftarrow \text{step}\Big(x_i, \sum_j c_j g_j\Big)
+
+    Node i sends its model to j, which answers with the gradient of its batch: the one of its own step in this round. No
+    data travel. ``combine`` finds the coefficients c; the optimizer's step, with momentum and weight decay, follows,
+    and its state is kept from round to round. A node without neighbors steps as under ``Fit(steps=1)``.
+
+    Only the part travels: at node j it replaces the part of j's own model, so that nodes of other architectures and
+    with other backbones can answer; buffers and frozen parameters are j's too. (In training mode running statistics are
+    not read.) The rest of a model takes its own gradient's step, and running statistics change by the own batch only.
+
+    Node i asks j if j serves and i trains and serves; models that come too late get no answers, and their nodes step
+    along their own gradients. Nodes that do not train keep model, state and weights. A node whose own batch has a loss
+    or a gradient that is not finite has ``bad_step`` 0, as under `Fit`; it asks nobody and nobody asks it. If an answer
+    is not finite, although all own gradients are, the model that was sent is to blame or the data it met: of the two
+    nodes the one with the larger share of such answers, among those it got or gave (of equal shares, with more of them;
+    else the node whose model it is). Its ``bad_step`` is 0 too, and it steps along its own gradient if it was its
+    model; the others leave out the answers that are not finite.
+
+    Cross-gradients exist for some receivers at a time, a chunk of the engine's plans in all; those of one receiver
+    exist together, whatever their number.
+
+    Args:
+        combine: How gradients become a direction: `ProjectedGradient` (CGA) or `ClippedMean` (federated clustering).
+        batch_size: B.
+        optimizer: The update, also by name (`as_row_optimizer`). Default: SGD with step size 0.01 and weight decay
+            5e-4.
+        part: Part of the model that travels and whose gradients are combined.
+        mixed: Whether the exchange mixes the same models (``x_start``), as CGA's does. A model that travels along an
+            edge back, i → j, is sent once for both and charged by the exchange.
+
+    Shapes:
+        Writes as ``edge_weight`` [E] the coefficients: what receiver i gave the gradient of sender j, on self-loops its
+        own. Charged are P_part floats from i to j and as many back.
+
+    Raises:
+        ValueError: If the optimizer has no form per row, or an allowed edge has no allowed edge back.
+    """
+
+    combine: Combine
+    batch_size: Count = 10
+    optimizer: RowOptimizer = field(default_factory=lambda: SGD(lr=0.01, weight_decay=5e-4))
+    part: str = "all"
+    mixed: bool = False
+
+    crosses: ClassVar[bool] = True
+    keeps: ClassVar[tuple[Field, ...]] = (
+        *Fit.keeps,
+        Field("answers", "per_node", "mask: whose own gradient was finite, who may ask and be asked", "round"),
+        Field("answers_lost", "per_edge", "mask: which answers were of no use, as they were not finite", "round"),
+    )
+    travels: ClassVar[str] = "every node's part to its neighbors, and back the gradients that their data have there"
+    told: ClassVar[Readers] = {
+        "listeners": "its model, and the gradient of a batch of its samples at theirs",
+        "everybody": "whether its gradient is finite, and which answers were not",
+    }
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", as_row_optimizer(self.optimizer))
+        super().__post_init__()
+
+    @property
+    def agrees(self) -> Mapping[str, object]:
+        """The part, where the models that are mixed are those that travel."""
+        return {"part": self.part} if self.mixed else {}
+
+    def local_steps(self, sizes: Tensor) -> Tensor:
+        return torch.ones_like(sizes, dtype=torch.float64)
+
+    def init(self, data: Data, env: Env) -> Data:
+        require_both_ways(data, env, "a model travels to the neighbor whose data it meets, and its gradient back")
+        data.x.part(self.part)
+        return self._fit().init(data, env)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        taken, gradients, own = self._own_gradients(data, env)
+        able, (sender, receiver) = taken.bad_step < 0, data.edge_index
+        rests = data.edge_weight.to(own.dtype).masked_fill(data.trains[receiver], 0)
+        direction, weight = own.clone(), rests.clone()
+        share = torch.ones(data.num_nodes, dtype=own.dtype)
+        sizes = [math.prod(shape) for shape in data.x.specs[0].part_layout(self.part)]
+        chunk = min(plan.chunk for plan in env.engine.plans)
+
+        def combine(asked: Tensor) -> Tensor:
+            """Set the directions of receivers; return which answers were not finite, mask [E]: these are set anew."""
+            bad, combined, found = torch.zeros_like(receiver, dtype=torch.bool), [], []
+            for edges in _by_receiver(receiver, asked, chunk):
+                nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
+                some = (env.plane.known(nodes) & able[nodes]).nonzero().flatten()
+                nodes, edges, others = nodes[some], edges[some], pick(others, some)
+                place = beside(data.x.place(nodes), own)
+                finite = torch.isfinite(_squares(others))
+                direction[place], coefficient = self.combine(own[place], others, sizes)
+                combined.append(edges)
+                found += [finite, coefficient]
+            numbers = read(*found)
+            for edges, finite, coefficient in zip(combined, numbers[::2], numbers[1::2], strict=True):
+                bad[edges[~finite]] = True
+                coefficient = coefficient.to(own.dtype)
+                share[receiver[edges[:, 0]]], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
+            return bad
+
+        asked = self._asked(data, torch.ones_like(data.trains))
+        bad, taken.answers = self._tell(combine(asked), able, data, env)
+        answered = self._asked(data, taken.answers)
+        bad = answered[bad[answered]]
+        taken.answers_lost = torch.zeros_like(receiver, dtype=torch.bool).index_fill(0, bad, True)
+        if len(bad) or len(answered) < len(asked):
+            blamed = bad[:0] if env.plane.private else _to_blame(data, answered, bad)
+            if env.plane.private:  # nobody can accuse another site: it counts as away for those who found it out
+                env.plane.refuse(sender[bad[env.plane.known(receiver[bad])]])
+            taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
+            anew = receiver[torch.cat([bad, asked[~torch.isin(asked, answered)]])].unique()
+            place = beside(data.x.place(anew[env.plane.known(anew)]), own)
+            direction[place], share[anew] = own[place], 1
+            weight = torch.where(torch.isin(receiver, anew), rests, weight)
+            again = torch.isin(receiver[answered], anew) & ~torch.isin(answered, bad)
+            combine(answered[again & ~torch.isin(receiver[answered], blamed)])
+        own_edge = (sender == receiver) & data.trains[receiver]
+        taken.edge_weight = torch.where(own_edge, share[receiver], weight)
+        taken = self._count(taken, env, asked)
+        return self._step(taken, data, env, gradients.with_part(self.part, direction))
+
+    def alone(self, data: Data, env: Env) -> Data:
+        """Steps by their own gradients find nodes that diverge."""
+        return self._fit()(data, env)
+
+    def _fit(self) -> Fit:
+        return Fit(steps=1, batch_size=self.batch_size, optimizer=self.optimizer, keep_state=True)
+
+    def _own_gradients(self, data: Data, env: Env) -> tuple[Data, Stacks, Tensor]:
+        """Return the data with running statistics and losses of a pass over the batch, and the gradients, 0 at rest.
+
+        Gradients of the part come by themselves, too. Where a loss or one of these is not finite, ``bad_step`` is 0.
+        """
+        taken, nodes = copy.copy(data), env.plane.at_home(data.trains.nonzero().flatten())
+        models, gradients = list(data.x.tensors), [torch.zeros_like(tensor) for tensor in data.x.tensors]
+        taken.train_loss, taken.bad_step = data.train_loss.clone(), torch.full_like(data.node_id, -1)
+        trained, losses = [], []
+        for s, where, row in data.x.locate(nodes) if len(nodes) else ():
+            mine, width = nodes[where], data.x.specs[s].num_parameters
+            place = beside(row, data.x.tensors[s])
+            loss, gradients[s][place, :width], buffers = self._gradient(Rows.own(data.x, mine), data, env)
+            if buffers is not None and buffers.shape[1]:
+                models[s] = models[s].clone()
+                models[s][place, width:] = buffers
+            trained.append(mine)
+            losses.append(loss)
+        every = data.x.like(gradients)
+        own = every.part(self.part)
+        finite, *losses = read(torch.isfinite(_squares(own)), *losses)
+        for mine, loss in zip(trained, losses, strict=True):
+            taken.train_loss[mine] = loss.to(data.train_loss.dtype)
+            taken.bad_step[mine[~torch.isfinite(loss)]] = 0
+        taken.bad_step[data.x.nodes[~finite]] = 0
+        taken.x, taken.fit_step = data.x.like(models), data.fit_step + data.trains.long()
+        return taken, every, own
+
+    def _gradient(self, rows: Rows, data: Data, env: Env, part: str = "all") -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return losses, gradients and buffers of the round's batches."""
+        return env.engine.batch_gradient(rows, seed=env.seed, round_=data.round, batch_size=self.batch_size, part=part)
+
+    def _asked(self, data: Data, answers: Tensor) -> Tensor:
+        """Return the edges whose receivers ask their senders, [A], given whose own gradients are finite, [K]."""
+        sender, receiver = data.edge_index
+        answers = data.serves & answers
+        return ((sender != receiver) & answers[sender] & (answers & data.trains)[receiver]).nonzero().flatten()
+
+    def _tell(self, bad: Tensor, finite: Tensor, data: Data, env: Env) -> tuple[Tensor, Tensor]:
+        """Tell everybody what receivers know of edges, mask [E], and nodes of themselves, [K]; return both."""
+        owner = torch.cat([data.edge_index[1], torch.arange(data.num_nodes)])
+        told = env.plane.tell(torch.cat([bad, finite]), owner)
+        return told[: len(bad)], told[len(bad) :]
+
+    def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:
+        """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
+        sender, receiver = data.edge_index[:, edges.flatten()]
+        rows = Rows.with_part_of(data.x, sender, receiver, self.part)
+        answers = env.plane.at_data(rows, lambda rows: self._gradient(rows, data, env, self.part)[1], to="model")
+        return answers.unflatten(0, edges.shape)
+
+    def _count(self, data: Data, env: Env, asked: Tensor) -> Data:
+        sender, receiver = data.edge_index[:, asked]
+        width = data.x.part(self.part).shape[1]
+        data = env.plane.charge(data, sender, width)
+        if self.mixed:
+            in_use = edges_in_use(data)
+            used = data.edge_index if in_use is None else data.edge_index[:, in_use]
+            back = torch.isin(receiver * data.num_nodes + sender, used[0] * data.num_nodes + used[1])
+            receiver = receiver[~back]
+        return env.plane.charge(data, receiver, width)
+
+    def _step(self, taken: Data, data: Data, env: Env, direction: Stacks) -> Data:
+        models, state = list(taken.x.tensors), {slot: list(s.tensors) for slot, s in data.fit_state.items()}
+        stepped, finite = [], []
+        for s, (spec, members) in enumerate(zip(data.x.specs, data.x.members, strict=True)):
+            rows = data.trains[members].nonzero().flatten()
+            place = beside(rows, models[s])
+            width, new = spec.num_parameters, models[s][place]
+            moved = {slot: many[s][place] for slot, many in state.items()}
+            moments = {slot: [m[:, :width]] for slot, m in moved.items()}
+            gradient, taken_steps = direction.tensors[s][place, :width], beside(data.fit_step[members[rows]], new)
+            self.optimizer.update([new[:, :width]], [gradient], moments, taken_steps)
+            models[s] = models[s].index_copy(0, place, new)
+            for slot, m in moved.items():
+                state[slot][s] = state[slot][s].index_copy(0, place, m)
+            stepped.append(members[rows])
+            finite.append(torch.isfinite(new.sum(1)))
+        lost = torch.cat(stepped)[~torch.cat(read(*finite))]
+        taken.bad_step = taken.bad_step.index_fill(0, lost[taken.bad_step[lost] < 0], 1)
+        taken.x = data.x.like(models)
+        taken.fit_state = {slot: data.x.like(many) for slot, many in state.items()}
+        return taken
+
+
+def _squares(gradients: Tensor) -> Tensor:
+    """Return squared lengths; not finite where inner products with them are not."""
+    return torch.linalg.vector_norm(gradients, dim=-1, dtype=torch.float64).square()
+
+
+def _to_blame(data: Data, asked: Tensor, bad: Tensor) -> Tensor:
+    """Return the nodes that are to blame for the bad ones among the answers along the edges asked."""
+    sender, receiver = data.edge_index[:, bad]
+    counts = [torch.bincount(end, minlength=data.num_nodes) for end in (sender, receiver)]
+    totals = [torch.bincount(end, minlength=data.num_nodes) for end in data.edge_index[:, asked]]
+    gave, got = counts[0][sender], counts[1][receiver]
+    of_gave, of_got = gave / totals[0][sender], got / totals[1][receiver]
+    more = (of_gave > of_got) | ((of_gave == of_got) & (gave > got))
+    return torch.where(more, sender, receiver).unique()
+
+
+def _by_receiver(receiver: Tensor, edges: Tensor, chunk: int) -> Iterator[Tensor]:
+    """Yield edges as [R, m], a receiver in a row, for receivers with equally many; at most a chunk unless R is 1."""
+    edges = edges[receiver[edges].argsort(stable=True)]
+    degree = torch.bincount(receiver[edges], minlength=int(receiver.max()) + 1 if len(receiver) else 0)
+    for many in degree[degree > 0].unique().tolist():
+        yield from edges[degree[receiver[edges]] == many].view(-1, many).split(max(chunk // many, 1))

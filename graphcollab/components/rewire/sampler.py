@@ -1,0 +1,211 @@
+"""Samplers: whom to meet in the next round, anybody or the best so far."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import scatter
+
+from graphcollab._base.errors import MissingError, TooFewError
+from graphcollab._base.keyed import keyed_uniform
+from graphcollab._base.piece import Field, Readers
+from graphcollab._base.settings import Count, Fraction, NonNegative
+from graphcollab.comm.relation import Relation
+from graphcollab.components.env import Env
+from graphcollab.components.rewire.draw import Candidates, draw_peers
+from graphcollab.components.slots import Rewiring
+from graphcollab.nn.functional.by_receiver import by_receiver, turns
+from graphcollab.transforms._edges import sort_edges
+
+_EXPLORE_STREAM = 126
+
+
+def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
+    """Return the graph with these edges and a self-loop at every node, in place of those it has.
+
+    Self-loops get 0 (False) in further ``fields`` of the edges, [E] each.
+    """
+    node = torch.arange(data.num_nodes)
+    data = copy.copy(data)
+    for name in [key for key in data.keys() if "edge" in key]:  # noqa: SIM118
+        del data[name]
+    data.edge_index = torch.cat([edge_index, torch.stack([node, node])], 1)
+    data.edge_weight = torch.zeros(data.edge_index.shape[1], dtype=data.x.dtype)
+    for name, values in fields.items():
+        data[f"edge_{name}"] = torch.cat([values, values.new_zeros(data.num_nodes)])
+    return sort_edges(data)
+
+
+def chosen_edges(data: Data, env: Env) -> Tensor:
+    """Return along which edges nodes that live here have merged a model of another in this round, [E]."""
+    sender, receiver = data.edge_index
+    return (data.edge_weight > 0) & (sender != receiver) & env.plane.known(receiver)
+
+
+def nothing_known(data: Data, *shape: int, dtype: torch.dtype = torch.float64) -> Relation:
+    """Return a relation of no pairs, whose values, [0, ...], have a shape and type."""
+    nothing = torch.empty(2, 0, dtype=torch.int64)
+    return Relation(nothing, torch.empty(0, *shape, dtype=dtype), (data.num_nodes, data.num_nodes))
+
+
+def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
+    """Add values to what is known of pairs; a pair that is new starts from 0."""
+    many = known.size[0]
+    index = torch.cat([known.edge_index, edge_index], 1)
+    key, place = (index[1] * many + index[0]).unique(return_inverse=True)
+    total = torch.zeros(len(key), dtype=values.dtype)
+    total.index_add_(0, place, torch.cat([known.values.to(values.dtype), values]))
+    return Relation(torch.stack([key % many, key // many]), total, known.size)
+
+
+@dataclass(frozen=True)
+class PeerSampler(Rewiring):
+    """Nodes meet random peers; subclasses know better whom to meet.
+
+    A round's edges are those along which nodes meet in that round, drawn anew every time. The graph that a run starts
+    with says whom nodes may meet; without one everybody may meet everybody, and no pairs are listed. Nodes that do not
+    train draw nobody, but others may meet them. Every node has a self-loop, for the weight of its own model.
+
+    Args:
+        samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
+        within: ``"cluster"``: only peers of its own true cluster (an oracle); None: any.
+
+    Raises:
+        ValueError: If there is only one node, or true clusters are needed and not known.
+    """
+
+    finds_peers: ClassVar[bool] = True
+    told: ClassVar[Readers] = {"everybody": "whom it hears in the next round"}
+
+    samples: Count = 5
+    within: Literal["cluster"] | None = field(default=None, kw_only=True)
+
+    def init(self, data: Data, env: Env) -> Data:
+        if data.num_nodes == 1:
+            raise TooFewError("nodes", "there is only one node, which has nobody to meet: train it by the method local")
+        return self.propose(self.prepare(data, env), env, data.round)
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        return self.propose(self.digest(data, env), env, data.round + 1)
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        """Create what the sampler keeps. A phase that takes over finds what the one before it kept."""
+        return data
+
+    def digest(self, data: Data, env: Env) -> Data:
+        """Take in what the round's edges have shown."""
+        return data
+
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        """Return the graph with the edges of a round: any that are allowed."""
+        return self.meet(data, env, self.draw(data, env, round_)[0])
+
+    def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
+        """Return the graph with the edges that receivers living here drew, and at most one field of theirs, [E]."""
+        size = (data.num_nodes, data.num_nodes)
+        edges = env.plane.together(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
+        return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))
+
+    def candidates(self, data: Data, env: Env) -> Candidates:
+        """Return whom nodes may meet."""
+        return Candidates.of(data, None if self.within is None else env.engine.tasks.require_cluster())
+
+    def draw(
+        self,
+        data: Data,
+        env: Env,
+        round_: int,
+        count: int | None = None,
+        known: Tensor | None = None,
+        rate: Tensor | float = 0.0,
+        rest: Tensor | float = 1.0,
+        turn: int = 0,
+    ) -> tuple[Tensor, Tensor]:
+        """Draw peers for every node that trains; see ``draw_peers``. ``turn`` tells several draws of a round apart."""
+        receiver = env.plane.at_home((data.trains & data.present & ~data.isolated).nonzero().flatten())
+        keys, number = (env.seed, round_, turn), self.samples if count is None else count
+        return draw_peers(self.candidates(data, env), receiver, number, keys, known, rate, rest)
+
+
+@dataclass(frozen=True)
+class GreedyPeers(PeerSampler):
+    """Nodes meet the peers of the greatest running affinity, each of them replaced by a random one with probability ε.
+
+    The ε-greedy sampling of `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR
+    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, from 0 at the method's start, each of the peers to meet is
+    with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so peers of which
+    nothing is known come, in random order, before those that have done harm; of equally good ones met, the smaller
+    ``node_id`` is first. Every round adds what a peer's model was worth, as a share of all the node measured, see
+    ``update_affinity``.
+
+    Args:
+        epsilon: ε.
+        decay: How much smaller ε is after every round (the published code counts local epochs instead).
+
+    Gains are those of `graphcollab.components.weigh.FirstOrderGain`, and affinities float64.
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("affinity", "relation", "what peers' models have been worth so far", "run", "receiver"),
+    )
+
+    epsilon: Fraction = 0.3
+    decay: NonNegative = 0.05
+
+    def prepare(self, data: Data, env: Env) -> Data:
+        if "affinity" not in data:
+            data = copy.copy(data)
+            data.affinity = nothing_known(data)
+        return data
+
+    def digest(self, data: Data, env: Env) -> Data:
+        if "edge_gain" not in data:
+            raise MissingError("weigh", "GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()")
+        data = copy.copy(data)
+        data.affinity = update_affinity(data.affinity, data.edge_index, data.edge_gain)
+        return data
+
+    def propose(self, data: Data, env: Env, round_: int) -> Data:
+        elapsed, many = max(round_ - data.phase_start, 0), data.num_nodes
+        slot = torch.arange(self.samples)
+        uniform = keyed_uniform(env.seed, _EXPLORE_STREAM, data.node_id[:, None], round_, slot)
+        best = (uniform >= max(self.epsilon - elapsed * self.decay, 0.0)).sum(1)  # [K]: how many are not replaced
+        ranked = self._ranked(data, env, round_)
+        greedy = ranked[:, turns(ranked[1], many) < best[ranked[1]]]
+        anyone, _ = self.draw(data, env, round_, known=greedy, turn=2)
+        left = self.samples - torch.bincount(greedy[1], minlength=many)
+        anyone = anyone[:, turns(anyone[1], many) < left[anyone[1]]]
+        return self.meet(data, env, torch.cat([greedy, anyone], 1))
+
+    def _ranked(self, data: Data, env: Env, round_: int) -> Tensor:
+        """Return peers of every node that draws, [2, R], the best first, those of the same affinity at random."""
+        known, value = data.affinity.edge_index, data.affinity.values
+        new, _ = self.draw(data, env, round_, known=known, turn=1)
+        sender, receiver = known
+        candidates = self.candidates(data, env)
+        there = (candidates.place(receiver, sender) >= 0) & (data.trains & data.present & ~data.isolated)[receiver]
+        order = there.nonzero().flatten()
+        order = order[candidates.rank[sender[order]].argsort(stable=True)]
+        pairs = torch.cat([new, known[:, order]], 1)
+        worth = torch.cat([value.new_zeros(new.shape[1]), value[order]])
+        return pairs[:, by_receiver(pairs[1], -worth)]
+
+
+def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Relation:
+    r"""Return running affinities after a round: a_ij + g_ij / Σ_k \|g_ik\|, the sum over all that i measured.
+
+    It includes the node's own model (its self-loop); gains [E] are NaN where nothing was measured. Deviation: the
+    published code divides by \|Σ_k g_ik\|, the same where all gains have one sign. Where they nearly cancel that has no
+    bound (834 was seen), and one such round would settle a node's peers for good; here a round changes an affinity by 1
+    at most.
+    """
+    met, value = edge_index[:, ~gain.isnan()], gain[~gain.isnan()].double()
+    total = scatter(value.abs(), met[1], dim_size=affinity.size[1])
+    share = value / torch.where(total > 0, total, torch.inf)[met[1]]
+    crossing = met[0] != met[1]
+    return add_up(affinity, met[:, crossing], share[crossing])

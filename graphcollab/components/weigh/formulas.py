@@ -1,0 +1,275 @@
+"""Edge weights by a formula: of the graph and of sample counts, or of similarities."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import is_undirected, scatter
+
+from graphcollab._base.errors import DisconnectedError, MissingError, RangeError
+from graphcollab._base.piece import Origin
+from graphcollab._base.settings import Finite, Fraction, Positive
+from graphcollab.components.env import Env
+from graphcollab.components.slots import Weigher
+from graphcollab.nn.functional import project_simplex
+from graphcollab.nn.functional.by_receiver import receives, shares
+
+
+@dataclass(frozen=True)
+class Formula(Weigher):
+    """Base of weighers that compute all weights of a round from what they see; a subclass says how."""
+
+    @abstractmethod
+    def weights(self, data: Data, env: Env) -> Tensor:
+        """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        data = copy.copy(data)
+        data.edge_weight = self.weights(data, env).to(data.x.dtype)
+        return data
+
+
+@dataclass(frozen=True)
+class NoWeights(Formula):
+    """No edge weighs anything."""
+
+    origin: ClassVar[Origin] = "fixed"
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        return torch.zeros(data.edge_index.shape[1])
+
+
+@dataclass(frozen=True)
+class SampleCounts(Formula):
+    """Weights by sample counts: w_ij = n_j / Σ n over those i hears, with self-loops itself (McMahan et al. 2017)."""
+
+    origin: ClassVar[Origin] = "fixed"
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        sender, receiver = data.edge_index
+        return shares(env.engine.tasks.sizes("train")[sender].to(data.x.dtype), receiver, data.num_nodes)
+
+
+@dataclass(frozen=True)
+class Uniform(Formula):
+    """Equal weights: w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
+
+    origin: ClassVar[Origin] = "fixed"
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        receiver = data.edge_index[1]
+        return 1.0 / torch.bincount(receiver, minlength=data.num_nodes).to(data.x.dtype)[receiver]
+
+
+@dataclass(frozen=True)
+class Metropolis(Formula):
+    """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
+
+    They are symmetric, so rows and columns sum to 1. d counts neighbors without self-loops (Xiao, Boyd, Kim 2007). The
+    graph must be undirected, and should have a self-loop everywhere.
+    """
+
+    origin: ClassVar[Origin] = "fixed"
+
+    def init(self, data: Data, env: Env) -> Data:
+        if not is_undirected(data.edge_index, num_nodes=data.num_nodes):
+            cure = "let those hear each site, by listeners=, that it hears,"
+            raise DisconnectedError(
+                "graph",
+                "Metropolis weights need an undirected graph (an edge back for every edge): "
+                f"{cure if env.plane.private else 'use an undirected topology'} or Uniform weights",
+            )
+        return data
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        sender, receiver = data.edge_index
+        loops = sender == receiver
+        degree = torch.bincount(receiver[~loops], minlength=data.num_nodes).to(data.x.dtype)
+        weight = (1.0 / (1 + torch.maximum(degree[sender], degree[receiver]))).masked_fill(loops, 0)
+        rest = 1 - scatter(weight, receiver, dim_size=data.num_nodes)
+        return torch.where(loops, rest[receiver], weight)
+
+
+@dataclass(frozen=True)
+class KeepWeights(Formula):
+    """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with.
+
+    Those of a graph (`Graph`) are kept where no other phase comes before. Edges that came without weights, and
+    self-loops that `WithSelfLoops` adds, weigh 0.
+    """
+
+    origin: ClassVar[Origin] = "kept"
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        weight: Tensor = data.edge_weight
+        return weight
+
+
+def require_self_loops(data: Data, env: Env, what: str) -> None:
+    """Check that every node hears itself; else a ``ValueError`` begins with ``what`` needs it."""
+    sender, receiver = data.edge_index
+    lacking = ~receives(sender == receiver, receiver, data.num_nodes)
+    if bool(lacking.any()):
+        node = env.engine.tasks.names[int(lacking.nonzero()[0])]
+        raise DisconnectedError("graph", f"{what}, and {node} has no self-loop: use prepare=WithSelfLoops()")
+
+
+@dataclass(frozen=True)
+class SimilarityWeights(Formula):
+    r"""Weights in proportion to similarity, or to its exponential, and a weight for the own model.
+
+    .. math::
+        w_{ij} = \frac{a_{ij}}{a_{ii} + \sum_{l \ne i} a_{il}}, \qquad
+        a_{ij} = \max(s_i(j), 0) \quad \text{or} \quad a_{ij} = e^{\tau s_i(j)}
+
+    The own model's may be
+
+    - ``"most"``: :math:`a_{ii} = \max_l a_{il}`, from *With a Little Help from My Friends: A Comparative Study of
+      Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason 2024), eq. 2.11 to 2.13, which calls this
+      FedSim, as Pillutla et al. (2022) do another method (`graphcollab.methods.fedsim`). Ours: a receiver without a
+      self-loop has no share of its own; where all similarities are 0, it keeps its own model if it has a self-loop,
+      else its neighbors weigh the same.
+    - ``"alike"``: that of a peer with similarity 1. By ``"most"`` a node that has met only unlike peers takes half of
+      its model from them; here it keeps its own (ours).
+    - a number: :math:`w_{ii}` itself. The others share the rest; a node that hears nobody keeps its own model.
+    - ``"rest"``: :math:`w_{ij} = a_{ij}` and :math:`w_{ii} = 1 - \sum_{l \ne i} a_{il}` (with τ,
+      :math:`a_{ij} = e^{\tau (s_i(j) - 1)}`). Where similarities are symmetric, so are the weights, and columns sum to
+      1 too. Where the others' sum is above 1 they are divided by it, and the own model weighs nothing.
+
+    Args:
+        own: ``"most"``, ``"alike"``, ``"rest"``, or a weight. The last two need a self-loop at every node.
+        tau: τ, for similarities of at most 1, such as cosines. None: in proportion to similarity itself.
+        by: ``"score"``: the similarities measured in the round; ``"prior"``: the probabilities with which receivers
+            chose the senders. A peer that was drawn although it is believed to be unlike then changes a model little.
+
+    Shapes:
+        Reads ``edge_score`` or ``edge_prior`` [E] (self-loops' values are ignored); writes ``edge_weight`` [E].
+
+    Raises:
+        ValueError: If there is no such field, or a value is not finite, above 1 with τ, or negative without (priors).
+
+    Example:
+        >>> data = Data(num_nodes=3, edge_index=torch.tensor([[0, 1, 2], [0, 0, 0]]))
+        >>> data.edge_score = torch.tensor([torch.nan, 0.5, 0.25])
+        >>> for own in ("most", "alike", "rest", 0.4):
+        ...     print([round(weight, 4) for weight in SimilarityWeights(own).weights(data, env=None).tolist()])
+        [0.4, 0.4, 0.2]
+        [0.5714, 0.2857, 0.1429]
+        [0.25, 0.5, 0.25]
+        [0.4, 0.4, 0.2]
+        >>> [round(weight, 4) for weight in SimilarityWeights("alike", tau=10).weights(data, env=None).tolist()]
+        [0.9928, 0.0067, 0.0005]
+    """
+
+    own: Literal["most", "alike", "rest"] | Fraction = "most"
+    tau: Positive | None = None
+    by: Literal["score", "prior"] = "score"
+
+    @property
+    def reads_scores(self) -> bool:
+        return self.by == "score"
+
+    def init(self, data: Data, env: Env) -> Data:
+        if self.own == "rest":
+            require_self_loops(data, env, "SimilarityWeights gives a node's own model what the others leave")
+        elif not isinstance(self.own, str):
+            require_self_loops(data, env, f"SimilarityWeights gives a node's own model the weight own={self.own:g}")
+        return data
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        (sender, receiver), many = data.edge_index, data.num_nodes
+        loop = sender == receiver
+        value = self._values(data, loop)
+        if self.own == "rest":
+            amount = value if self.tau is None else torch.exp(self.tau * (value - 1))
+            total = scatter(amount.masked_fill(loop, 0), receiver, dim_size=many)[receiver]
+            return torch.where(loop, (1 - total).clamp(min=0), amount / total.clamp(min=1))
+        # Parts of the greatest amount, whose own is 1: then no sum overflows.
+        value = value.masked_fill(loop, 1.0 if self.own == "alike" else torch.finfo(value.dtype).min)
+        greatest = scatter(value, receiver, dim_size=many, reduce="max")[receiver]
+        if self.tau is None:
+            amount = value / torch.where(greatest > 0, greatest, 1.0)
+        else:
+            amount = torch.exp(self.tau * (value - greatest))
+        if self.own == "most":
+            nothing = (greatest == 0) & ~receives(loop, receiver, many)[receiver]  # all that are heard are unlike
+            amount = amount.masked_fill(loop | nothing, 1.0)
+        if isinstance(self.own, str):
+            return shares(amount, receiver, many)
+        total = scatter(amount.masked_fill(loop, 0), receiver, dim_size=many)[receiver]
+        own = torch.full_like(amount, self.own).masked_fill(total == 0, 1.0)  # where(…, own, 1.0) would be float32
+        return torch.where(loop, own, (1 - self.own) * amount / total.where(total > 0, 1.0))
+
+    def _values(self, data: Data, loop: Tensor) -> Tensor:
+        """Return the similarities, [E]; without τ none is negative."""
+        if f"edge_{self.by}" not in data:
+            raise MissingError(
+                "by",
+                f"SimilarityWeights needs `edge_{self.by}` [E], and this graph has none: measure similarities by a "
+                "metric in PeerWeights (by='score'), draw peers by a method that says how likely each was (by='prior': "
+                "DAC), or weigh by SampleCounts()",
+            )
+        value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
+        if self.tau is None and self.reads_scores:
+            value = value.clamp(min=0)
+        bad = ~(value.isfinite() & (value >= (0 if self.tau is None else -torch.inf)))
+        if bool(bad.any()):
+            edge = int(bad.nonzero()[0])
+            sender, receiver = data.edge_index[:, edge].tolist()
+            wanted = "finite values that are not negative" if self.tau is None else "finite values"
+            raise RangeError(
+                f"edge {edge}",
+                f"weights by similarity need {wanted}, got {float(value[edge]):g} for edge {edge} ({sender} -> "
+                f"{receiver}); replace them, for instance by values.nan_to_num(0).clamp(min=0)",
+            )
+        if self.tau is not None and bool((value > 1 + 1e-9).any()):
+            raise RangeError(
+                "tau",
+                f"SimilarityWeights with tau weighs by cosines, which are at most 1, got a similarity of "
+                f"{float(value.max()):g}: use CosineWeights() or CosineUpdates(), or weigh without tau",
+            )
+        return value
+
+
+@dataclass(frozen=True)
+class SimplexWeights(Formula):
+    r"""The best compromise between listening to those who are alike and to everybody by their data.
+
+    .. math::
+        w_i = \operatorname*{argmin}_{w \ge 0,\, \sum_j w_j = 1} \; -\sum_j w_j s_i(j) + \alpha \sum_j (w_j - p_j)^2
+            = \Pi_\Delta \Big( p + \frac{s_i}{2 \alpha} \Big), \qquad s_i(i) = 1
+
+    over the senders i hears in the round, itself included, with :math:`p_j = n_j / \sum_l n_l` of their training
+    samples. The projection is exact. Rows become sparse, and are not symmetric. α → ∞ is weighing by sample counts; at
+    α → 0 all weight is on the most similar, the node itself among them.
+
+    Args:
+        alpha: α.
+        snap: Similarities above it count as 1, so that a row jumps where a similarity crosses it; None: none do.
+
+    Shapes:
+        Reads ``edge_score`` [E], at most 1; every node needs a self-loop.
+    """
+
+    reads_scores: ClassVar[bool] = True
+
+    alpha: Positive = 0.8
+    snap: Finite | None = None
+
+    def init(self, data: Data, env: Env) -> Data:
+        require_self_loops(data, env, "SimplexWeights gives a node's own model a similarity of 1")
+        return data
+
+    def weights(self, data: Data, env: Env) -> Tensor:
+        sender, receiver = data.edge_index
+        share = shares(env.engine.tasks.sizes("train")[sender].double(), receiver, data.num_nodes)
+        score = data.edge_score.double().masked_fill(sender == receiver, 1.0)
+        if self.snap is not None:
+            score = torch.where(score > self.snap, 1.0, score)
+        return project_simplex(share + score / (2 * self.alpha), receiver, data.num_nodes)

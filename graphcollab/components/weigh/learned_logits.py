@@ -1,0 +1,139 @@
+"""Weigh by logits that learn from validation losses, one for every edge: L2C."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphcollab._base.piece import Field
+from graphcollab.components.at_work import edges_in_use, serving
+from graphcollab.components.env import Env
+from graphcollab.components.slots import Weigher, WeighNew
+from graphcollab.engine import AdamW, RowOptimizer
+
+PART = 2**20  # edges that are worked on at a time
+
+
+@dataclass(frozen=True)
+class LearnedLogits(Weigher):
+    r"""Softmax of learned logits, one for every edge.
+
+    .. math::
+        \frac{\partial L}{\partial a_{ij}} = w_{ij} \Big( s_j - \sum_l w_{il} s_l \Big), \qquad
+        s_j = \frac{\partial L}{\partial w_{ij}}
+
+    Every logit has its own Adam state. See `l2c`.
+
+    Args:
+        optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
+            decay takes over once validation gradients are small, and makes all weights uniform again.
+        own: ``"largest"`` (default): after every step, a node's own logit is raised to the largest of its row, a
+            deviation: of two nodes that follow each other more than themselves, each follows updates which nothing
+            corrects at its own model, and their models drift apart. ``"softmax"``: the paper's; the own model is one
+            among others.
+
+    Shapes:
+        Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimizer; writes ``edge_weight``
+        [E].
+    """
+
+    keeps: ClassVar[tuple[Field, ...]] = (
+        Field("edge_logit", "per_edge", "logits of the weights", known_to="receiver"),
+        Field("edge_logit_*", "per_edge", "the state of the logits' optimizer", known_to="receiver"),
+        Field("weigher_step", "scalar", "steps of the logits so far"),
+    )
+    needs: ClassVar[tuple[str, ...]] = ("val",)
+    learns: ClassVar[bool] = True
+
+    optimizer: RowOptimizer = field(default_factory=lambda: AdamW(lr=0.1, weight_decay=0.01))
+    own: Literal["largest", "softmax"] = "largest"
+
+    def init(self, data: Data, env: Env) -> Data:
+        data = copy.copy(data)
+        for name in self._names():
+            data[name] = torch.zeros_like(data.edge_index[0], dtype=data.x.dtype)
+        data.weigher_step = 0
+        return data
+
+    def __call__(self, data: Data, env: Env) -> Data:
+        data = copy.copy(data)
+        data.edge_weight = _softmax(data.edge_logit, data.edge_index[1], data.num_nodes)
+        return data
+
+    def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
+        """Logits of edges that are not in use, or of nodes at rest, stay as they are."""
+        before, data = data, copy.copy(data)
+        weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
+        serves, everybody = serving(data), edges_in_use(data) is None
+        mean = gradient.new_zeros(many)
+        for part in _parts(receiver):
+            mean.scatter_add_(0, receiver[part], weight[part] * gradient[part])
+        for name in self._names():
+            data[name] = before[name].clone()
+        for part in _parts(receiver):
+            i, j = receiver[part], data.edge_index[0, part]
+            logit, *moments = (data[name][part] for name in self._names())
+            state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
+            slope = weight[part] * (gradient[part] - mean.index_select(0, i))
+            self.optimizer.update([logit], [slope], state, data.weigher_step)
+            if not everybody:
+                learned = data.trains[i] & (serves[j] | (j == i))
+                for name, value in zip(self._names(), (logit, *moments), strict=True):
+                    torch.where(learned, value, before[name][part], out=value)
+        if self.own == "largest":
+            largest = _largest(data.edge_logit, receiver, many)
+            for part in _parts(receiver):
+                i, logit = receiver[part], data.edge_logit[part]
+                own = data.edge_index[0, part] == i
+                own = own if everybody else own & data.trains[i]
+                torch.where(own, largest.index_select(0, i), logit, out=logit)
+        data.weigher_step = data.weigher_step + 1
+        return data
+
+    def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
+        """Newcomers learn logits for their edges in as many steps as the nodes' own have taken."""
+
+        def weigh(new: Data, env: Env, gradient: Callable[[Tensor], Tensor]) -> Tensor:
+            count = data.num_nodes + new.num_nodes
+            graph = Data(x=new.x, edge_index=edge_index + torch.tensor([[0], [data.num_nodes]]), num_nodes=count)
+            graph.trains = graph.serves = torch.ones(count, dtype=torch.bool)
+            graph = self(self.init(graph, env), env)
+            for _ in range(data.weigher_step):
+                graph = self(self.learn(graph, env, gradient(graph.edge_weight)), env)
+            weight: Tensor = graph.edge_weight
+            return weight
+
+        return weigh
+
+    def _names(self) -> list[str]:
+        return ["edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)]
+
+
+def _parts(edges: Tensor) -> list[slice]:
+    """Cut edges [E] into pieces: what is made of one lies in memory that the C library keeps for the next."""
+    return [slice(start, start + PART) for start in range(0, len(edges), PART)]
+
+
+def _largest(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
+    """Return the largest logit of every receiver's edges, [K]; -∞ where there are none."""
+    largest = logit.new_full((count,), -torch.inf)
+    for part in _parts(logit):
+        largest.scatter_reduce_(0, receiver[part], logit[part], "amax")
+    return largest
+
+
+def _softmax(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
+    """Return the softmax of logits over every receiver's edges, [E], as PyG's, without arrays of all edges between."""
+    largest, total, weight = _largest(logit, receiver, count), logit.new_zeros(count), torch.empty_like(logit)
+    for part in _parts(logit):
+        torch.exp(logit[part] - largest.index_select(0, receiver[part]), out=weight[part])
+        total.scatter_add_(0, receiver[part], weight[part])
+    for part in _parts(logit):
+        weight[part].div_(total.index_select(0, receiver[part]))
+    return weight

@@ -1,0 +1,73 @@
+"""Counts of events, and times until one or until nobody looked any more: which there can be, and which were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from graphcollab._base.errors import InvalidValueError
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few, setting
+from graphcollab.data._sites import Sites
+from graphcollab.data._values import is_missing
+from graphcollab.data.table import Table
+
+FEW = 5  # events at a site, below which nothing much can be learned or told
+
+OF_EVENTS = {"poisson": "counts, whole numbers from 0 on", "cox": "times from 0 on"}  # what losses of events are for
+
+
+def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str], loss: str) -> None:
+    """Refuse targets [N] that are no counts or times; the message names the first by ``at``."""
+    odd = (numbers < 0) | ((numbers != np.round(numbers)) & (loss == "poisson"))
+    if odd.any():
+        row = int(odd.argmax())
+        raise InvalidValueError(
+            f"column {target!r}",
+            f"{at(row)} has {numbers[row]:g} in column {target!r}, and {setting(loss=loss)} is for {OF_EVENTS[loss]}: "
+            f"correct it, or give {setting(loss='mse')} if they are other amounts",
+        )
+
+
+def read_events(table: Table, name: str, sites: Sites) -> np.ndarray:
+    """Return the column of events, [N], of numbers 0, 1 and 2."""
+    values = table.column(name, f"event={name!r}")
+    odd = np.array([one not in (0, 1, 2) for one in values.tolist()])
+    if odd.any():
+        row = int(odd.argmax())
+        one = values.tolist()[row]
+        drop = f", or leave such rows out by {setting(drop_missing_target=True)}" * is_missing(one)
+        raise InvalidValueError(
+            f"column {name!r}",
+            f"{sites.at(row)} has {one!r} in column {name!r}, which says by 1 and 0 (or 2 and 1, or true "
+            f"and false) whether the event was seen: write it so{drop}",
+        )
+    return values.astype(np.float64)
+
+
+def coded(name: str | None, events: np.ndarray, every: Iterable[float]) -> tuple[np.ndarray, list[Finding]]:
+    """Return events as 0 and 1, given which numbers there are at all sites, and a finding where they were 1 and 2."""
+    numbers = {*every}
+    if 2 not in numbers:
+        return events, []
+    if 0 in numbers:
+        raise InvalidValueError(
+            f"column {name!r}",
+            f"column {name!r} has 0 and 2, and says by 1 whether the event was seen: write 1 for the event that is to "
+            "be modeled, and 0 for rows in which it was not seen",
+        )
+    message = f"column {name!r} has 1 and 2: 2 is taken for rows in which the event was seen, 1 for others"
+    return events - 1, [Finding("event-coding", f"column {name!r}", message)]
+
+
+def of_few_events(name: str, sites: Sequence[str], owner: np.ndarray, events: np.ndarray) -> list[Finding]:
+    """Return the finding that sites have few events."""
+    counts = np.bincount(owner, events, len(sites)).astype(int).tolist()
+    low = {site: count for site, count in zip(sites, counts, strict=True) if count < FEW}
+    which = few([f"{site!r} {count}" for site, count in low.items()])
+    message = (
+        f"by column {name!r} fewer than {FEW} events were seen at some sites ({which}), of which little can be learned "
+        "and less be told: merge such sites, or leave them out"
+    )
+    return [Finding("few-events", f"column {name!r}", message, {"sites": [*low]})] * bool(low)

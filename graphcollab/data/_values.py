@@ -1,0 +1,276 @@
+"""Values of a column: numbers (bool, int64, or float64 with NaN where missing), or text (objects, None where missing).
+
+Spaces around text do not count. Text of nothing but true and false is bool, and some words mean a missing value
+(`MISSING`), in frames as in files.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from graphcollab._base.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
+from graphcollab._base.naming import setting
+
+LARGEST = 2**63 - 1  # the largest whole number that a column of int64 can hold
+LARGEST_FLOAT = 1e30
+"""The largest number of a column: its square is a float of 8 bytes, with room for sums, and it is one of 4 itself."""
+DROP = "drop the row where it is unknown"  # what to do with a target that is not known
+LACKING = "leave it empty where unknown"  # what to do with an input that is not known
+NOTHING = "no values"  # the kind of a column that is empty at a site, which goes with every other
+MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"}
+"""Text that means a missing value, wherever it comes from."""
+TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
+"""Words that are true and false where a column has no others."""
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+_UNITS = r"EUR|USD|GBP|[kmµu]?g|lb|[mdc]?l|[kcm]?m|(sq ?)?ft|h|min|m?s|years?|days?|mmHg|bpm|[mµu]?g/[md]?l|[mµu]mol/l"
+_LIKE_NUMBER = re.compile(  # units of letters after a space: "30s" may be people in their thirties
+    rf"[+−-]?[€$£]?(\d[\d.,'\s]*|\.\d+)(e[+-]?\d+)?(\s*([%‰€$£]|°[CF]?)|(?<=\s)({_UNITS}))?", re.IGNORECASE
+)
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?")
+_FEW = 10  # different values that may be categories however few rows there are
+
+
+def is_number(cell: str) -> bool:
+    """Return whether text is a number, also an infinite one; `float` reads some that nobody means, such as "1_0"."""
+    return _NUMBER.fullmatch(cell) is not None
+
+
+def is_finite(text: str) -> bool:
+    """Return whether text is a finite number."""
+    return is_number(text) and bool(np.isfinite(float(text)))
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether an object means a missing value."""
+    if isinstance(value, str):
+        return value.strip() in MISSING
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def without(name: str) -> str:
+    """Return the advice to leave out a column."""
+    return f"leave it out by {setting(leave_out=[name])}"
+
+
+def dates(what: str, lengths: bool = False) -> str:
+    """Return the message for a column of dates, or of lengths of time, and what to do."""
+    kind, since = ("lengths of time", "") if lengths else ("dates", " since the first")
+    return f"holds {kind} ({what}): make them numbers, such as days{since}"
+
+
+def kind_of(values: np.ndarray, categorical: bool = False) -> str:
+    """Return the kind of a column's values, as sites compare it, or that they are declared to be categories."""
+    if categorical:
+        return "categories"
+    if values.dtype.kind == "O":
+        return NOTHING if all(one is None for one in values.tolist()) else "text"
+    return NOTHING if bool(np.isnan(values).all()) else "numbers"
+
+
+def lacks(values: np.ndarray) -> np.ndarray:
+    """Return where a column has no value, [N]."""
+    return values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  of every entry
+
+
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """Return an array of Python's objects, one per entry; NumPy would make text of numbers among text."""
+    values = list(values)
+    return np.fromiter(values, object, len(values))
+
+
+def from_array(name: str, values: Any) -> np.ndarray:
+    """Return a column given as an array, a tensor or a sequence."""
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    array, subject = np.asarray(array if hasattr(array, "dtype") else objects(array)), f"column {name!r}"
+    if array.ndim != 1:
+        raise ShapeError(subject, f"{subject} must be one value per row, [N], got an array {list(array.shape)}")
+    match array.dtype.kind:
+        case "b":
+            return array
+        case "i" | "u":
+            return array.astype(np.float64 if array.dtype == np.uint64 and (array > LARGEST).any() else np.int64)
+        case "f":
+            return array.astype(np.float64)
+        case "U" | "T" | "O":
+            return _from_objects(name, array.tolist())
+        case "m" | "M":
+            told = dates(str(array.dtype), array.dtype.kind == "m")
+            raise UnsupportedError(subject, f"{subject} {told}")
+    raise UnsupportedError(subject, f"{subject} holds {array.dtype}: make it numbers or text")
+
+
+def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
+    subject = f"column {name!r}"
+    lacks = [is_missing(one) for one in values]
+    known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
+    kinds = set(map(type, known)) or {str for one in values if isinstance(one, str)}
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        return from_words([None if lack else str(one).strip() for one, lack in zip(values, lacks, strict=True)])
+    if all(issubclass(kind, Real | np.bool_) for kind in kinds):
+        return _from_numbers(name, [np.nan if lack else one for one, lack in zip(values, lacks, strict=True)])
+    day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
+    if day is not None:
+        told = dates(f"such as {day}", isinstance(day, datetime.timedelta))
+        raise UnsupportedError(subject, f"{subject} {told}")
+    _refuse_partly_text(name, values)
+    fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
+    odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
+    others = f", and other rows hold such as {known[0]!r}" if fits else ""
+    raise MismatchError(subject, f"row {odd} of {subject} holds {values[odd]!r}{others}: make it numbers or text")
+
+
+def from_words(words: Sequence[str | None]) -> np.ndarray:
+    """Return a column of text, or of true and false where it says nothing else; of these missing ones are NaN."""
+    known = set(words) - {None}
+    if not known or not known <= TRUTHS.keys():
+        return objects(words)
+    values = [np.nan if one is None else TRUTHS[one] for one in words]
+    return np.array(values, np.float64 if None in words else bool)
+
+
+def _from_numbers(name: str, values: Sequence[Any]) -> np.ndarray:
+    kinds = set(map(type, values))
+    if kinds and kinds <= {bool, np.bool_}:
+        return np.array(values, bool)
+    whole = all(issubclass(kind, Integral | np.bool_) for kind in kinds) and all(abs(int(n)) <= LARGEST for n in values)
+    try:
+        return np.array(values, np.int64 if whole and values else np.float64)
+    except OverflowError as error:
+        row, subject = next(k for k, one in enumerate(values) if abs(one) > sys.float_info.max), f"column {name!r}"
+        raise RangeError(subject, f"row {row} of {subject} holds a number that is too large to compute with") from error
+
+
+def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
+    """Refuse numbers of which some are text, usually since a word was among those of one file of several."""
+    words = {row: one for row, one in enumerate(values) if isinstance(one, str)}
+    text = next((row for row, one in words.items() if is_number(one.strip())), None)
+    number = next((row for row, one in enumerate(values) if isinstance(one, Real) and one == one), None)
+    if text is None or number is None:
+        return
+    others = [row for row, one in words.items() if not is_number(one.strip())]
+    odd = next((row for row in others if not is_missing(values[row])), next(iter(others), None))
+    cure = f"make all of them numbers, in pandas by pd.to_numeric(frame[{name!r}], errors='coerce')"
+    cure += "" if odd is None else f", or read the files with na_values={[values[odd]]!r}"
+    by = "" if odd is None else f", here by {values[odd]!r} in row {odd}"
+    raise AmbiguousError(
+        f"column {name!r}",
+        f"row {text} of column {name!r} holds the text {values[text]!r}, and row {number} the number "
+        f"{values[number]!r}, as where several files are read and the numbers of some become text{by}: {cure}, or make "
+        "all of them text if they are categories",
+    )
+
+
+def factorized(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the different values of a column as text, in order, and which of them every row has, -1 for a missing one.
+
+    Numbers come first, by size, whole ones without a point; then text, by its letters.
+    """
+    if values.dtype.kind == "O":
+        known = sorted_names({one for one in values.tolist() if one is not None})
+        place: dict[str | None, int] = {None: -1, **dict(zip(known, range(len(known)), strict=True))}
+        return tuple(known), np.fromiter(map(place.__getitem__, values.tolist()), np.int64, len(values))
+    found, codes = np.unique(values, return_inverse=True)
+    present = found[~np.isnan(found)]
+    codes = np.where(codes < len(present), codes, -1)
+    return tuple(str(int(one)) if float(one).is_integer() else repr(float(one)) for one in present.tolist()), codes
+
+
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """Return text with numbers in order of their size, before other text."""
+
+    def by_size(text: str) -> tuple[bool, float, str]:
+        number = is_number(text) and float(text) == float(text)
+        return not number, float(text) if number else 0.0, text
+
+    return sorted(names, key=by_size)
+
+
+def as_text(values: np.ndarray) -> np.ndarray:
+    """Return a column as one of text."""
+    names, codes = factorized(values)
+    return objects([*names, None])[codes]
+
+
+def as_number(text: str) -> str:
+    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
+    return factorized(np.array([float(text)]))[0][0] if is_finite(text) else text
+
+
+def numbers_of(
+    name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format, lacking: str = LACKING
+) -> np.ndarray:
+    """Return a column as float64; an error says, by ``at``, which is the first text, infinite or too large value."""
+    subject = f"column {name!r}"
+    if values.dtype.kind == "O":
+        known = [k for k, one in enumerate(values.tolist()) if one is not None]
+        if known:
+            row = next((k for k in known if not is_number(values[k])), known[0])
+            cure = "make the column numbers, without quotes" if is_number(values[row]) else f"correct it, or {lacking}"
+            raise AmbiguousError(
+                subject, f"{at(row)} has the text {values[row]!r} in {subject}, where numbers are needed: {cure}"
+            )
+        return np.full(len(values), np.nan)
+    out = values.astype(np.float64)
+    bad = (np.abs(out) > LARGEST_FLOAT).nonzero()[0]
+    if len(bad):
+        value = float(out[bad[0]])
+        said = "infinity" if np.isinf(value) else f"{value:g}, which is too large to compute with,"
+        raise RangeError(subject, f"{at(int(bad[0]))} has {said} in {subject}: correct it, or {lacking}")
+    return out
+
+
+def refuse_no_categories(
+    name: str, values: np.ndarray, at: Callable[[int], str], cure: str, target: bool = False, declared: bool = False
+) -> None:
+    """Refuse text [N] that is hardly categories: mostly dates or numbers (if not ``declared``), or nearly all distinct.
+
+    A ValueError names the column, a row by ``at``, and the ``cure`` if they are categories after all.
+    """
+    rows = Counter(values.tolist())
+    rows.pop(None, None)
+    known, subject = rows.total(), f"column {name!r}"
+    leave = "" if target else f"{without(name)}, or "
+    days = {word for word in rows if _DATE.fullmatch(word)}
+    if known and 2 * sum(rows[word] for word in days) > known:
+        first = next(k for k, one in enumerate(values.tolist()) if one in days)
+        told = dates(f"{at(first)} has {values[first]!r}")
+        raise UnsupportedError(subject, f"{subject} {told}; {leave}{cure}")
+    odd = None if declared else _odd_number(values, rows)
+    if odd is not None:
+        lacking = DROP if target else LACKING
+        raise AmbiguousError(
+            subject,
+            f"{at(odd)} has {values[odd]!r} in {subject}, which looks like a column of numbers: write numbers with a "
+            f"point and without units, quotes and separators of thousands, or {lacking}; {cure}",
+        )
+    if len(rows) > _FEW and 2 * len(rows) > known:
+        raise AmbiguousError(
+            subject,
+            f"{subject} has {len(rows)} different values in {known} rows, such as {next(iter(rows))!r}, as where it "
+            f"names single rows: {leave}group its values first; {cure}",
+        )
+
+
+def _odd_number(values: np.ndarray, rows: Counter[str]) -> int | None:
+    """Return the row that keeps a column of text from being numbers, if most rows or all but two words look so.
+
+    A row with a word comes before those with numbers in need of another spelling, and these before plain ones.
+    """
+    text = {word for word in rows if not is_number(word)}
+    odd = {word for word in text if not _LIKE_NUMBER.fullmatch(word)}
+    numbers = rows.keys() - odd
+    least = 3 if any(set(".,") & set(word) for word in numbers) else _FEW
+    most = 2 * sum(rows[word] for word in odd) < rows.total()
+    if not most and not (len(odd) <= 2 and len(numbers) >= least):
+        return None
+    named = odd or text or rows.keys()
+    return next((k for k, one in enumerate(values.tolist()) if one in named), None)

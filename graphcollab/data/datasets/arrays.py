@@ -1,0 +1,187 @@
+"""Datasets from arrays, in memory or in an ``.npz`` file, and what images go through to become such."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab._base.errors import (
+    DamagedError,
+    FormatError,
+    GraphcollabError,
+    InvalidTypeError,
+    MissingError,
+    MissingFileError,
+    ShapeError,
+    TooManyError,
+    UntrustedError,
+)
+from graphcollab._base.settings import checked
+from graphcollab.data.datasets.labeled_arrays import LabeledArrays
+
+_KEYS = ("x_train", "y_train", "x_test", "y_test")
+_CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
+
+
+@checked
+def from_arrays(
+    train_inputs: np.ndarray | Tensor,
+    train_targets: np.ndarray | Tensor,
+    test_inputs: np.ndarray | Tensor,
+    test_targets: np.ndarray | Tensor,
+    name: str = "arrays",
+    class_names: Sequence[str] | None = None,
+) -> LabeledArrays:
+    """Build a dataset from NumPy arrays or tensors. The arrays are copied, so later changes to them do not matter.
+
+    Floating-point inputs are kept as they are (as float32). Inputs of type uint8 are taken for pixels or other bytes:
+    they are divided by 255, and images become [N, C, H, W]. Standardization is left to the caller.
+
+    Args:
+        train_inputs: Training samples.
+        train_targets: Their labels, of any integer type, counted from 0.
+        test_inputs: Test samples.
+        test_targets: Their labels.
+        name: What to call the dataset in messages.
+        class_names: One name per label. Default: "0", "1", ... up to the largest label in either part.
+
+    Shapes:
+        Floating-point inputs: [N, ...], kept.
+        uint8 inputs: [N, H, W] becomes [N, 1, H, W]; [N, H, W, C] with 1, 3 or 4 channels becomes [N, C, H, W];
+            [N, C, H, W] with 1, 3 or 4 channels and [N, features] keep their axes. Where the last axis and the second
+            could both be channels, the last one is.
+        Targets: [N] or [N, 1].
+
+    Raises:
+        TypeError: Inputs are neither floating point nor uint8, or labels are not integers.
+        ValueError: The axes of images are not clear, or :class:`LabeledArrays` refuses the result.
+    """
+    labels = _to_targets(name, "train_targets", train_targets), _to_targets(name, "test_targets", test_targets)
+    if class_names is None:
+        largest = max((int(values.max()) for values in labels if values.numel()), default=-1)
+        class_names = [str(label) for label in range(largest + 1)]
+    train, test = _to_inputs(name, "train_inputs", train_inputs), _to_inputs(name, "test_inputs", test_inputs)
+    return LabeledArrays(name, train, labels[0], test, labels[1], tuple(class_names))
+
+
+@checked
+def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> LabeledArrays:
+    """Read a dataset from an ``.npz`` file with the arrays x_train, y_train, x_test and y_test.
+
+    The arrays are treated as in :func:`from_arrays`. Files are read without pickle, so reading never runs code.
+
+    Args:
+        path: The file. Its name without ``.npz`` becomes the name of the dataset.
+        class_names: One name per label. Default: the labels themselves.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is not an ``.npz`` file, is damaged or encrypted, lacks an array, holds one that does not fit
+            into memory, or holds pickled objects.
+    """
+    path = Path(path)
+    subject = f"file {path}"
+    if not path.is_file():
+        raise MissingFileError(
+            subject, f"there is no file {path}; expected an .npz file with the arrays {', '.join(_KEYS)}"
+        )
+    with path.open("rb") as file:  # np.load would leave a damaged file open
+        try:
+            stored = np.load(file, allow_pickle=False)
+        except (ValueError, EOFError, zipfile.BadZipFile, MemoryError, OSError, NotImplementedError) as error:
+            raise DamagedError(subject, f"{path} is not an intact .npz file; write it with numpy.savez") from error
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise FormatError(subject, f"{path} holds a single array; expected an .npz file, written with numpy.savez")
+        missing = [key for key in _KEYS if key not in stored]
+        if missing:
+            raise MissingError(
+                subject,
+                f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
+                f"found {', '.join(stored.files) or 'none'}",
+            )
+        train, labels, test, test_labels = (_read(path, stored, key) for key in _KEYS)
+    return from_arrays(train, labels, test, test_labels, name=path.stem, class_names=class_names)
+
+
+def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
+    kind: type[GraphcollabError]
+    try:
+        values: np.ndarray = stored[key]
+        return values
+    except (ValueError, zlib.error, EOFError, zipfile.BadZipFile, OSError) as error:
+        kind, reason = UntrustedError if "allow_pickle" in str(error) else DamagedError, str(error)
+    except RuntimeError as error:  # zipfile's, of passwords and of methods of compression
+        kind, reason = FormatError, str(error)
+    except MemoryError as error:
+        kind, reason = TooManyError, str(error)
+    raise kind(f"file {path}", f"{path}: cannot read {key}: {reason}; write the file with numpy.savez")
+
+
+def _to_tensor(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
+    """Return a tensor that shares no memory with ``values``."""
+    if isinstance(values, Tensor):
+        return values.detach().clone()
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif":
+        raise InvalidTypeError(what, f"{name}: {what} must be an array of numbers, got dtype {array.dtype}")
+    # torch reads arrays in the machine's byte order and with positive strides only
+    return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+
+
+def _to_targets(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
+    targets = _to_tensor(name, what, values)
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype == torch.bool:
+        raise InvalidTypeError(
+            what, f"{name}: {what} must be integers (the number of the class, from 0), got {targets.dtype}"
+        )
+    if targets.dim() == 2 and targets.shape[1] == 1:  # [N, 1] -> [N], as Keras stores labels
+        targets = targets[:, 0]
+    return targets.long()
+
+
+def _to_inputs(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
+    inputs = _to_tensor(name, what, values)
+    if inputs.is_floating_point():
+        return inputs.float()
+    if inputs.dtype != torch.uint8:
+        raise InvalidTypeError(
+            what,
+            f"{name}: {what} must be floating point, or uint8 for pixels 0 .. 255, got {inputs.dtype}; "
+            "convert it first, for example with x.astype('float32')",
+        )
+    if inputs.dim() == 3:  # [N, H, W] -> [N, 1, H, W]
+        inputs = inputs.unsqueeze(1)
+    elif inputs.dim() == 4 and inputs.shape[3] in _CHANNELS:  # [N, H, W, C] -> [N, C, H, W]
+        inputs = inputs.permute(0, 3, 1, 2).contiguous()
+    elif inputs.dim() == 4 and inputs.shape[1] not in _CHANNELS:
+        raise ShapeError(
+            what,
+            f"{name}: {what}: images of type uint8 must be [N, H, W, C] or [N, C, H, W] with C = 1, 3 or 4, "
+            f"got {list(inputs.shape)}; pass floating-point inputs to have them kept as they are",
+        )
+    return scale_images(inputs)
+
+
+def scale_images(images: Tensor) -> Tensor:
+    """Return uint8 values 0 .. 255 as new float32 numbers in [0, 1]."""
+    return images.float().div_(255.0)
+
+
+def standardize(train: Tensor, test: Tensor) -> None:
+    """Shift and scale every channel of images, **in place**, by the mean and standard deviation of the training images.
+
+    In place because a copy of MiniImageNet would take 4 GB. A channel that is constant over all training images is only
+    shifted. Images are [N, C, H, W] float32.
+    """
+    # [C] each; over the whole set, hence without Bessel's correction
+    std, mean = torch.std_mean(train, dim=(0, 2, 3), correction=0)
+    std = torch.where(std > 0, std, torch.ones_like(std))
+    for images in (train, test):
+        images.sub_(mean[:, None, None]).div_(std[:, None, None])

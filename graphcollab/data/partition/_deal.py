@@ -1,0 +1,199 @@
+"""What all builders of tasks share: their arguments, dealing samples to nodes, drawing tests, and putting tasks up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from graphcollab._base.documentation import checked_with
+from graphcollab._base.errors import EmptyError, MismatchError, ShapeError, TooFewError
+from graphcollab._base.keyed import keyed_order
+from graphcollab.data.samples import Pool, Split
+from graphcollab.data.tasks import Tasks
+
+Shares = tuple[list[Tensor], list[Tensor]]
+"""Training samples and validation samples of every node."""
+
+_DEAL_STREAM, _TEST_STREAM = 110, 111
+
+builder = checked_with(
+    {
+        "data": "A dataset with training and test samples.",
+        "nodes": "Nodes of every cluster. Nodes are ordered cluster by cluster.",
+        "train": "Training samples of a node. None: all, dealt out in shares that differ by at most one in a cluster.",
+        "val": "Validation samples of a node, from the dataset's training samples.",
+        "test": "Test samples of a node, drawn from all those of its cluster. None: all of them.",
+        "seed": "Seed of the draws.",
+        "val_fraction": "Share of a node's samples set aside for validation.",
+        "stratify": "Whether some of every class are; see `Tasks.hold_out`.",
+        "kwargs": "``names``, ``loss``, ``metric`` and ``node_id`` of `Tasks`.",
+    }
+)
+"""Makes a function a builder of tasks: its arguments are checked, and those that many have are documented."""
+
+
+@runtime_checkable
+class Labeled(Protocol):
+    """A labeled dataset with a test set, such as `graphcollab.data.datasets.LabeledArrays`.
+
+    Shapes:
+        train_inputs: [N, ...]; train_targets: class labels, [N]; test_inputs: [N', ...]; test_targets: [N'].
+    """
+
+    @property
+    def train_inputs(self) -> Tensor: ...
+    @property
+    def train_targets(self) -> Tensor: ...
+    @property
+    def test_inputs(self) -> Tensor: ...
+    @property
+    def test_targets(self) -> Tensor: ...
+
+
+def num_classes(source: Labeled) -> int:
+    """Return how many labels a dataset may have: its ``num_classes``, or one more than its largest label."""
+    largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
+    stated = getattr(source, "num_classes", largest)
+    if stated < largest:
+        raise MismatchError(
+            "num_classes",
+            f"a source says it has {stated} classes, and has the label {largest - 1}: correct one of them",
+        )
+    return int(stated)
+
+
+def label_starts(sources: Sequence[Labeled]) -> list[int]:
+    """Return by how much to shift up every dataset's labels: by the classes of those before it."""
+    shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
+    if len(shapes) > 1:
+        raise ShapeError(
+            "inputs", f"sources' inputs have different shapes {sorted(shapes)}: bring them to one shape first"
+        )
+    return list(accumulate(map(num_classes, sources), initial=0))[:-1]
+
+
+def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
+    """Check that there are as many numbers of nodes as clusters, for each of which there is one of ``what``."""
+    if not nodes:
+        raise EmptyError("nodes", "there must be at least one cluster of nodes, got nodes=()")
+    if len(nodes) != clusters:
+        raise MismatchError(
+            "nodes", f"each cluster needs one of the {what} and a number of nodes, got {clusters} and {len(nodes)}"
+        )
+
+
+def clusters_of(nodes: Sequence[int]) -> Tensor:
+    """Return the cluster of every node where nodes are ordered cluster by cluster."""
+    return torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
+
+
+def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int) -> Shares:
+    """Deal the samples ``index`` [n] out to nodes, different ones to each, in an order that depends on seed and keys.
+
+    A node's share does not depend on nodes behind it. With ``train`` None all are dealt, by 1 more to the first nodes.
+    """
+    fewest = 1 if train is None else train
+    need = nodes * (fewest + val)
+    if len(index) < need:
+        raise TooFewError(
+            who,
+            f"{who} has {len(index)} training samples; {nodes} nodes with {'at least ' * (train is None)}{fewest} for "
+            f"training and {val} for validation need {need}: use fewer nodes or samples",
+        )
+    order = index[keyed_order(seed, _DEAL_STREAM, *keys, index)]
+    shares = order.tensor_split(nodes) if train is None else order[:need].tensor_split(nodes)
+    return [share[: len(share) - val] for share in shares], [share[len(share) - val :] for share in shares]
+
+
+def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: int, who: str) -> list[Tensor]:
+    """Return the test samples of a cluster's nodes: all of the cluster's, or ``test`` for each, drawn independently."""
+    if test != 0 and len(index) < (test or 1):
+        asked = "" if test is None else f", {test} per node are asked for"
+        raise TooFewError(who, f"{who} has {len(index)} test samples{asked}: use data with more, or test=0")
+    if test is None:
+        return [index] * nodes
+    order = keyed_order(seed, _TEST_STREAM, cluster, torch.arange(nodes)[:, None], index)  # [nodes, n]
+    return list(index[order[:, :test]])
+
+
+def deal_counts(
+    data: Labeled, train: Tensor, val: Tensor, test: Tensor, cluster: Tensor, seed: int, **kwargs: Any
+) -> Tasks:
+    """Build tasks in which node k has ``train[k, c]``, ``val[k, c]`` and ``test[k, c]`` samples of class c."""
+    dealt, drawn = [], []
+    for c in range(train.shape[1]):
+        index, wanted = (data.train_targets == c).nonzero().flatten(), (train + val)[:, c]
+        need = int(wanted.sum())
+        if len(index) < need:
+            raise TooFewError(
+                f"class {c}",
+                f"class {c} has {len(index)} training samples; the {int((wanted > 0).sum())} nodes with it need {need} "
+                "for training and validation: use fewer nodes, or fewer samples for each",
+            )
+        sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
+        dealt.append(index[keyed_order(seed, _DEAL_STREAM, index)][:need].split(sizes))
+    for c in range(test.shape[1]):
+        index, most = (data.test_targets == c).nonzero().flatten(), int(test[:, c].max())
+        if len(index) < most:
+            raise TooFewError(
+                f"class {c}", f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples"
+            )
+        many = enumerate(test[:, c].tolist())
+        drawn.append([index[keyed_order(seed, _TEST_STREAM, k, index)[:n]] for k, n in many])
+    own, held = ([torch.cat([pieces[2 * k + i] for pieces in dealt]) for k in range(len(train))] for i in (0, 1))
+    tests = [torch.cat([pieces[k] for pieces in drawn]) for k in range(len(test))]
+    return stored_once(data, (own, held), tests, cluster, **kwargs)
+
+
+def pools_of(data: Labeled) -> dict[str, Pool]:
+    """Return a dataset as the pools of a training and a test set."""
+    return {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
+
+
+def stored_once(data: Labeled, shares: Shares, tests: Sequence[Tensor], cluster: Tensor, **kwargs: Any) -> Tasks:
+    """Build tasks that share a dataset by index."""
+    samples = {"train": ("train", shares[0]), "val": ("train", shares[1]), "test": ("test", tests)}
+    return assemble(pools_of(data), samples, cluster, **kwargs)
+
+
+def stored_apart(
+    sources: Sequence[Labeled],
+    shares: Sequence[Shares],
+    change: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]],
+    test: int | None,
+    seed: int,
+    **kwargs: Any,
+) -> Tasks:
+    """Build tasks whose samples are copies of the dealt ones, node after node, as ``change`` makes their cluster's."""
+    nodes = [len(own) for own, _ in shares]
+    pools, samples = {}, {}
+    for place, name in enumerate(("train", "val")):
+        lists = [share[place] for share in shares]
+        indices = zip(sources, map(torch.cat, lists), strict=True)
+        pools[name] = _pool([change(c, d.train_inputs[i], d.train_targets[i]) for c, (d, i) in enumerate(indices)])
+        sizes = [len(index) for own in lists for index in own]
+        samples[name] = (name, list(torch.arange(len(pools[name])).split(sizes)))
+    pools["test"] = _pool([change(c, source.test_inputs, source.test_targets) for c, source in enumerate(sources)])
+    ranges = torch.arange(len(pools["test"])).split([len(source.test_targets) for source in sources])
+    drawn = [draw_tests(one, c, nodes[c], test, seed, f"cluster {c}") for c, one in enumerate(ranges)]
+    samples["test"] = ("test", [index for of_cluster in drawn for index in of_cluster])
+    return assemble(pools, samples, clusters_of(nodes), **kwargs)
+
+
+def _pool(pairs: Sequence[tuple[Tensor, Tensor]]) -> Pool:
+    return Pool(torch.cat([inputs for inputs, _ in pairs]), torch.cat([targets for _, targets in pairs]))
+
+
+def assemble(
+    pools: Mapping[str, Pool], samples: Mapping[str, tuple[str, Sequence[Tensor]]], cluster: Tensor, **kwargs: Any
+) -> Tasks:
+    """Build tasks with true clusters [K], of a pool and an index tensor per node by split; without empty splits."""
+    names = tuple(f"cluster {c}, node {k}" for k, c in enumerate(cluster.tolist()))
+    splits = {name: Split.from_lists(pool, lists) for name, (pool, lists) in samples.items() if any(map(len, lists))}
+    used = {split.pool for split in splits.values()}
+    pools = {name: pool for name, pool in pools.items() if name in used}
+    return Tasks(pools, splits, **{"names": names, "cluster": cluster, **kwargs})

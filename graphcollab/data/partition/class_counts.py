@@ -1,0 +1,179 @@
+"""Nodes that have a number of samples of every class: majority classes, and MAPL's clusters of classes.
+
+A node's training and validation samples are its own, and depend on the seed and the nodes before it, not on those
+behind. Test samples are drawn for every node on its own, so nodes may share some.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Unpack
+
+import torch
+
+from graphcollab._base.errors import ConflictError, MismatchError, RangeError, TooFewError
+from graphcollab._base.keyed import keyed_uniform
+from graphcollab._base.settings import Count, Fraction, Natural, Seed, SettingError, checked
+from graphcollab.data._builders import TaskFields
+from graphcollab.data.partition._deal import Labeled, builder, clusters_of, deal_counts
+from graphcollab.data.tasks import Tasks
+
+PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
+
+_COUNT_STREAM = 151
+
+
+@checked
+def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, classes: Count = 10) -> list[int]:
+    """Return how many of N samples are of each class: N p / n of n majority classes, N (1 - p) / (C - n) of others.
+
+    The majority has N p samples, rounded to the nearest whole number (half up), the minority the rest, and inside each
+    the classes with the smallest labels get one more where it does not divide evenly: N in all, ``size``. Where all C
+    ``classes`` are in the majority, p must be 1.
+
+    Example:
+        >>> majority_counts(10, [0, 3], p=0.7, classes=4)
+        [4, 2, 1, 3]
+    """
+    chosen = sorted(set(majority))
+    if not chosen or len(chosen) < len(majority) or not 0 <= chosen[0] <= chosen[-1] < classes:
+        raise RangeError(
+            "majority", f"a majority must be one or more different classes of 0 .. {classes - 1}, got {list(majority)}"
+        )
+    if len(chosen) == classes and p != 1:
+        raise ConflictError("p", f"p must be 1 where all {classes} classes are in the majority, got {p}")
+    out = [0] * classes
+    many = math.floor(size * p + 0.5)
+    for group, total in ((chosen, many), ([c for c in range(classes) if c not in chosen], size - many)):
+        for place, c in enumerate(group):
+            out[c] = total // len(group) + (place < total % len(group))
+    return out
+
+
+@builder
+def majority_tasks(
+    data: Labeled,
+    majorities: Sequence[Sequence[Natural]],
+    p: Fraction = 0.7,
+    train: Count | Sequence[Count] = 1000,
+    val: Natural = 200,
+    test: Natural = 300,
+    seed: Seed = 0,
+    **kwargs: Unpack[TaskFields],
+) -> Tasks:
+    """Give every node most of its samples from its majority classes and few from the others.
+
+    Section 5.1 of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, Ohio State
+    University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
+    other class; p = n / 10 makes all nodes alike (rounding: `majority_counts`), in training, validation and testing;
+    the thesis has no validation samples (``val=0``). ``cluster`` says which nodes have the same majority classes,
+    numbered as they come.
+
+    Args:
+        majorities: Majority classes of every node.
+        p: Share of majority classes.
+        train: N, training samples of a node; one number for all or one per node.
+        test: Test samples of a node.
+    """
+    nodes = len(majorities)
+    sizes = [train] * nodes if isinstance(train, int) else list(train)
+    if not nodes or len(sizes) != nodes:
+        raise MismatchError(
+            "majority", f"each node needs majority classes and a number of samples, got {nodes} and {len(sizes)}"
+        )
+    classes = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
+    counts = {
+        name: torch.tensor([majority_counts(n, m, p, classes) for n, m in zip(many, majorities, strict=True)])
+        for name, many in (("train", sizes), ("val", [val] * nodes), ("test", [test] * nodes))
+    }  # [K, C] each
+    numbers: dict[frozenset[int], int] = {}
+    cluster = torch.tensor([numbers.setdefault(frozenset(m), len(numbers)) for m in majorities])
+    return deal_counts(data, **counts, cluster=cluster, seed=seed, **kwargs)
+
+
+@checked
+def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list[range]:
+    """Return consecutive classes for every cluster, so that all occur and neighboring clusters share ``overlap``.
+
+    The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
+    every piece is lengthened by the next ``overlap`` classes. Where that is longer than a piece, clusters that are not
+    neighbors share classes too. A ``ValueError`` says how many of the C ``classes`` are too few.
+
+    Example:
+        >>> class_windows(10, 2, overlap=4), class_windows(10, 3)
+        ([range(0, 7), range(3, 10)], [range(0, 4), range(4, 7), range(7, 10)])
+    """
+    if classes - overlap < clusters:
+        raise TooFewError(
+            "clusters",
+            f"{clusters} clusters that share {overlap} classes with their neighbors need at least "
+            f"{clusters + overlap} classes, there are {classes}: use fewer clusters or a smaller overlap",
+        )
+    pieces = torch.arange(classes - overlap).tensor_split(clusters)
+    return [range(int(piece[0]), int(piece[-1]) + 1 + overlap) for piece in pieces]
+
+
+@builder
+def class_clusters(
+    data: Labeled,
+    nodes: Count = 20,
+    clusters: Count = 2,
+    per_class: Annotated[Count | tuple[Count, Count], PER_CLASS] = 300,
+    overlap: Natural = 0,
+    val: Natural = 0,
+    test: Natural = 15,
+    seed: Seed = 0,
+    **kwargs: Unpack[TaskFields],
+) -> Tasks:
+    """Give every cluster of nodes some of the classes, and every node a number of samples of each of them.
+
+    Scenarios 1 to 4 of section 5 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_
+    (Mukherjee, Simonetto and Jamali-Rad, 2024), which has 10 and 20 nodes in 2 clusters:
+
+    ========  ==================  =================  ===========
+    scenario  classes             ``per_class``      ``overlap``
+    ========  ==================  =================  ===========
+    1         disjoint            300                0
+    2         overlapping         300                4
+    3         disjoint            (100, 300)         0
+    4         overlapping         (100, 300)         4
+    ========  ==================  =================  ===========
+
+    Classes go to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4 of 10
+    classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9). Numbers are drawn from [100,
+    300] in the text, without the end in the code, as here. Unlike this one, their code gives two nodes of
+    consecutive numbers 100 samples of each class in common.
+
+    Args:
+        nodes: K. Nodes are ordered cluster by cluster; sizes of clusters differ by at most one.
+        clusters: Number of clusters.
+        per_class: A node's samples of each of its classes: a number, or ``(low, high)``, from which low, …, high - 1
+            are drawn for every node and class. Small datasets need fewer than the default.
+        overlap: Classes that neighboring clusters share.
+        val: How many of a node's samples of each class are set aside for validation. The paper has none.
+        test: Test samples of a node for each of its classes.
+    """
+    if nodes < clusters:
+        raise RangeError("nodes", f"nodes must be at least clusters={clusters}, got {nodes}")
+    low, high = (per_class, per_class + 1) if isinstance(per_class, int) else per_class
+    if low >= high:
+        raise SettingError("per_class", PER_CLASS, per_class)
+    if val >= low:
+        raise TooFewError(
+            "val",
+            f"a node may have no more than {low} samples of a class, and val={val} leaves none for training: use a "
+            "smaller val or a larger per_class",
+        )
+    labels = data.train_targets.unique()
+    windows = class_windows(len(labels), clusters, overlap)
+    cluster = clusters_of([len(part) for part in torch.arange(nodes).tensor_split(clusters)])
+    count = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
+    has = torch.zeros(clusters, count, dtype=torch.bool)
+    for c, window in enumerate(windows):
+        has[c, labels[list(window)]] = True
+    # [K, C]: a whole number from low, …, high - 1 for every node and class that it has
+    drawn = keyed_uniform(seed, _COUNT_STREAM, torch.arange(nodes)[:, None], torch.arange(count))
+    own = has[cluster]
+    numbers = low + ((high - low) * drawn).long() - val
+    return deal_counts(data, numbers * own, val * own, test * own, cluster, seed, **kwargs)

@@ -1,0 +1,222 @@
+"""Clusters of nodes whose samples differ in a known way: in their inputs, their labels, or what labels mean.
+
+The thesis is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
+(Hagander and Ihre-Thomason, Lund University, 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Unpack
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphcollab._base.errors import ContractError, ShapeError, TooManyError
+from graphcollab._base.keyed import keyed_order
+from graphcollab._base.settings import Count, Finite, Natural, Seed, Share, checked
+from graphcollab.data._builders import TaskFields
+from graphcollab.data.partition._deal import (
+    Labeled,
+    builder,
+    check_clusters,
+    deal,
+    label_starts,
+    num_classes,
+    stored_apart,
+)
+from graphcollab.data.tasks import Tasks
+
+_LABEL_STREAM, _FRACTION_STREAM = 131, 132
+
+
+@checked
+def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor:
+    """Rotate images about their center, counter-clockwise as they are seen (first row on top).
+
+    Multiples of 90 degrees move pixels and lose nothing. Any other angle interpolates bilinearly between pixels, keeps
+    the size, and takes what lies outside of the image to be ``fill``.
+
+    Args:
+        images: Floating-point numbers, [N, C, H, W], as is the result; square for 90 and 270 degrees.
+        angle: Degrees; negative ones rotate clockwise.
+        fill: Value outside of the images, a number or one per channel as [C, 1, 1].
+    """
+    _refuse_other_than_images(images)
+    if not images.is_floating_point():
+        raise ShapeError(
+            "inputs", f"rotation needs images as floating-point numbers, got {images.dtype}: convert them by .float()"
+        )
+    height, width = images.shape[2:]
+    turns, rest = divmod(angle % 360, 90)
+    if rest == 0:
+        if turns % 2 and height != width:
+            raise ShapeError(
+                "inputs", f"rotating by {angle} degrees needs square images, got {height} x {width} pixels"
+            )
+        return images.rot90(int(turns), (2, 3))
+    # theta [1, 2, 3] maps an output's place to the input's; places run from -1 to 1 in both directions, y points down
+    cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    theta = images.new_tensor([[[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]]])
+    grid = F.affine_grid(theta, [1, 1, height, width], align_corners=False).expand(len(images), -1, -1, -1)
+    return F.grid_sample(images - fill, grid, padding_mode="zeros", align_corners=False) + fill
+
+
+def _refuse_other_than_images(inputs: Tensor) -> None:
+    if inputs.dim() != 4:
+        raise ShapeError("inputs", f"rotation needs images [N, C, H, W], got inputs of shape {tuple(inputs.shape)}")
+
+
+@builder
+def covariate_shift(
+    data: Labeled,
+    transforms: Sequence[Callable[[Tensor], Tensor]],
+    nodes: Sequence[Count],
+    train: Count | None = 500,
+    val: Natural = 100,
+    test: Natural | None = None,
+    seed: Seed = 0,
+    **kwargs: Unpack[TaskFields],
+) -> Tasks:
+    """Change the inputs of every cluster of nodes in its own way; labels stay what they are.
+
+    Samples are drawn at random from the whole dataset and belong to one node each; which ones the k-th node gets
+    depends on the seed and k alone. Only dealt samples are transformed; a cluster's test samples once, for all its
+    nodes.
+
+    Args:
+        transforms: What is done to the inputs of every cluster: functions of inputs [N, ...] that keep their shape.
+    """
+    check_clusters(nodes, len(transforms), "transforms")
+    own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
+    ends = list(accumulate(nodes))
+    shares = [(own[end - many : end], held[end - many : end]) for end, many in zip(ends, nodes, strict=True)]
+
+    def change(cluster: int, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        new = transforms[cluster](inputs) if len(inputs) else inputs
+        if new.shape != inputs.shape:
+            raise ContractError(
+                f"cluster {cluster}",
+                f"the transform of cluster {cluster} turned inputs {tuple(inputs.shape)} into {tuple(new.shape)}: "
+                "it must keep their number and shape",
+            )
+        return new, targets
+
+    return stored_apart([data] * len(nodes), shares, change, test, seed, **kwargs)
+
+
+@builder
+def rotation_shift(
+    data: Labeled,
+    angles: Sequence[Finite] = (0, 180, 10, 350),
+    nodes: Sequence[Count] = (70, 20, 5, 5),
+    train: Count | None = 500,
+    val: Natural = 100,
+    test: Natural | None = None,
+    seed: Seed = 0,
+    **kwargs: Unpack[TaskFields],
+) -> Tasks:
+    """Rotate the images of every cluster of nodes by its own angle, counter-clockwise; see `covariate_shift`.
+
+    Section 3.1.4 of the thesis of Hagander and Ihre-Thomason (2024), whose setting is the default: Fashion-MNIST at 0,
+    180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text gives neither direction nor interpolation; see `rotate`
+    for those chosen. Corners that a rotation uncovers get the smallest value of every channel in training, which is
+    black also where images have been standardized (0 would be gray).
+
+    Args:
+        data: Images [N, C, H, W] with labels.
+        angles: Degrees of every cluster. Multiples of 90 lose nothing, others interpolate.
+    """
+    _refuse_other_than_images(data.train_inputs)
+    black = data.train_inputs.amin((0, 2, 3))[:, None, None]
+    turns = [partial(rotate, angle=angle, fill=black) for angle in angles]
+    return covariate_shift(data, turns, nodes, train, val, test, seed, **kwargs)
+
+
+@builder
+def concept_shift(
+    sources: Sequence[Labeled],
+    nodes: Sequence[Count],
+    train: Count | None = 400,
+    val: Natural = 100,
+    test: Natural | None = None,
+    seed: Seed = 0,
+    **kwargs: Unpack[TaskFields],
+) -> Tasks:
+    """Give every cluster of nodes a dataset of its own, with labels of its own.
+
+    Section 3.1.5 of the thesis of Hagander and Ihre-Thomason (2024): ``sources=(mnist, fashion_mnist)`` with 50 nodes
+    each gives 20 labels, MNIST's own and Fashion-MNIST's shifted up by 10. All nodes need a model with an output for
+    every label of every source, since they do not know whose they are.
+
+    What the m-th node of a cluster gets depends on the seed, the source and m alone. Only dealt samples are copied.
+
+    Args:
+        sources: The dataset of every cluster, all with inputs of one shape. Labels of a source are shifted up by the
+            classes of those before it: its ``num_classes``, or, where it has no such field, one more than its largest
+            label.
+    """
+    check_clusters(nodes, len(sources), "sources")
+    starts = label_starts(sources)
+    sizes = zip([len(source.train_targets) for source in sources], nodes, strict=True)
+    shares = [deal(torch.arange(n), many, train, val, seed, f"source {c}") for c, (n, many) in enumerate(sizes)]
+    return stored_apart(sources, shares, lambda c, x, y: (x, y + starts[c]), test, seed, **kwargs)
+
+
+@checked
+def label_permutations(classes: Count, clusters: Count, seed: Seed = 0) -> Tensor:
+    r"""Draw a permutation of the labels for every cluster, so that no class has the same label in two of them.
+
+    Cluster m gives class c the label :math:`\tau((\sigma(c) + s_m) \bmod C)`, where :math:`\sigma` and :math:`\tau` are
+    random permutations and :math:`s_m` different random shifts. Each cluster's permutation by itself is then uniformly
+    random, and it does not depend on how many other clusters there are.
+
+    Shapes:
+        Output: [M, C], of C ``classes`` and at most as many ``clusters``; (m, c) is class c's label in cluster m.
+    """
+    if clusters > classes:
+        raise TooManyError(
+            "clusters",
+            f"{clusters} clusters cannot give each of {classes} classes different labels: use at most {classes}",
+        )
+    sigma, tau, shift = (keyed_order(seed, _LABEL_STREAM, kind, torch.arange(classes)) for kind in range(3))
+    return tau[(sigma + shift[:clusters, None]) % classes]  # [M, C]
+
+
+@builder
+def permuted_labels(
+    data: Labeled,
+    nodes: Sequence[Count] = (2, 2, 2, 2),
+    train: Count | None = None,
+    val: Natural = 100,
+    test: Natural | None = None,
+    fraction: Share = 1.0,
+    seed: Seed = 0,
+    **kwargs: Unpack[TaskFields],
+) -> Tasks:
+    """Give every cluster of nodes the whole dataset, with its labels permuted in the cluster's own way.
+
+    The cross-silo task of section 4.1 of `CoBo: Collaborative Learning via Bilevel Optimization
+    <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024): a model for all is poor, since clusters
+    contradict each other in every class; nodes of a cluster gain from each other's samples, which they share out at
+    random. The article's setting is the default, on CIFAR-100 and without validation samples (``val=0``); its Fig. 2(a)
+    varies ``fraction``, the number of clusters (``nodes=(2,) * clusters``) and their size (``nodes=(size,) * 4``). It
+    wants unique labels for each class throughout all clusters, which random permutations do not give;
+    `label_permutations` does.
+
+    Inputs are copied for every cluster, those of training and validation only where they are dealt.
+
+    Args:
+        fraction: Share of the training samples that is used, the same in every cluster, nested in those of larger
+            shares.
+    """
+    check_clusters(nodes, len(nodes), "label permutations")
+    labels = label_permutations(num_classes(data), len(nodes), seed)
+    used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))
+    used = used[: round(fraction * len(used))]
+    shares = [deal(used, many, train, val, seed, f"cluster {c}", c) for c, many in enumerate(nodes)]
+    return stored_apart([data] * len(nodes), shares, lambda c, x, y: (x, labels[c][y]), test, seed, **kwargs)

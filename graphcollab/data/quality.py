@@ -1,0 +1,346 @@
+"""Findings about the columns of a table: import warns of them, and `Tasks.findings` keeps them for reports.
+
+Ordinary columns hardly ever exceed the thresholds by chance. A finding names all columns that it is about.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few, setting
+from graphcollab.data._values import is_number, lacks, without
+from graphcollab.data.quality_of_samples import hashed
+
+Columns = Mapping[str, np.ndarray]
+Known = Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+_CODES = (*(-9.0, 77, 88, 777, 888, 7777, 8888), *(s * (10.0**d - 1) for d in range(2, 8) for s in (-1, 1)))
+_FACTORS = (2.2046, 2.54, 3.281)  # between common units: pounds, inches, feet; from 5 on all are
+_NUMBER = r"[_ .-]?(id|no|nr|num|number|code|key)"
+_PERSON = re.compile(
+    rf"(patient|person|subject|participant|proband)({_NUMBER})?|id|mrn|pid|pseudonym"
+    rf"|(pat|case|fall|client|customer|user|animal){_NUMBER}",
+    re.IGNORECASE,
+)
+_IDENTIFIER = re.compile(
+    r"(^|[^a-zA-Z])(?i:id|mrn|pid|uid|ssn|(patient|case|record|subject|row|serial)[_ .-]?(no|nr|num|number))$"
+    r"|[a-z](Id|ID)$|^(?i:index|unnamed: 0|patient|subject|participant|person|(pat|fall|lfd)[_ .-]*(no|nr|num))$"
+)
+_SPAN = r"(os|pfs|dfs|rfs|surv(ival)?|vital|cens(or)?|event|death|fu|follow[_ .-]?up)[_ .-]?"
+_EVENT = re.compile(rf"({_SPAN})?(status|event|cens(or(ed|ing)?)?|death|dead|died|delta)", re.IGNORECASE)
+_UNTIL = re.compile(rf"({_SPAN})?(time|days|weeks|months)|{_SPAN}years|time[_ .-]?to[_ .-]?\w+", re.IGNORECASE)
+
+_LOOK = 10_000  # rows that are looked at first, which clears most columns
+_CHANCE = math.log(1e6)  # in fewer than one of so many tables, chance would do the same
+
+
+def of_columns(
+    read: Columns,
+    categorical: Iterable[str],
+    target: str,
+    values: np.ndarray,
+    owner: np.ndarray,
+    sites: Sequence[str],
+    group: Tensor | None,
+) -> list[Finding]:
+    """Return findings about columns to predict from, ``read``, and target ``values``; sites are ``owner`` [N]."""
+    findings = [*_of_leaks(read, target, values, group)]
+    leaks = {name for one in findings for name in one.numbers["columns"]}
+    if group is None:
+        findings += _of_persons({name: one for name, one in read.items() if name not in leaks}, owner)
+    numbers = {name: one for name, one in read.items() if one.dtype.kind in "if" and name not in {*categorical}}
+    findings += _of_identifiers(numbers, owner)
+    known = {name: np.isfinite(one) for name, one in numbers.items()}
+    pairs = {name: (one[known[name]], owner[known[name]]) for name, one in numbers.items()}
+    amounts = {target: (values, owner)} if values.dtype.kind in "if" else {}
+    findings += [*_of_sentinels(pairs, sites), *_of_units({**pairs, **amounts}, sites, target)]
+    findings += _of_sums({name: one for name, one in numbers.items() if name not in leaks}, target, values)
+    return [*findings, *_of_target(target, values, read)]
+
+
+def _of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | None) -> Iterator[Finding]:
+    """Yield which columns tell the target of every row, exactly or by order; rows of a group count as one."""
+    rows = np.arange(len(values)) if group is None else np.unique(group.numpy(), return_index=True)[1]
+    some = rows[:: -(-len(rows) // _LOOK)]
+    exactly = [name for name, column in read.items() if _tells(column[some], values[some])]
+    if exactly:
+        codes = np.stack([_numbered(column[rows]) for column in (*read.values(), values)], 1)
+        once = rows[np.unique(hashed(torch.from_numpy(codes)).numpy(), return_index=True)[1]]  # of equal rows one
+        most = min(1 + codes[:, -1].max(), len(once) // 2)  # a column of more values may have one for every row
+        chosen = {name: rows if 1 + _numbered(read[name][rows]).max() <= most else once for name in exactly}
+        exactly = [name for name in exactly if _tells(read[name][chosen[name]], values[chosen[name]])]
+    if exactly:
+        by = f"; or give {setting(group=...)} if rows belong together, such as visits of a patient"
+        grouped = "" if group is not None else by
+        it = "they are" if len(exactly) > 1 else "it is"
+        message = (
+            f"{_each(exactly)} tells the target {target!r} of all rows exactly: {_leave(exactly)} if {it} the target "
+            f"in other words, or known only after it{grouped}"
+        )
+        yield _finding("tells-target", exactly, message)
+    rest = {name: column for name, column in read.items() if name not in exactly and column.dtype.kind != "O"}
+    ordered = [name for name, one in rest.items() if all(_sorts(one[k], values[k]) for k in (some, rows))]
+    if ordered:
+        message = (
+            f"{_each(ordered)} tells the target {target!r} by its order alone, without an error in any row, as by "
+            f"thresholds: {_leave(ordered)} if {'they are' if len(ordered) > 1 else 'it is'} known only after it"
+        )
+        yield _finding("orders-target", ordered, message)
+
+
+def _of_sums(numbers: Columns, target: str, values: np.ndarray) -> Iterator[Finding]:
+    """Yield which columns, two or more without gaps, add up to the target, but for a thousandth of its spread."""
+    whole = {name: one for name, one in numbers.items() if np.isfinite(one).all() and np.ptp(one) > 0}
+    if values.dtype.kind not in "if" or not whole or len(values) < 10 * (1 + len(whole)) or not np.ptp(values) > 0:
+        return
+    x, y = np.stack([*whole.values()], 1)[:_LOOK], values[:_LOOK]
+    x, y = ((one - one.mean(0)) / np.maximum(one.std(0), np.finfo(float).tiny) for one in (x, y))
+    share = np.linalg.lstsq(x, y)[0]
+    parts = [name for name, one in zip(whole, share.tolist(), strict=True) if abs(one) > 0.001]
+    if len(parts) > 1 and float(np.abs(y - x @ share).max()) < 0.001:
+        message = (
+            f"columns {few([*map(repr, parts)])}, each times a number, add up to the target {target!r} of all rows: "
+            f"{_leave(parts)} if they are known only with it"
+        )
+        yield _finding("sums-to-target", parts, message)
+
+
+def _tells(column: np.ndarray, values: np.ndarray) -> bool:
+    """Return whether every value of a column goes with one target, or both are amounts in one order, beyond chance."""
+    codes, aim = _numbered(column), _numbered(values)
+    first = np.empty(1 + codes.max(), np.int64)
+    first[codes] = aim
+    if not (first[codes] == aim).all():
+        return False
+    amounts = values.dtype.kind != "O" and column.dtype.kind != "O"
+    same = amounts and ((codes == aim).all() or (codes == aim.max() - aim).all())
+    likely = math.log(2) if same else len(first) * math.log(1 + aim.max())
+    return _orders(aim) - likely > _CHANCE
+
+
+def _sorts(column: np.ndarray, values: np.ndarray) -> bool:
+    """Return whether targets come one after the other by the order of numbers, beyond chance.
+
+    Amounts may also come several to a value, as where the column is rounded. Rows of one value count as one.
+    """
+    known, ordered = ~np.isnan(column), values.dtype.kind != "O"
+    if 2 * known.sum() < len(column):
+        return False
+    codes, aim = _numbered(column[known]), _numbered(values[known])
+    for units, parts in ((codes, aim), (aim, codes))[: 1 + ordered]:
+        part = np.empty(1 + units.max(), np.int64)
+        part[units] = parts
+        steps = np.diff(part)
+        if np.count_nonzero(steps) != parts.max() or not (part[units] == parts).all():
+            continue
+        same = ordered and ((steps >= 0).all() or (steps <= 0).all())
+        if not (same or units is codes):
+            continue
+        if _orders(part) - (math.log(2) if same else math.lgamma(parts.max() + 2)) > _CHANCE:
+            return True
+    return False
+
+
+def _orders(codes: np.ndarray) -> float:
+    """Return the logarithm of the number of different orders of codes [N]."""
+    return math.lgamma(len(codes) + 1) - sum(map(math.lgamma, (np.bincount(codes) + 1).tolist()))
+
+
+def _numbered(column: np.ndarray) -> np.ndarray:
+    """Return the numbers of a column's values, int64 [N]: numbers in order, NaN last, and text as it comes."""
+    if column.dtype.kind != "O":
+        return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)
+    place: dict[str | None, int] = {}
+    return np.array([place.setdefault(one, len(place)) for one in column.tolist()], np.int64)
+
+
+def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
+    """Yield a column that names at least ten persons, of whom a twentieth of the rows repeat one at the same site."""
+    for name, column in read.items():
+        if not _PERSON.fullmatch(name) or column.dtype.kind == "b":
+            continue
+        known = ~lacks(column)
+        persons = _numbered(column[known]) * (1 + owner.max()) + owner[known]
+        _, first, counts = np.unique(persons, return_index=True, return_counts=True)
+        again = len(persons) - len(counts)
+        if len(counts) < 10 or again < max(5, 0.05 * len(persons)) or len(persons) > 30 * len(counts):
+            continue
+        person, rows = column[known][first[counts.argmax()]], int(counts.max())
+        shown = repr(person) if isinstance(person, str) else f"{person:.0f}"
+        message = (
+            f"column {name!r} is used as an input, and has {shown} in {rows} rows of a site, as where rows "
+            f"are of one person: {setting(group=name)} keeps such rows together, so that nobody is both trained on and "
+            "tested on, and makes no input of the column"
+        )
+        yield _finding("persons", [name], message, rows=rows)
+        return
+
+
+def _of_identifiers(numbers: Columns, owner: np.ndarray) -> Iterator[Finding]:
+    """Yield whole numbers that are days as 20200131 is, or that number or name the rows."""
+    whole = {name: column[np.isfinite(column)] for name, column in numbers.items()}
+    whole = {name: column for name, column in whole.items() if len(column) and (column == column.round()).all()}
+    days = [name for name, column in whole.items() if _are_days(column)]
+    if days:
+        message = (
+            f"{_seem(days)} to hold dates that are written as numbers, such as {whole[days[0]][0]:.0f}: make them days "
+            f"since the first, or {_leave(days)}"
+        )
+        yield _finding("dates", days, message)
+    full = {name: column for name, column in whole.items() if name not in days and len(column) == len(owner)}
+    names = [name for name, column in full.items() if _are_names(name, column, owner)]
+    if names:
+        shown, many = " and ".join(f"{one:.0f}" for one in full[names[0]][:2]), len(names) > 1
+        message = (
+            f"{_seem(names)} to number the rows, such as {shown}, and "
+            f"{'are used as inputs' if many else 'is used as an input'}: {_leave(names)} if "
+            f"{'they say' if many else 'it says'} nothing"
+        )
+        yield _finding("numbers-rows", names, message)
+
+
+def _are_days(column: np.ndarray) -> bool:
+    month, day = column // 100 % 100, column % 100
+    valid = (column >= 19000101) & (column <= 20991231) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return bool(valid.all()) and len(np.unique(column)) >= 3
+
+
+def _are_names(name: str, column: np.ndarray, owner: np.ndarray) -> bool:
+    """Return whether whole numbers differ in all rows of a site and are named so, or in all and leave few out."""
+    if _IDENTIFIER.search(name) and len(column) > 10:
+        return len(np.unique(column * (1.0 + owner.max()) + owner)) == len(column)
+    dense = len(column) >= 100 and np.ptp(column) < 2 * len(column)
+    return bool(dense and len(np.unique(column)) == len(column))
+
+
+def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
+    """Yield which numbers mean that nothing is known: rows of nines, and 0 far from others, as at one site only."""
+    found = [(name, one) for name, (values, _) in columns.items() for one in _nines(values, _CODES)]
+    for name, (values, owner) in columns.items():
+        zero, others = values == 0, np.sort(np.abs(values[values != 0]))
+        rows, zeros = (np.bincount(owner[mask], minlength=len(sites)) for mask in (zero | True, zero))
+        empty = [repr(sites[k]) for k in np.flatnonzero((zeros == rows) & (rows >= 10)).tolist()]
+        one_sign = len(others) and (values.min() >= 0 or values.max() <= 0)
+        steps = np.diff(np.unique(others))  # 0 is no code where it is the next number, as of months from 1 on
+        far = len(steps) >= 19 and others[0] > max(0.25 * np.median(others), 3 * np.median(steps))
+        if zeros.sum() >= 3 and one_sign and far:
+            where = f"all rows of site{'s' * (len(empty) > 1)} {few(empty)}" if empty else f"{zeros.sum()} rows"
+            found.append((name, f"0 in {where}"))
+    if found:
+        told = few([f"column {name!r} has {one}" for name, one in found])
+        message = (
+            f"{told}, far from all other values there, as where a number says that nothing is known: leave such cells "
+            "empty if so"
+        )
+        yield _finding("sentinel", [name for name, _ in found], message)
+
+
+def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
+    """Return which codes are in how many rows, three at least, and farther from other values than these differ.
+
+    Or below 0, where no other value is.
+    """
+    if not len(values) or not (values.min() in codes or values.max() in codes):
+        return []
+    coded = np.isin(values, codes)
+    others = values[~coded]
+    if len(others) < 10 or not (span := np.ptp(others)) > 0:
+        return []
+    counts = zip(*(one.tolist() for one in np.unique(values[coded], return_counts=True)), strict=True)
+    least = 0 if others.min() >= 0 else others.min() - span
+    return [f"{code:.0f} in {n} rows" for code, n in counts if n >= 3 and (code < least or code > others.max() + span)]
+
+
+def _of_units(columns: Known, sites: Sequence[str], target: str) -> Iterator[Finding]:
+    """Yield columns whose middle and spread at a site are those of others times the factor between two units."""
+    found = [(name, one) for name, (values, owner) in columns.items() for one in _other_units(values, owner, sites)]
+    if found:
+        told = few([f"column {name!r} {one}" for name, one in found])
+        own, code = setting(pooled="per_site"), setting(categorical=[found[0][0]])
+        cure = f", or give {own}; if it is a code, give {code}" * (found[0][0] != target)
+        message = f"{told}, as where its unit differs: give all sites the same unit{cure}"
+        yield _finding("other-units", list(dict.fromkeys(name for name, _ in found)), message)
+
+
+def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) -> Iterator[str]:
+    """Yield at which sites values [n] lie beyond what is usual, by the factor between two units or by 5 and more.
+
+    Nothing where others lie beyond by another factor, larger than its third root: sites then differ by themselves.
+    """
+    counts = np.bincount(owner, minlength=len(sites))
+    many = np.flatnonzero(counts >= 10)
+    if len(many) < 2:
+        return
+    first, last = (counts.cumsum() - counts)[many, None], counts[many, None] - 1
+    place = first + np.round(last * np.array((0.1, 0.25, 0.5, 0.75, 0.9))).astype(np.int64)
+    bounds = values[np.lexsort((values, owner))][place]  # [sites, 5]
+    usual = bounds[bounds[:, 2].argsort(kind="stable")[(len(many) - 1) // 2]]
+    beyond = np.flatnonzero((bounds[:, 0] > usual[4]) | (bounds[:, 4] < usual[0]))
+    sizes, own = (np.stack([one[..., 2], one[..., 3] - one[..., 1]], -1) for one in (bounds[beyond], usual))
+    positive = (sizes > 0).all(1) & (own > 0).all()  # middles and spreads
+    beyond, sizes = beyond[positive], sizes[positive]
+    times = np.log(sizes / own)
+    apart = np.abs(np.abs(times)[:, None] - np.log(_FACTORS)[:, None])  # [beyond, factors, 2]
+    fits = (apart < np.log((1.2, 1.6))).all(2).any(1)
+    fits |= (np.abs(times[:, 0]) > np.log(5)) & (np.abs(times[:, 0] - times[:, 1]) < np.log(2))
+    unlike = np.abs(times[:, 0] - times[:, :1]) > np.log(1.5)  # [beyond, beyond]
+    fits &= np.abs(times[:, 0]) > 3 * np.where(unlike, np.abs(times[:, 0]), 0).max(1, initial=0)
+    for k, (middle, _) in zip(beyond[fits].tolist(), sizes[fits], strict=True):
+        yield f"has the median {middle:.3g} at site {sites[many[k]]!r}, where {usual[2]:.3g} is usual"
+
+
+def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Finding]:
+    """Yield targets that mean that nothing is known, or whether an event was seen until a time."""
+    numbers = values
+    if values.dtype.kind == "O":  # words stand for 0 and 1
+        place = {one: float(one) if is_number(one) else k % 2 for k, one in enumerate(sorted({*values.tolist()}))}
+        numbers = np.array([place[one] for one in values.tolist()], np.float64)
+    if found := _nines(numbers, (9.0, *_CODES)):
+        message = (
+            f"the target {target!r} has {few(found)}, far from all other values, as where a number says that nothing "
+            "is known: drop such rows if so"
+        )
+        yield _finding("sentinel-target", [target], message)
+    until = next((name for name, column in read.items() if _UNTIL.fullmatch(name) and column.dtype.kind in "if"), None)
+    event = next((name for name, column in read.items() if _EVENT.fullmatch(name) and _are_two(column)), None)
+    if _UNTIL.fullmatch(target) and event is not None and values.dtype.kind in "if":
+        message = (
+            f"the target {target!r} seems to be a time until an event, which {event!r} says of which rows it was seen: "
+            f"give {setting(event=event)}, or times that only end the record count as times of the event"
+        )
+        yield _finding("censored", [target], message)
+    if _EVENT.fullmatch(target) and until is not None and _are_two(values):
+        message = (
+            f"the target {target!r} seems to say whether an event was seen until {until!r}: rows that were censored "
+            f"before it count as a class like any other, and {until!r} is used as an input. Model the time instead, by "
+            f"{setting(target=until)} and {setting(event=target)}, or predict what is known of all rows, such as who "
+            "had it within a year"
+        )
+        yield _finding("censored", [target], message)
+
+
+def _are_two(column: np.ndarray) -> bool:
+    return len(np.unique(column.astype(str))) == 2
+
+
+def _finding(code: str, columns: Sequence[str], message: str, **numbers: float) -> Finding:
+    return Finding(code, f"column {columns[0]!r}", message, {"columns": [*columns], **numbers})
+
+
+def _each(names: Sequence[str]) -> str:
+    return f"{'each of the columns' if len(names) > 1 else 'column'} {few([*map(repr, names)])}"
+
+
+def _seem(names: Sequence[str]) -> str:
+    return f"columns {few([*map(repr, names)])} seem" if len(names) > 1 else f"column {names[0]!r} seems"
+
+
+def _leave(names: Sequence[str]) -> str:
+    return f"leave them out by {setting(leave_out=[*names])}" if len(names) > 1 else without(names[0])

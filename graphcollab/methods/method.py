@@ -1,0 +1,342 @@
+"""A method is a value with named slots; one round is the slots in order."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from graphcollab._base.device import beside
+from graphcollab._base.errors import (
+    ConflictError,
+    MismatchError,
+    MissingError,
+    TooFewError,
+    UnknownError,
+    UnsupportedError,
+)
+from graphcollab._base.piece import Field, Piece
+from graphcollab._base.settings import check_settings
+from graphcollab.comm.relation import Relation
+from graphcollab.components.allowed import allowed_only
+from graphcollab.components.at_work import attend, count_messages, dismiss
+from graphcollab.components.env import Env
+from graphcollab.components.exchange import Exchange, Layer, NoExchange
+from graphcollab.components.guard import screen, settle, settle_validation, sift, unless_ruined, without_refused
+from graphcollab.components.rewire import ApplyTransform
+from graphcollab.components.slots import Exchanger, Judge, Local, Rewiring, Stop, Weigher
+from graphcollab.components.state import LOOP, end_round, fields_of, start_round
+from graphcollab.components.weigh import NoWeights
+from graphcollab.data import Tasks
+from graphcollab.engine import NonFiniteLossError, Rows
+from graphcollab.engine.stack import Stacks
+
+__all__ = ["Method", "NonFiniteLossError", "Playable", "in_step"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Playable(ABC):
+    """What a method and several one after the other have in common: it follows from the pieces."""
+
+    @abstractmethod
+    def walk(self) -> Iterator[Piece]:
+        """Yield all pieces, those inside others too."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """What the pieces keep in the ``Data``."""
+        return fields_of(self.walk())
+
+    @property
+    def along_edges(self) -> bool:
+        """Whether models travel along the graph's edges; where they do not, a run needs none."""
+        return any(piece.along_edges for piece in self.walk())
+
+    @property
+    def beyond_edges(self) -> bool:
+        """Whether connected nodes share more than what travels along edges: a server's average, common encoders."""
+        return any(piece.beyond_edges for piece in self.walk())
+
+    @property
+    def embeds(self) -> bool:
+        """Whether a piece reads latents, which models need then (`SplitModel` has them)."""
+        return any(piece.embeds for piece in self.walk())
+
+    @property
+    def models_trained(self) -> int:
+        """How many models a node trains in the local slot: its own, and those beside it."""
+        return max(piece.models for piece in self.walk() if isinstance(piece, Local))
+
+    @abstractmethod
+    def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
+        """Return how many local steps nodes with so many training samples take, [K], from a round until another."""
+
+
+def in_step(compute: F) -> F:
+    """Let what fails in one process fail in all of them, with the same error; then forget what others have sent."""
+
+    @functools.wraps(compute)
+    def met(self: Any, data: Data, env: Env) -> Any:
+        try:
+            with env.plane.agreed():
+                return compute(self, data, env)
+        finally:
+            env.plane.forget()
+
+    return cast(F, met)
+
+
+@dataclass(frozen=True)
+class Method(Playable):
+    """Hyper-parameters of a collaboration method, slot by slot.
+
+    A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made
+    by the pieces' ``init``, so a method never has state and a checkpoint is the ``Data``.
+
+    Args:
+        name: The method's name, for tables.
+        local: What a node does on its own data.
+        weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
+        exchange: What is mixed and onto which base.
+        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`ApplyTransform`).
+        judge: The models nodes serve and are judged by.
+        stop: When a node has learned enough, by a look at its models before and after mixing.
+        prepare: Transform applied to the graph before the first round, for example adding self-loops.
+
+    Raises:
+        ValueError: If pieces do not agree on the part of the model that is exchanged or on what becomes of buffers,
+            nodes are judged by models that no piece keeps, nodes that stop would be given models all the same, or
+            weights are lacking, or are learned and the exchange gives no gradients for them.
+    """
+
+    name: str
+    local: Local
+    weigh: Weigher = field(default_factory=NoWeights)
+    exchange: Exchanger = field(default_factory=NoExchange)
+    rewire: Rewiring | BaseTransform = field(default_factory=Rewiring)
+    judge: Judge = field(default_factory=Judge)
+    stop: Stop = field(default_factory=Stop)
+    prepare: BaseTransform | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rewire, BaseTransform):
+            object.__setattr__(self, "rewire", ApplyTransform(self.rewire))
+        check_settings(self)
+        self._check_stop()
+        self._check_agreement()
+        self._check_judge()
+        self._check_learning()
+
+    @property
+    def part(self) -> str:
+        """Part of the model that is mixed: the exchange's."""
+        return self.exchange.part
+
+    @property
+    def finds_peers(self) -> bool:
+        """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
+        return self.rewire.finds_peers
+
+    @property
+    def stops(self) -> bool:
+        """Whether nodes may stop early."""
+        return self.stop.stops
+
+    def walk(self) -> Iterator[Piece]:
+        return (piece for slot in self._slots() for piece in slot.walk())
+
+    def ends(self, data: Data) -> bool:
+        """Tell whether there is nothing left to do, since all nodes have stopped."""
+        return self.stops and bool((data.stopped | data.isolated).all())
+
+    def replace(self, **slots: Any) -> Method:
+        """Return the method with other slots; no state is shared."""
+        return dataclasses.replace(self, **slots)
+
+    def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
+        return max(rounds - start, 0) * self.local.local_steps(sizes)
+
+    def last(self, played: int) -> Method:
+        """Return the method that played last: this one; `Phases` have several."""
+        return self
+
+    def check(self, tasks: Tasks) -> None:
+        """Check that nodes have the data the method needs; a ValueError names one that lacks samples of a split."""
+        for piece in self.walk():
+            for split in piece.needs:
+                tasks.require(split, f"{self.name} needs {piece.purpose}")
+
+    @in_step
+    def start(self, data: Data, env: Env) -> Data:
+        """Create what the pieces keep from round to round; all nodes but isolated ones are at work."""
+        data = copy.copy(data)
+        if env.attend is not None:
+            env.attend.check(data)
+            data.present = env.attend.members(data, data.round)
+        there = torch.ones_like(data.isolated) if env.plane.complete else env.plane.there
+        data.trains = data.serves = ~data.isolated & there
+        data.phase_start = data.round
+        data = screen(data, self.local, env)
+        if self.weigh.learns:
+            data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
+            if isinstance(self.exchange, Layer):
+                self.exchange.require_weights(data)
+        if self.prepare is not None:
+            data = allowed_only(self.prepare(data))
+        for piece in self._slots():
+            data = piece.init(data, env)
+        without_refused(data, env)
+        self._check_at_work(data, env)
+        if not env.plane.complete:  # those that are lost now may come back
+            data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
+        return allowed_only(data)
+
+    @in_step
+    def play(self, data: Data, env: Env) -> Data:
+        """Play one round."""
+        last, fields = data, self.fields
+        env.plane.start_round()
+        data = without_refused(start_round(data, fields), env)
+        data.x_start = data.x
+        before = data
+        data = began = sift(attend(data, env), self.local, env)
+        data = settle(self.local(data, env), self.local, env, self.exchange.serves_start)
+        for observer in env.observers:
+            observer.before_mixing(copy.copy(data), env)
+        data = self.stop.before(data, env)
+        env.plane.bring(data.edge_index, partial(self._hears, data, env))
+        data = without_refused(self.weigh(without_refused(data, env), env), env)
+        data = self.exchange(count_messages(data, env, self.exchange.at_server(data)), env)
+        data = unless_ruined(data, env, ("train", "val") if self.weigh.learns else ("train",))
+        edge_index, edge_weight = data.edge_index, data.edge_weight
+        if self.weigh.learns:
+            data = self._learn(data, env)
+        for observer in env.observers:
+            observer.after_mixing(copy.copy(data), env)
+            observer.after_learning(self, copy.copy(data), env)
+        data = without_refused(data, env)
+        data = self.rewire(dismiss(self.stop.after(data, env), before, began, env), env)
+        data = end_round(data, fields, self.judge.reads, last, ~began.trains)
+        if data.edge_index is not edge_index:
+            data.last_graph = Relation(edge_index, edge_weight, (data.num_nodes, data.num_nodes))
+            data = allowed_only(data)
+        data.round = data.round + 1
+        return self._let_leave(data, last, env)
+
+    @in_step
+    def models(self, data: Data, env: Env) -> Stacks:
+        """Return the models nodes are judged by; of nodes that have left those that they had then."""
+        models = self.judge(data, env)
+        if env.attend is None or "as_left" not in data:
+            return models
+        return models.where(env.attend.left(data, data.round), data.as_left)
+
+    def _check_stop(self) -> None:
+        if self.stops and "x_local" in self.judge.reads:
+            raise ConflictError(
+                "stop",
+                f"{self.name} judges nodes by their models before mixing, and a node that stops takes its best model "
+                "back, which may be a mixture: use judge=Judge(field='best_x') with EarlyStopping",
+            )
+        if self.stops and self.exchange.serves_rest:
+            raise ConflictError(
+                "stop",
+                f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
+                "the whole run by run(patience=...) instead, or between sites after fewer rounds",
+            )
+
+    def _check_agreement(self) -> None:
+        wanted = self.exchange.agrees
+        for piece in self.walk():
+            for setting, value in piece.agrees.items():
+                if setting in wanted and value != wanted[setting]:
+                    what = "exchanges the part" if setting == "part" else f"exchanges with {setting}"
+                    raise MismatchError(
+                        setting,
+                        f"{self.name} {what} {wanted[setting]!r}, and its {type(piece).__name__} says {value!r}: give "
+                        f"both the same {setting}",
+                    )
+
+    def _check_judge(self) -> None:
+        models = {field.name for field in (*LOOP, *self.fields) if field.kind == "models"}
+        for read in self.judge.reads:
+            if read not in models:
+                known = ", ".join(map(repr, sorted(models)))
+                raise UnknownError(
+                    "judge",
+                    f"{self.name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a "
+                    f"piece that does, or judge them by one of {known}",
+                )
+
+    def _check_learning(self) -> None:
+        kind = type(self.exchange)
+        mixes = isinstance(self.exchange, Exchange | Layer) and self.exchange.along_edges
+        if isinstance(self.weigh, NoWeights) and mixes:
+            raise MissingError(
+                "weigh",
+                f"{self.name} has no weights, and its {kind.__name__} mixes models by them along edges: give weigh=, "
+                "such as Uniform()",
+            )
+        if self.weigh.learns and (not self.exchange.along_edges or kind.weight_gradient is Exchanger.weight_gradient):
+            raise UnsupportedError(
+                "exchange",
+                f"{self.name} learns weights by {type(self.weigh).__name__}, and its {kind.__name__} gives them no "
+                "gradient: use Exchange along edges, Layer(module), or an exchange with weight_gradient",
+            )
+
+    def _check_at_work(self, data: Data, env: Env) -> None:
+        there = data.present & ~data.isolated
+        if "stopped" in data:
+            there = there & ~data.stopped
+        if not env.plane.complete or not bool(data.present.all()) or int(there.sum()) < 2:
+            return
+        if int(data.trains.sum()) == 1 and self.along_edges and not self.exchange.serves_rest:
+            raise TooFewError(
+                "fraction",
+                f"{self.name}: one of {int(there.sum())} nodes is at work in a round, so no node ever receives the "
+                "model of another one: let two work or more, by a larger fraction, or train by the method local",
+            )
+
+    def _slots(self) -> tuple[Piece, ...]:
+        """In the order in which they begin."""
+        return self.local, self.weigh, self.exchange, self.stop, self.rewire, self.judge
+
+    def _hears(self, data: Data, env: Env) -> list[Tensor]:
+        """Return the rows of owned nodes that are read along all edges in this round, [k, P] each."""
+        return [*self.exchange.hears(data, env), *self.weigh.hears(data, env)]
+
+    def _let_leave(self, data: Data, last: Data, env: Env) -> Data:
+        """Let nodes that have left keep their models, whatever a server sends."""
+        if env.attend is None or not bool((left := env.attend.left(data, data.round)).any()):
+            return data
+        gone = env.attend.left(data, last.round)
+        data.x = data.x.where(gone, last.x)
+        if bool((leaving := left & ~gone).any()):
+            data.as_left = data.get("as_left", data.x).where(leaving, self.judge(data, env))
+        return data
+
+    def _learn(self, data: Data, env: Env) -> Data:
+        losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
+        losses = env.plane.here(losses, data.num_nodes)
+        data = copy.copy(settle_validation(data, losses, env))
+        data.val_loss = losses
+        cotangent = cotangent.masked_fill_(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)
+        return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
+
+
+def last_graph(data: Data) -> tuple[Tensor, Tensor]:
+    """Return edges [2, E] and weights [E] of the last exchange; the data's own are already the next round's."""
+    if "last_graph" in data:
+        return data.last_graph.edge_index, data.last_graph.values
+    return data.edge_index, data.edge_weight

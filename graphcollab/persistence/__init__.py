@@ -1,0 +1,13 @@
+"""What outlasts a run: its history, checkpoints, the learned graph, and models that predict without training code."""
+
+from typing import TYPE_CHECKING
+
+from graphcollab._base.lazy import make_lazy
+
+if TYPE_CHECKING:
+    from graphcollab.persistence.checkpoint import load_checkpoint as load_checkpoint
+    from graphcollab.persistence.history import History as History
+    from graphcollab.persistence.learned_graph import LearnedGraph as LearnedGraph
+    from graphcollab.persistence.saved_models import Models as Models, load as load
+
+__all__ = make_lazy(__name__)

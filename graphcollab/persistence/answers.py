@@ -1,0 +1,240 @@
+"""`Predicts`: what every site's model says about new samples, of a run that has ended or of models that were saved."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphcollab._base.errors import (
+    InvalidTypeError,
+    NotFiniteError,
+    RangeError,
+    ShapeError,
+    UnknownError,
+    UnsupportedError,
+)
+from graphcollab._base.naming import Node, few, find_node
+from graphcollab.data import Preparation, Tasks
+from graphcollab.data.samples import not_finite
+from graphcollab.engine.guards import LookUps, OutsideError
+
+Kind: TypeAlias = Literal["classes", "binary", "values", "rates"]
+
+LOSSES: dict[Kind, tuple[object, ...]] = {  # of which it is known what outputs mean
+    "classes": ("cross_entropy", F.cross_entropy, nn.CrossEntropyLoss, F.nll_loss, nn.NLLLoss),
+    "binary": ("bce", F.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss),
+    "values": (
+        *("mse", "cox", F.mse_loss, nn.MSELoss, F.l1_loss, nn.L1Loss, F.huber_loss, nn.HuberLoss, nn.SmoothL1Loss),
+    ),
+    "rates": ("poisson",),
+}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How outputs are read: as logits of ``"classes"`` [n, C, ...] or ``"binary"`` [n, ...] or [n, 1], or ``"values"``.
+
+    ``"rates"`` are multiples of ``scale``, and outputs their logarithms. ``logits``: by the loss outputs are logits, so
+    probabilities can be told; without ``classes`` they are numbers. Logits are divided by ``temperature``. The second
+    of two classes is predicted where it is more probable than ``threshold``.
+    """
+
+    kind: Kind
+    logits: bool = True
+    classes: tuple[str | int | float | bool, ...] = ()
+    scale: float = 1.0
+    temperature: float = 1.0
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (self.temperature > 0 and 0 < self.threshold < 1):
+            told = f"got {self.temperature!r} and {self.threshold!r}"
+            raise RangeError("threshold", f"a temperature is above 0, and a threshold between 0 and 1: {told}")
+
+    @classmethod
+    def of(
+        cls,
+        loss: str | Callable[..., Any],
+        targets: Tensor,
+        outputs: Tensor,
+        classes: tuple[Any, ...],
+        scale: float = 1.0,
+    ) -> Answers:
+        """Read off a loss, and where it is a function of the user's own off targets and outputs, what outputs mean."""
+        for kind, known in LOSSES.items():
+            if any(loss is one or loss == one or (isinstance(one, type) and isinstance(loss, one)) for one in known):
+                return cls(kind, kind in ("classes", "binary"), classes, scale)
+        if targets.is_floating_point():
+            return cls("values", False)
+        several = outputs.dim() > targets.dim() and outputs.shape[1] > 1
+        return cls("classes" if several else "binary", False, classes)
+
+    def predict(self, outputs: Tensor) -> np.ndarray:
+        """Return a class per sample, by name where classes have names, or values, or rates."""
+        if self.kind in ("values", "rates"):
+            return (self.scale * _flat(outputs).exp() if self.kind == "rates" else _flat(outputs)).numpy()
+        if self.kind == "classes" and outputs.dim() < 2:
+            raise ShapeError("outputs", f"expected an output for each class, [n, C], got {list(outputs.shape)}")
+        if self.kind == "binary" or self.threshold != 0.5:
+            margin = _flat(outputs) if self.kind == "binary" else outputs[:, 1] - outputs[:, 0]
+            bar = self.temperature * math.log(self.threshold / (1 - self.threshold))
+            found = (margin > bar).long().numpy()
+        else:
+            found = outputs.argmax(1).numpy()
+        if self.classes and found.size and found.max() >= len(self.classes):
+            raise RangeError("outputs", f"the model chooses class {found.max()}, expected 0 to {len(self.classes) - 1}")
+        return np.array(self.classes)[found] if self.classes else found
+
+    def probabilities(self, outputs: Tensor) -> np.ndarray:
+        """Return probabilities of the classes, [n, C, ...]; of several binary labels, that of each, [n, ...]."""
+        if self.kind in ("values", "rates"):
+            raise UnsupportedError("loss", "a regression has no classes, so no probabilities: use predict")
+        if not self.logits:
+            raise UnsupportedError(
+                "loss",
+                "the models were trained with a loss of your own, and nothing says whether their outputs are logits: "
+                "use outputs(site, samples), and make probabilities of them as the loss does",
+            )
+        if self.kind == "classes":
+            return (outputs / self.temperature).softmax(1).numpy()
+        one = torch.sigmoid(_flat(outputs) / self.temperature)
+        return (torch.stack([1 - one, one], 1) if one.dim() == 1 else one).numpy()
+
+
+def _flat(outputs: Tensor) -> Tensor:
+    return outputs[:, 0] if outputs.dim() == 2 and outputs.shape[1] == 1 else outputs
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How samples of sites are read, each of inputs of ``shape`` and ``dtype``, and (``answers``) their outputs."""
+
+    names: tuple[str, ...]
+    preparation: Preparation | None
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    answers: Callable[[Tensor], Answers]
+    shared: bool = False
+
+    @classmethod
+    def of(cls, tasks: Tasks) -> Reading:
+        """Return how samples are read as those of tasks."""
+        pool, prepared = tasks.pools[tasks.splits["train"].pool], tasks.preparation
+        classes = () if prepared is None else prepared.classes
+        own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes, tasks.scale)  # noqa: E731
+        return cls(tasks.names, prepared, tasks.input_shape, pool.inputs.dtype, own)
+
+    def name(self, site: Node | None) -> str | None:
+        """Return a site's name, that of all together if it is None; of one that is not there an error says so."""
+        if site is None and self.shared:
+            return None
+        try:
+            return self.names[find_node(cast(Node, site), self.names, "site")]
+        except UnknownError as error:
+            if self.shared:
+                error.args = (f"{error}; for another site give None: the model of all sites together answers then",)
+            raise
+
+    def samples(self, site: Node | None, samples: Any) -> Tensor:
+        """Return a site's samples as the models read them."""
+        name, shape, dtype = self.name(site), self.shape, self.dtype
+        expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
+        rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
+        if rows or not isinstance(samples, Tensor | np.ndarray | list | tuple):
+            if self.preparation is None:
+                raise InvalidTypeError(
+                    "samples",
+                    f"expected an array of shape {expected}, got a {type(samples).__name__}{' of dicts' * rows}: the "
+                    "tasks of these models had no preparation, which would turn tables into numbers",
+                )
+            samples = self.preparation.apply(samples, name)
+        try:  # copied, as torch warns of arrays that cannot be written to
+            read = torch.as_tensor(samples if isinstance(samples, Tensor) else np.array(samples, order="C")).cpu()
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError("samples", f"expected an array of numbers of shape {expected}: {error}") from error
+        if tuple(read.shape[1:]) != shape or not read.dim():
+            hint = "; for one sample give sample[None]" if tuple(read.shape) == shape else ""
+            if self.preparation is not None and not hint:
+                hint = f". Give a table, or an array with a column for each of {few(self.preparation.features)}"
+            raise ShapeError("samples", f"expected samples of shape {expected}, got {list(read.shape)}{hint}")
+        if read.is_floating_point() and not dtype.is_floating_point:
+            raise ShapeError("samples", f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
+        if len(bad := not_finite(read)):
+            raise NotFiniteError(
+                "samples",
+                f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
+                "fill it in, or leave the sample out",
+            )
+        return read.to(dtype, copy=True)  # models may work in place
+
+
+class Predicts(ABC):
+    """What can predict by every site's model."""
+
+    @abstractmethod
+    def model(self, site: Any) -> nn.Module:
+        """Return a site's model."""
+
+    @abstractmethod
+    def _reading(self) -> Reading:
+        """Return how samples of sites are read."""
+
+    def outputs(self, site: Node | None, samples: Any) -> Tensor:
+        """Return what a site's model returns for samples; see `predict`."""
+        reading = self._reading()
+        inputs, module = reading.samples(site, samples), self.model(site)
+        inputs = inputs.to(next(module.parameters()).device)
+        with torch.no_grad(), LookUps():
+            try:
+                return torch.as_tensor(module(inputs))
+            except OutsideError as error:
+                raise RangeError(
+                    "samples",
+                    f"a sample of site {reading.name(site)!r} leads to id {error.found}, and an embedding of the model "
+                    f"has ids 0 to {error.size - 1}: leave out what it was not trained with",
+                ) from error
+
+    def predict(self, site: Node | None, samples: Any) -> np.ndarray:
+        """Predict by a site's model.
+
+        Args:
+            site: The site, by name or position; where all names are whole numbers, a number is a name. None: another
+                one, by the model of all sites together, if one was saved (`Models.has_shared`).
+            samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
+                what it reads, such as a frame with the same columns, or a list of rows as dicts.
+
+        Returns:
+            A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
+            that are real numbers the predicted values, in the units of the table if it was one; by
+            ``loss="poisson"`` the predicted rates, which are mean counts, and by ``"cox"`` the logarithm of the hazard
+            ratio, of which only differences between samples of one site mean something.
+
+        Raises:
+            KeyError: If there is no such site.
+            TypeError: If several sites are given at once.
+            ValueError: If samples are not of the shape that the models read, hold numbers that are not finite, or lead
+                to ids that an embedding has not.
+        """
+        outputs, reading = self.outputs(site, samples).cpu(), self._reading()
+        answers = reading.answers(outputs)
+        if answers.kind == "values" and reading.preparation is not None:
+            outputs = reading.preparation.restore(outputs, reading.name(site))
+        return answers.predict(outputs)
+
+    def predict_proba(self, site: Node | None, samples: Any) -> np.ndarray:
+        """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
+
+        Raises:
+            ValueError: As `predict`, and where outputs are no logits of classes: in a regression, or after training
+                with a loss of the user's own (see `outputs`).
+        """
+        outputs = self.outputs(site, samples).cpu()
+        return self._reading().answers(outputs).probabilities(outputs)

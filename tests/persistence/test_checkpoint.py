@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import os
+import pickle
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from graphcollab import run
+from graphcollab._base.errors import FormatError
+from graphcollab.methods import meta_l2c
+from graphcollab.models import MLP
+from graphcollab.nn import Mixer
+from graphcollab.persistence import History, checkpoint, folder, load_checkpoint
+from graphcollab.testing import Scene, differences
+from graphcollab.train import Callback, Finding, RecordGraph
+from tests.raising import raises, warns
+from tests.train.forged import change, latest_checkpoint, manifest_of, save_checkpoint, seal
+
+METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A folder with the checkpoints of four rounds, of which two are kept; no test changes it."""
+    resume(folder := tmp_path_factory.mktemp("begun") / "played", rounds=4)
+    return folder
+
+
+@pytest.fixture
+def played(begun, tmp_path):
+    """A copy of that folder."""
+    return shutil.copytree(begun, tmp_path / "played")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """The result of six rounds in a row."""
+    return resume(tmp_path_factory.mktemp("straight"))
+
+
+def resume(folder, rounds=6, **settings):
+    tasks, model = Scene.small(torch.float32).tasks, lambda: MLP(4, (6,), 3)
+    settings = {"rounds": rounds, "checkpoint_every": 1, "callbacks": [RecordGraph({2})], **settings}
+    return run(METHOD, tasks, model, checkpoint=folder, **settings)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_last_two_are_kept(played):
+    assert names(played) == ["round-000003", "round-000004"]
+    assert latest_checkpoint(played).name == "round-000004"
+    assert latest_checkpoint(played / "nothing") is None
+
+
+def test_round_trip(tmp_path):
+    scene = Scene.small()
+    data, _ = scene.play(METHOD)
+    history = History(
+        ("a", "b"),
+        "auc",
+        False,
+        isolated={"b": 1},
+        isolated_because={"b": "its loss"},
+        graphs={3: (torch.zeros(2, 1).long(), torch.ones(1))},
+    )
+    history.scores[3] = (torch.ones(2, 1).long(), torch.ones(1, dtype=torch.float64))
+    history.findings.append(Finding("diverged", "models", "its loss is large", {"round": 3, "nodes": ("b",)}))
+    history.observed["own_weight"] = torch.tensor([0.5, 0.25])
+    history.add(1, 0.5, {"test_metric": torch.tensor([float("nan"), float("inf")])})
+    about = {"seed": 1, "shapes": [[2, 3]], "method": "m"}
+    loaded, again, told = load_checkpoint(save_checkpoint(tmp_path, data, history, about))
+    assert differences((data, history), (loaded, again)) == []
+    assert again.findings == history.findings
+    assert told == about
+    assert set(loaded.keys()) == set(data.keys())
+    assert isinstance(loaded.mixer, Mixer)
+
+
+def test_histories_without_the_newer_fields_can_be_read(tmp_path):
+    data, _ = Scene.small().begin(METHOD)
+    path = save_checkpoint(tmp_path, data, History(("a",)), {})
+
+    def older(manifest):
+        fields = manifest["content"]["history"]["mapping"]
+        newer = [field for field in fields if field[0] in ("findings", "observed")]
+        assert len(newer) == 2
+        fields[:] = [field for field in fields if field not in newer]
+
+    assert load_checkpoint(change(path, older))[1] == History(("a",))
+
+
+def test_rows_that_are_all_the_same_are_stored_once(tmp_path):
+    data, _ = Scene.small().begin(METHOD)
+    path = save_checkpoint(tmp_path, data, History(("a",)), {})
+    stored = load_file(path / "state.safetensors")["data.x_init.tensors.0"]
+    assert data.x_init.tensors[0].shape == (6, 51)
+    assert stored.shape == (1, 51)
+    assert load_checkpoint(path)[0].x_init.tensors[0].stride(0) == 0
+
+
+def test_what_is_being_written_is_never_picked_up(played):
+    whole = played / "round-000004"
+    shutil.copytree(whole, played / ".round-000009.0123456789abcdef.part")
+    shutil.copytree(whole, played / "round-best")
+    assert latest_checkpoint(played).name == "round-000004"
+    assert resume(played, rounds=4).history.rounds == [1, 2, 3, 4]
+    assert names(played) == ["round-000003", "round-000004", "round-best"]
+
+
+PARTS = ("manifest.json", "state.safetensors", "history.jsonl")
+
+
+def flipped(content):
+    return content[:-9] + bytes([content[-9] ^ 4]) + content[-8:]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b[:5], flipped, None])
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(played, damage, part):
+    file = played / "round-000004" / part
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage(file.read_bytes()))
+    with warns("damaged", "checkpoint round-000004"):
+        assert latest_checkpoint(played).name == "round-000003"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(played, straight, part):
+    file = played / "round-000004" / part
+    file.write_bytes(flipped(file.read_bytes()))
+    with warns("damaged", "checkpoint round-000004"):
+        result = resume(played)
+    assert differences(straight.data, result.data) == []
+    assert differences(straight.history.values, result.history.values) == []
+    assert names(played) == ["round-000005", "round-000006"]
+    assert differences(load_checkpoint(played / "round-000006")[0], straight.data) == []
+    assert differences(load_checkpoint(played / "round-000005")[1].graphs, straight.history.graphs) == []
+
+
+def test_the_round_of_a_damaged_checkpoint_is_saved_again(played):
+    (played / "round-000004" / "manifest.json").write_bytes(b"")
+    with warns("damaged", "checkpoint round-000004"):
+        resume(played, rounds=4)
+    assert names(played) == ["round-000003", "round-000004-1"]
+    assert latest_checkpoint(played).name == "round-000004-1"
+
+
+def test_without_any_undamaged_checkpoint_there_is_an_error(played):
+    for path in played.glob("*/manifest.json"):
+        path.write_bytes(path.read_bytes()[:200])
+    with (
+        warns("damaged"),
+        raises("damaged", "checkpoint", 2, "resume=False"),
+    ):
+        resume(played)
+    assert resume(played, rounds=1, resume=False).data.round == 1
+
+
+def test_two_checkpoints_share_no_bytes(played):
+    resume(played, rounds=9)
+    nodes = [path.stat().st_ino for path in played.glob("*/*")]
+    assert len(set(nodes)) == len(nodes) == 6
+
+
+@pytest.mark.parametrize("cut", [None, 100])
+def test_a_history_that_somebody_removes_while_it_grows_is_written_anew(tmp_path, cut):
+    class Meddle(Callback):
+        def on_round(self, data, history):
+            for file in tmp_path.glob("*/history.jsonl") if data.round == 4 else ():
+                file.unlink() if cut is None else file.write_bytes(file.read_bytes()[:cut])
+
+    straight = resume(tmp_path, callbacks=[Meddle()])
+    for path in tmp_path.iterdir():
+        assert load_checkpoint(path)[1].rounds == straight.history.rounds[: int(path.name[-6:])]
+
+
+def test_another_version_is_refused_by_name(played):
+    for path in played.glob("*"):
+        change(path, lambda manifest: manifest.update(version=6))
+    with raises("version", f"folder {played / 'round-000004'}", 6, 5):
+        load_checkpoint(played / "round-000004")
+    with raises("version", None, 6):
+        resume(played)
+
+
+def test_a_number_that_a_disk_has_changed_is_damage(played):
+    path = played / "round-000004" / "manifest.json"
+    content = path.read_bytes()
+    assert content.count(b'"version": 5,') == 1
+    path.write_bytes(content.replace(b'"version": 5,', b'"version": 4,'))
+    with warns("damaged", "checkpoint round-000004"):
+        assert latest_checkpoint(played).name == "round-000003"
+
+
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(played, number):
+    path = played / f"round-{number:06d}" / "manifest.json"
+    seal(path.parent, '{"format": "graphcollab-checkpoint", "version": 6, "whatever": "comes"}')
+    before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
+    for use in (resume, latest_checkpoint):
+        with raises("version", f"folder {path.parent}", 6, 5, "resume=False"):
+            use(played)
+    assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("length", [2**62, -1, 10**9, "all"])
+def test_a_log_of_another_length(played, length):
+    path = change(played / "round-000004", lambda manifest: manifest["files"]["history.jsonl"].update(bytes=length))
+    with raises("damaged", f"folder {path}"):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_pipes_in_the_place_of_files(played, name):
+    path = played / "round-000004" / name
+    path.unlink()
+    os.mkfifo(path)
+    with raises("damaged", f"folder {path.parent}", name, "is no regular file"):
+        load_checkpoint(path.parent)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000 + "]" * 100_000, "nonsense", "3", "{}", '{"files": 5}', '{"a": {}}', '{}, "content": 5']
+)
+def test_a_manifest_that_makes_no_sense(played, text):
+    path = played / "round-000004"
+    head = '{"format": "graphcollab-checkpoint", "version": 5, "files": '
+    for whole in (text, f"{head}{text}}}", f'{head}{{}}, "content": {text}}}'):
+        seal(path, whole)
+        with raises("damaged", f"folder {path}"):
+            load_checkpoint(path)
+
+
+@pytest.mark.parametrize("name", ["../round-000003/state.safetensors", "/etc/passwd", "..", ""])
+def test_parts_lie_in_the_folder(played, name):
+    def elsewhere(manifest):
+        manifest["files"][name] = manifest["files"].pop("state.safetensors")
+
+    path = change(played / "round-000004", elsewhere)
+    with raises("damaged", f"folder {path}", repr(name), "is no name"):
+        load_checkpoint(path)
+
+
+def test_starting_afresh_removes_the_old_checkpoints(played):
+    resume(played, rounds=1, resume=False)
+    assert names(played) == ["round-000001"]
+
+
+def test_bad_input_removes_nothing(played):
+    before = names(played)
+    with pytest.raises(ValueError, match="device"):
+        resume(played, resume=False, device="warp")
+    assert names(played) == before
+
+
+def test_other_files(tmp_path):
+    with raises("missing-file", f"folder {tmp_path / 'missing.safetensors'}", kind=FileNotFoundError):
+        load_checkpoint(tmp_path / "missing.safetensors")
+    mixer = Mixer.create(Scene.small().begin(METHOD)[0].x.specs[0]).save(tmp_path / "mixer.safetensors")
+    with raises("missing-file", f"folder {mixer}"):
+        load_checkpoint(mixer)
+
+
+class Harmful:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+@pytest.mark.parametrize("load", [load_checkpoint, Mixer.load])
+def test_loading_executes_nothing(tmp_path, load):
+    victim = tmp_path / "victim"
+    for name, dump in (("pickle", pickle.dumps), ("torch", None)):
+        path = tmp_path / f"round-{name}.safetensors"
+        if dump is None:
+            torch.save({"x": Harmful(victim)}, path)
+        else:
+            path.write_bytes(dump(Harmful(victim)))
+        with pytest.raises((FileNotFoundError, FormatError)):
+            load(path)
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("module", [checkpoint, folder, inspect.getmodule(Mixer)])
+def test_no_way_to_execute_is_even_imported(module):
+    tree = ast.parse(inspect.getsource(module))
+    imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    called = {ast.unparse(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call)}
+    assert not imported & {"pickle", "marshal", "shelve", "dill", "importlib", "subprocess"}
+    assert not called & {"eval", "exec", "torch.load", "__import__", "getattr.__call__"}
+
+
+def test_what_cannot_be_stored_is_named(tmp_path):
+    data, _ = Scene.small().begin(METHOD)
+    data.strange = nn.Linear(1, 1)
+    with raises("type", "data.strange", "Linear"):
+        save_checkpoint(tmp_path, data, History(("a",)), {})
+    assert names(tmp_path) == []
+
+
+def test_a_description_that_cannot_be_read(played):
+    path = played / "round-000004"
+    seal(path, json.dumps(manifest_of(path)).replace("Stacks", "Stocks"))
+    with raises("damaged", f"folder {path}", "KeyError 'Stocks'"):
+        load_checkpoint(path)
+
+
+def test_classes_of_others_that_have_our_names_are_not_taken_for_ours():
+    other = dataclasses.make_dataclass("Finding", ["nodes"])
+    with raises("type", "x", "Finding"):
+        folder.encode(other(("a",)), "x", {})
+    with raises("type", "x", "tuple"):
+        folder.encode({(1, 2): 3}, "x", {})
