@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SLOTS = ("local", "weigh", "exchange", "rewire")  # folders whose classes are all exported
+SLOTS = tuple(f"components.{one}" for one in ("local", "weigh", "exchange", "rewire"))  # all classes are exported
 
 
 def main(check: bool = False) -> list[str]:
@@ -40,14 +40,12 @@ def write(texts: Iterable[tuple[Path, str]], check: bool) -> list[str]:
 
 def exports() -> Iterator[tuple[Path, str]]:
     """Yield every ``__init__.py`` that exports something, and what it must be."""
-    for init in sorted((ROOT / "graphcollab").glob("*/__init__.py")):
+    for init in sorted((ROOT / "graphcollab").glob("*/**/__init__.py")):
         files = {path.stem: path.read_text(encoding="utf-8") for path in init.parent.glob("*.py") if path != init}
         files |= {one.parent.name: one.read_text(encoding="utf-8") for one in init.parent.glob("*/__init__.py")}
         source = init.read_text(encoding="utf-8")
         if files and exported(source):
-            yield init, (new := exporting(source, init.parent.name, files))
-            if init.parent.name == "methods":
-                yield init.parents[1] / "__init__.py", with_methods(init.parents[1] / "__init__.py", exported(new))
+            yield init, exporting(source, ".".join(init.parent.relative_to(ROOT / "graphcollab").parts), files)
 
 
 def exporting(source: str, folder: str, files: dict[str, str]) -> str:
@@ -57,10 +55,12 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
     others = []
     block = [one for one in exporting_block(source) if isinstance(one, ast.ImportFrom)]
     for one in block:
-        if (one.module or "").startswith(f"graphcollab.{folder}."):
+        if (one.module or "").startswith(f"graphcollab.{folder}.") and one.names[0].asname:
             names |= {alias.name for alias in one.names} & home.keys()
         else:
-            others.append((one.module or "", f"    {ast.unparse(one)}\n"))
+            shown = [alias.name for alias in one.names if alias.asname]
+            text = importing(one.module or "", shown) if shown else f"    {ast.unparse(one)}\n"
+            others.append((one.module or "", text))
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(f"graphcollab.{folder}.{home[name]}", []).append(name)
@@ -69,14 +69,6 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
         text for _, text in sorted([*others, *((module, importing(module, names)) for module, names in groups.items())])
     ]
     return "".join(lines)
-
-
-def with_methods(init: Path, names: list[str]) -> str:
-    """Return the package's own ``__init__.py`` with all methods."""
-    source = init.read_text(encoding="utf-8")
-    [old] = [one for one in exporting_block(source) if getattr(one, "module", "") == "graphcollab.methods"]
-    new = importing("graphcollab.methods", [*names, "get_method"])
-    return source.replace(f"    {ast.get_source_segment(source, old)}\n", new)
 
 
 def shown_by_itself(folder: str, source: str) -> list[str]:
@@ -114,7 +106,7 @@ def importing(module: str, names: Iterable[str]) -> str:
 
 def order(name: str) -> tuple[int, str]:
     """Return the key by which the linter sorts names: constants, classes, functions."""
-    return (0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2), name
+    return (0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2), name.lower()
 
 
 def defined(source: str) -> list[str]:

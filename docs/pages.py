@@ -209,8 +209,8 @@ def table_of_errors() -> str:
         if kind is not errors.GraphcollabError
     ]
     about = (
-        "Every error of the package is a `graphcollab._base.errors.GraphcollabError`, and the built-in error that fits. Its "
-        "`code` is that of its class; its `subject` is the argument or the element that it is about, such as `rounds` "
+        "Every error of the package is a `GraphcollabError`, and the built-in error that fits. Its `code` is that of "
+        "its class; its `subject` is the argument or the element that it is about, such as `rounds` "
         "or `node 'b'`. A warning, a `GraphcollabWarning`, has a `code` and a `subject`, too: the code of an error, "
         "`no-effect` for a setting that has none, or `quality` for doubts about data and results.\n\n"
     )

@@ -1,5 +1,4 @@
-"""The names that the package shows: ``python -m tests.public_names`` records those of every package and every module of
-the top folder in public_names.txt.
+"""The names that the packages show: ``python -m tests.public_names`` records them in public_names.txt.
 
 A name that comes or goes is then seen in the change that makes it so.
 """
@@ -13,8 +12,8 @@ PACKAGE, RECORDED = Path(__file__).parents[1] / "graphcollab", Path(__file__).wi
 
 
 def public_names() -> str:
-    """Return a line for every public module, its path and what it exports."""
-    files = [*PACKAGE.rglob("__init__.py"), *PACKAGE.glob("[!_]*.py")]
+    """Return a line for every package, its path and what it exports."""
+    files = PACKAGE.rglob("__init__.py")
     modules = {".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts): file for file in files}
     found = {module.removesuffix(".__init__"): listed(file) for module, file in modules.items()}
     return "".join(f"{module}: {' '.join(sorted(names))}\n" for module, names in sorted(found.items()) if names)

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import importlib
 import inspect
-import operator
 import pkgutil
 import re
 import typing
@@ -19,7 +18,7 @@ import pytest
 import torch
 
 import graphcollab
-from graphcollab import Method, compare, data as tasks, methods, run
+from graphcollab import Method, Tasks, compare, methods, partition, run
 from graphcollab._base import settings
 from graphcollab._base.settings import Known
 from graphcollab.components import Count, Exchanger, Local, Natural, NonNegative, Piece, Real, Rewiring, Stop, Weigher
@@ -33,7 +32,6 @@ from tests.settings_cases import Owner, good, sample, singles
 
 BUILDERS = ("linear_regression_tasks", "class_clusters", "concept_shift", "covariate_shift", "disjoint_classes")
 BUILDERS += ("grouped_tasks", "label_shift", "majority_tasks", "permuted_labels", "rotation_shift", "shard_tasks")
-BUILDERS += ("Tasks.from_samples",)
 
 
 def subclasses(kind: type) -> Iterator[type]:
@@ -149,7 +147,8 @@ def of_tasks() -> list[Owner]:
         "shard_tasks": {"data": data, "shards": 6},
         "Tasks.from_samples": {"train": [(inputs, targets)] * 2},
     }
-    return [Owner(name, operator.attrgetter(name)(tasks), None, needs[name], at_once=True) for name in BUILDERS]
+    builders = {name: getattr(partition, name) for name in BUILDERS} | {"Tasks.from_samples": Tasks.from_samples}
+    return [Owner(name, builder, None, needs[name], at_once=True) for name, builder in builders.items()]
 
 
 def owners() -> list[Owner]:

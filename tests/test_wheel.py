@@ -65,7 +65,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     data += (package / "nn" / "pretrained").iterdir()
     files = [*package.rglob("*.py"), *data]
     there = {str(path.relative_to(ROOT)) for path in files}
-    kernels = {f"graphcollab/{name}.abi3.so" for name in ("engine/_chain", "ops/_rows") if shutil.which("cc")}
+    kernels = {f"graphcollab/{name}.abi3.so" for name in ("engine/_chain", "nn/functional/_rows") if shutil.which("cc")}
     assert {name for name in names if ".dist-info/" not in name} == there | kernels
     assert wheel.name.split("-")[2:4] == ["cp311", "abi3"]  # one wheel for all versions of Python
     assert any(name.endswith("LICENSE") for name in names)

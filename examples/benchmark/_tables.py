@@ -59,7 +59,7 @@ def budget_table(comparison: Comparison, budget: float | None = None) -> str:
     """Return how many messages and bytes nodes sent, and how good models were when a budget of messages was spent.
 
     It is Table 4 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_. A message is one
-    edge used in one round (see ``messages_sent`` in `graphcollab.persistence.History`); "of all pairs" is the share of the
+    edge used in one round (see ``messages_sent`` in `History`); "of all pairs" is the share of the
     K (K - 1) messages in every round that all pairs of K nodes would send. Bytes are of all nodes together. Values are
     means over seeds.
 

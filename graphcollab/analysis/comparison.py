@@ -100,7 +100,7 @@ class Comparison:
 
         Seeds that deal out the same samples are not independent: an ordinary t-test finds differences that are not
         there. So variances are corrected by the test samples per training sample
-        (`graphcollab.analysis.metrics.corrected_differences`) where every node has the same samples on all seeds, as with
+        (`corrected_differences`) where every node has the same samples on all seeds, as with
         resplits; where seeds divide them among nodes anew, by that times the share of the samples that a seed uses
         (ours: the paper is about resplits). A method that failed on a seed is refused: the others would be those on
         which it happened to work.

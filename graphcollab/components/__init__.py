@@ -18,13 +18,10 @@ if TYPE_CHECKING:
         Share as Share,
     )
     from graphcollab.components.env import Attendance as Attendance, Env as Env, Isolate as Isolate
-    from graphcollab.components.judge import (
-        FineTuned as FineTuned,
-        Judge as Judge,
-        NearestPrototype as NearestPrototype,
-    )
+    from graphcollab.components.judge import FineTuned as FineTuned, NearestPrototype as NearestPrototype
     from graphcollab.components.slots import (
         Exchanger as Exchanger,
+        Judge as Judge,
         Local as Local,
         Rewiring as Rewiring,
         Stop as Stop,

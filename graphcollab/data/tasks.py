@@ -42,7 +42,7 @@ class Tasks(Builders):
             ``(outputs, targets) -> scalar`` of one node's batch. Samples with weights need a loss per sample,
             ``graphcollab.engine.Loss(function, per_sample=True)``.
         metric: A name from ``graphcollab.analysis.metrics.METRICS``, such as ``"auc"`` or ``"mae"``, a
-            ``graphcollab.analysis.metrics.Metric``, or a function ``(outputs, targets) -> number`` of one node's samples with an
+            `Metric`, or a function ``(outputs, targets) -> number`` of one node's samples with an
             attribute ``higher_is_better``, as torchmetrics' have, and ``weighted`` if it takes weights, too.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
         cluster: True cluster of every node where it is known, [K].
@@ -91,8 +91,8 @@ class Tasks(Builders):
             raise ContractError(
                 "metric",
                 f"metric {name} is a function that does not say whether larger values are better ones: give "
-                f"graphcollab.analysis.metrics.Metric.per_node({name!r}, higher_is_better, function), or set the function's "
-                "attribute higher_is_better to True or False",
+                f"graphcollab.analysis.metrics.Metric.per_node({name!r}, higher_is_better, function), or set "
+                "the function's attribute higher_is_better to True or False",
             )
         if isinstance(self.loss, type):
             raise SettingError(

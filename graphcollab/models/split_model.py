@@ -39,7 +39,7 @@ class SplitModel(nn.Module):
     ``head``        :math:`g_\phi`    one linear layer d_z to C                                     C (d_z + 1)
     ==============  ================  ============================================================  ==============
 
-    The columns of a row are in this order (see `graphcollab.engine.stack.ParamSpec`). Prototypes, projection and head have the
+    The columns of a row are in this order (see `ParamSpec`). Prototypes, projection and head have the
     same shapes whatever the backbone, if latents have the same size, so nodes of all architectures can mix them.
 
     The projection has h (d_z + 1) + d_p (h + 1) parameters with h for ``hidden``, and 2 h more with normalization.
@@ -69,7 +69,7 @@ class SplitModel(nn.Module):
 
     Shapes:
         inputs: ``[B, *input_shape]``.
-        output: logits [B, C]; with ``embed=True`` an `graphcollab._base.typing.Embedded` of logits [B, C], latent [B, d_z]
+        output: logits [B, C]; with ``embed=True`` an `Embedded` of logits [B, C], latent [B, d_z]
         and projection [B, d_p].
 
     Raises:

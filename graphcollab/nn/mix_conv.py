@@ -26,11 +26,11 @@ class MixConv(MessagePassing):
 
     One ``propagate`` over a bipartite graph, fused: message passing would build every message, [E, P], which for 100
     nodes, all pairs and 0.9 million parameters is 35 GB. Its gradient is a transposed product for x and a sampled
-    product for w; see `graphcollab.nn.functional.mix`. Messages are built where an explanation or a hook asks for them, or a
+    product for w; see `mix`. Messages are built where an explanation or a hook asks for them, or a
     subclass has a ``message``, ``aggregate`` or ``update`` of its own.
 
     Args:
-        kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `graphcollab.nn.functional.mix`.
+        kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `mix`.
             Default: by the rows and density.
 
     Shapes:

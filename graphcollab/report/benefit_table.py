@@ -87,7 +87,7 @@ def benefit_table(benefit: Benefit) -> str:
     in the group of all (none without a gain or a cost), both only where models of such groups did better than constants
     on most splits, and tells what it gains by the model of all others that it had no part in. There is no gain where
     constants stood for models, alone too, on half of the splits or more; where constants do as well as training alone
-    at any site, they have a column (`graphcollab.analysis.Benefit`). The last two rows are means over sites, all alike and
+    at any site, they have a column (`Benefit`). The last two rows are means over sites, all alike and
     weighted by test samples. A star marks a gain or loss there is evidence of, all comparisons considered; the last row
     has none. Further metrics have tables of their own.
     """

@@ -41,7 +41,7 @@ Graph: TypeAlias = Annotated[Data | Tensor | np.ndarray | Pairs | BaseTransform 
 
 An ``edge_index`` holds positions; where nodes' names are other whole numbers it is refused, since there a number is a
 name, see `Node`: give pairs, or a ``Data``, which always holds positions. Weights that are given are those of the run
-where its method keeps them (`graphcollab.components.weigh.KeepWeights` in the first phase); else they say only where there is an
+where its method keeps them (`KeepWeights` in the first phase); else they say only where there is an
 edge, and a warning says so where they differ from each other.
 """
 

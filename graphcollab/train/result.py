@@ -165,7 +165,7 @@ class Result(Predicts):
         that have not joined have no scores. All processes of a run call it.
 
         Args:
-            metrics: A name, a `graphcollab.analysis.metrics.Metric` or a function, or several of them. Default: the tasks' own.
+            metrics: A name, a `Metric` or a function, or several of them. Default: the tasks' own.
             split: ``"test"``, ``"val"`` or ``"train"``; a ValueError if no node has such samples.
         """
         judged, told = as_metrics(metrics, self.tasks.metric), {self.history.metric: self.history.undefined(split)}

@@ -115,9 +115,9 @@ def run(
             after the best.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
             node keeps its last good model, rests, and loses its edges. Nodes are judged before others hear of their
-            models, by the bounds of `graphcollab.components.Isolate` (``Isolate(factor)`` for others): a gradient and a loss
+            models, by the bounds of `Isolate` (``Isolate(factor)`` for others): a gradient and a loss
             on all training samples a round. A resumed run may begin or cease to isolate, but not by another factor.
-        attend: Who takes part in which round, with any method: `graphcollab.components.Attendance` drops and delays nodes,
+        attend: Who takes part in which round, with any method: `Attendance` drops and delays nodes,
             and lets them join and leave. Default: everyone always does.
         device: Where to compute. ``"auto"``: on the GPU, if there is one.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.

@@ -46,18 +46,18 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
         '"""The weigh slot."""\n\nif TYPE_CHECKING:\n    from graphcollab.components.slots import Weigher as Weigher\n'
     )
     old = (
-        head
-        + "    from graphcollab.components.weigh.gone import Even as Even, Odd as Odd\n\n__all__ = make_lazy(__name__)\n"
+        head + "    from graphcollab.components.weigh.gone import Even as Even, Odd as Odd\n\n"
+        "__all__ = make_lazy(__name__)\n"
     )
     even, kin = (
         f"    from graphcollab.components.weigh.{file} import {name} as {name}"
         for file, name in (("fixed", "Even"), ("kin", "Kin"))
     )
     new = f"{head}{even}\n{kin}\n\n__all__ = make_lazy(__name__)\n"
-    assert generate.exporting(old, "weigh", files) == new
+    assert generate.exporting(old, "components.weigh", files) == new
     asked = new.replace("Kin as Kin", "Kin as Kin, near as near")
-    assert generate.exporting(asked, "weigh", files) == asked
-    elsewhere = generate.exporting(old.replace(".weigh.", ".metrics."), "metrics", files)
+    assert generate.exporting(asked, "components.weigh", files) == asked
+    elsewhere = generate.exporting(old.replace(".components.weigh.", ".models."), "models", files)
     assert "Even as Even" in elsewhere
     assert "Odd" not in elsewhere
     assert "Kin" not in elsewhere  # only slots show all their classes

@@ -109,5 +109,5 @@ def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
             raise MissingError(
                 f"node {who!r}",
                 f"{wanted}, and the model of {who!r}, {kind}, has no latents ({reason}): wrap its backbone in "
-                "graphcollab.models.SplitModel, or let forward(inputs, embed=True) return graphcollab._base.typing.Embedded",
+                "graphcollab.models.SplitModel, or let forward(inputs, embed=True) return graphcollab.models.Embedded",
             )

@@ -34,7 +34,7 @@ class Fit(LocalSteps, Local):
     Nodes at rest keep their models and their optimizer state. With ``through`` a node trains through the mixture of its
     own model with those it has received (`directed`), which are fixed: a step of plain SGD moves the mixture by
     :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}`, and the round's result is the mixture. It reads ``received``
-    [K, P_part] and ``own_share`` [K], which the exchange `graphcollab.components.exchange.Receive` keeps: a node that has received
+    [K, P_part] and ``own_share`` [K], which the exchange `Receive` keeps: a node that has received
     nothing trains alone, bit for bit, and so do all under another exchange.
 
     Args:

@@ -108,8 +108,8 @@ class LabeledArrays:
                 got = value.dtype if isinstance(value, Tensor) else type(value).__name__
                 raise InvalidTypeError(
                     subject,
-                    f"{self.name}: {subject} must be a tensor of {dtype}, got {got}; graphcollab.data.datasets.from_arrays "
-                    "converts arrays and tensors",
+                    f"{self.name}: {subject} must be a tensor of {dtype}, got {got}; "
+                    "graphcollab.data.datasets.from_arrays converts arrays and tensors",
                 )
         if inputs.dim() < 2 or targets.dim() != 1:
             raise ShapeError(

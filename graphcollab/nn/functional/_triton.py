@@ -1,6 +1,6 @@
 """Triton kernels for rows on a GPU: weighted sums of rows, of their differences, and inner products.
 
-`graphcollab.nn.functional.gpu` imports them when they are needed. D receivers, S senders, P columns, E edges; rows may be any
+`gpu.py` imports them when they are needed. D receivers, S senders, P columns, E edges; rows may be any
 number of numbers apart (strides of columns are 1), offsets have 64 bits. P and strides are given in units of UNIT
 numbers, since Triton reads so many at once as it knows to be in line. No sum uses atomics, and none depends on the
 card, so a call gives the same bits every time.

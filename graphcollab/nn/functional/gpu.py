@@ -46,7 +46,7 @@ def usable(rows: Tensor) -> bool:
 def weighted_sums(
     structure: Structure, weight: Tensor, x: Tensor, base: Tensor | None = None, against: Tensor | None = None
 ) -> Tensor | None:
-    """Return what `graphcollab.nn.functional.compiled.weighted_sums` does, [D, P]; None where the kernels cannot be had."""
+    """Return what `weighted_sums` does, [D, P]; None where the kernels cannot be had."""
     require_together(structure, x=x, base=base, against=against)
     weight = beside(weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32), x).contiguous()
     y = new_rows(x, structure.num_receivers, x.shape[1])

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from graphcollab._base.extras import import_extra
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
@@ -10,4 +11,5 @@ if TYPE_CHECKING:
     from graphcollab.report.figures.curves import accuracy_curves as accuracy_curves
     from graphcollab.report.figures.heatmaps import weight_heatmaps as weight_heatmaps
 
+import_extra("matplotlib", "figures", "figures")
 __all__ = make_lazy(__name__)
