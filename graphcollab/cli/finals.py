@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -136,6 +136,16 @@ def _constant(tasks: Tasks) -> Tensor:
     return found[1][0, 0]
 
 
+def chosen_most(picked: Iterable[tuple[str, Mapping[str, Any], int] | None]) -> tuple[str, dict[str, Any], int] | None:
+    """Return the model chosen most often on splits, its settings chosen most often, and their median rounds."""
+    done = [(model, tuple(point.items()), rounds) for model, point, rounds in filter(None, picked)]
+    if not done:
+        return None
+    model, _ = Counter(model for model, *_ in done).most_common(1)[0]
+    point, _ = Counter(point for one, point, _ in done if one == model).most_common(1)[0]
+    return model, dict(point), round(median(rounds for *key, rounds in done if key == [model, point]))
+
+
 def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: Path, asked: Mapping[str, Any]) -> Told:
     """Save final models of what the answer advises (alone, if it is open), by the settings that were chosen most."""
     told: Told = {}
@@ -145,19 +155,17 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
     elif advice.subject == "likely":
         arms.append(advice.numbers["by"])
     for arm in arms:
-        picked = [one for one in found.picked[arm] if one is not None]
-        if not picked:
+        picked = chosen_most(found.picked[arm])
+        if picked is None:
             issue(
                 "nothing", arm, f"no models are saved: {found.flat} did better than those trained {arm} on all splits"
             )
             continue
-        keys = [(model, tuple(point.items())) for model, point, _ in picked]
-        (model, point), _ = Counter(keys).most_common(1)[0]
-        rounds = round(median(many for key, (*_, many) in zip(keys, picked, strict=True) if key == (model, point)))
+        model, point, rounds = picked
         local_steps = {name: asked[name] for name in ("epochs", "batch_size")}
-        one = Contestant(arm, 0, {**dict(point), **local_steps}, makers[arm], candidates(models)[model])
+        one = Contestant(arm, 0, {**point, **local_steps}, makers[arm], candidates(models)[model])
         play = partial(one.play, {name: asked[name] for name in ("device", "threads")}, asked["seed"])
-        setting = {**({"model": model} if model else {}), **dict(point)}
+        setting = {**({"model": model} if model else {}), **point}
         known: dict[str, Any] = {"metric": found.metric, "test": found.unit * found.scores[arm], "setting": setting}
         known |= {"constant": found.unit * found.constant, "flat": found.flat, "geometric": found.relative}
         tasks = _all_rows(asked, asked["seed"], one.method())

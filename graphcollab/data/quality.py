@@ -5,20 +5,17 @@ Ordinary columns hardly ever exceed the thresholds by chance. A finding names al
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few, setting
-from graphcollab.data._values import is_number, lacks, without
-from graphcollab.data.quality_of_samples import hashed
+from graphcollab.data._values import is_number, lacks
+from graphcollab.data.quality_of_leaks import Columns, finding, leave, numbered, of_leaks, of_parts, of_sums
 
-Columns = Mapping[str, np.ndarray]
 Known = Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 _CODES = (*(-9.0, 77, 88, 777, 888, 7777, 8888), *(s * (10.0**d - 1) for d in range(2, 8) for s in (-1, 1)))
@@ -37,9 +34,6 @@ _SPAN = r"(os|pfs|dfs|rfs|surv(ival)?|vital|cens(or)?|event|death|fu|follow[_ .-
 _EVENT = re.compile(rf"({_SPAN})?(status|event|cens(or(ed|ing)?)?|death|dead|died|delta)", re.IGNORECASE)
 _UNTIL = re.compile(rf"({_SPAN})?(time|days|weeks|months)|{_SPAN}years|time[_ .-]?to[_ .-]?\w+", re.IGNORECASE)
 
-_LOOK = 10_000  # rows that are looked at first, which clears most columns
-_CHANCE = math.log(1e6)  # in fewer than one of so many tables, chance would do the same
-
 
 def of_columns(
     read: Columns,
@@ -51,7 +45,7 @@ def of_columns(
     group: Tensor | None,
 ) -> list[Finding]:
     """Return findings about columns to predict from, ``read``, and target ``values``; sites are ``owner`` [N]."""
-    findings = [*_of_leaks(read, target, values, group)]
+    findings = [*of_leaks(read, target, values, group)]
     leaks = {name for one in findings for name in one.numbers["columns"]}
     if group is None:
         findings += _of_persons({name: one for name, one in read.items() if name not in leaks}, owner)
@@ -61,104 +55,9 @@ def of_columns(
     pairs = {name: (one[known[name]], owner[known[name]]) for name, one in numbers.items()}
     amounts = {target: (values, owner)} if values.dtype.kind in "if" else {}
     findings += [*_of_sentinels(pairs, sites), *_of_units({**pairs, **amounts}, sites, target)]
-    findings += _of_sums({name: one for name, one in numbers.items() if name not in leaks}, target, values)
+    others = {name: one for name, one in numbers.items() if name not in leaks}
+    findings += [*of_sums(others, target, values), *of_parts(others, target, values)]
     return [*findings, *_of_target(target, values, read)]
-
-
-def _of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | None) -> Iterator[Finding]:
-    """Yield which columns tell the target of every row, exactly or by order; rows of a group count as one."""
-    rows = np.arange(len(values)) if group is None else np.unique(group.numpy(), return_index=True)[1]
-    some = rows[:: -(-len(rows) // _LOOK)]
-    exactly = [name for name, column in read.items() if _tells(column[some], values[some])]
-    if exactly:
-        codes = np.stack([_numbered(column[rows]) for column in (*read.values(), values)], 1)
-        once = rows[np.unique(hashed(torch.from_numpy(codes)).numpy(), return_index=True)[1]]  # of equal rows one
-        most = min(1 + codes[:, -1].max(), len(once) // 2)  # a column of more values may have one for every row
-        chosen = {name: rows if 1 + _numbered(read[name][rows]).max() <= most else once for name in exactly}
-        exactly = [name for name in exactly if _tells(read[name][chosen[name]], values[chosen[name]])]
-    if exactly:
-        by = f"; or give {setting(group=...)} if rows belong together, such as visits of a patient"
-        grouped = "" if group is not None else by
-        it = "they are" if len(exactly) > 1 else "it is"
-        message = (
-            f"{_each(exactly)} tells the target {target!r} of all rows exactly: {_leave(exactly)} if {it} the target "
-            f"in other words, or known only after it{grouped}"
-        )
-        yield _finding("tells-target", exactly, message)
-    rest = {name: column for name, column in read.items() if name not in exactly and column.dtype.kind != "O"}
-    ordered = [name for name, one in rest.items() if all(_sorts(one[k], values[k]) for k in (some, rows))]
-    if ordered:
-        message = (
-            f"{_each(ordered)} tells the target {target!r} by its order alone, without an error in any row, as by "
-            f"thresholds: {_leave(ordered)} if {'they are' if len(ordered) > 1 else 'it is'} known only after it"
-        )
-        yield _finding("orders-target", ordered, message)
-
-
-def _of_sums(numbers: Columns, target: str, values: np.ndarray) -> Iterator[Finding]:
-    """Yield which columns, two or more without gaps, add up to the target, but for a thousandth of its spread."""
-    whole = {name: one for name, one in numbers.items() if np.isfinite(one).all() and np.ptp(one) > 0}
-    if values.dtype.kind not in "if" or not whole or len(values) < 10 * (1 + len(whole)) or not np.ptp(values) > 0:
-        return
-    x, y = np.stack([*whole.values()], 1)[:_LOOK], values[:_LOOK]
-    x, y = ((one - one.mean(0)) / np.maximum(one.std(0), np.finfo(float).tiny) for one in (x, y))
-    share = np.linalg.lstsq(x, y)[0]
-    parts = [name for name, one in zip(whole, share.tolist(), strict=True) if abs(one) > 0.001]
-    if len(parts) > 1 and float(np.abs(y - x @ share).max()) < 0.001:
-        message = (
-            f"columns {few([*map(repr, parts)])}, each times a number, add up to the target {target!r} of all rows: "
-            f"{_leave(parts)} if they are known only with it"
-        )
-        yield _finding("sums-to-target", parts, message)
-
-
-def _tells(column: np.ndarray, values: np.ndarray) -> bool:
-    """Return whether every value of a column goes with one target, or both are amounts in one order, beyond chance."""
-    codes, aim = _numbered(column), _numbered(values)
-    first = np.empty(1 + codes.max(), np.int64)
-    first[codes] = aim
-    if not (first[codes] == aim).all():
-        return False
-    amounts = values.dtype.kind != "O" and column.dtype.kind != "O"
-    same = amounts and ((codes == aim).all() or (codes == aim.max() - aim).all())
-    likely = math.log(2) if same else len(first) * math.log(1 + aim.max())
-    return _orders(aim) - likely > _CHANCE
-
-
-def _sorts(column: np.ndarray, values: np.ndarray) -> bool:
-    """Return whether targets come one after the other by the order of numbers, beyond chance.
-
-    Amounts may also come several to a value, as where the column is rounded. Rows of one value count as one.
-    """
-    known, ordered = ~np.isnan(column), values.dtype.kind != "O"
-    if 2 * known.sum() < len(column):
-        return False
-    codes, aim = _numbered(column[known]), _numbered(values[known])
-    for units, parts in ((codes, aim), (aim, codes))[: 1 + ordered]:
-        part = np.empty(1 + units.max(), np.int64)
-        part[units] = parts
-        steps = np.diff(part)
-        if np.count_nonzero(steps) != parts.max() or not (part[units] == parts).all():
-            continue
-        same = ordered and ((steps >= 0).all() or (steps <= 0).all())
-        if not (same or units is codes):
-            continue
-        if _orders(part) - (math.log(2) if same else math.lgamma(parts.max() + 2)) > _CHANCE:
-            return True
-    return False
-
-
-def _orders(codes: np.ndarray) -> float:
-    """Return the logarithm of the number of different orders of codes [N]."""
-    return math.lgamma(len(codes) + 1) - sum(map(math.lgamma, (np.bincount(codes) + 1).tolist()))
-
-
-def _numbered(column: np.ndarray) -> np.ndarray:
-    """Return the numbers of a column's values, int64 [N]: numbers in order, NaN last, and text as it comes."""
-    if column.dtype.kind != "O":
-        return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)
-    place: dict[str | None, int] = {}
-    return np.array([place.setdefault(one, len(place)) for one in column.tolist()], np.int64)
 
 
 def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
@@ -167,7 +66,7 @@ def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
         if not _PERSON.fullmatch(name) or column.dtype.kind == "b":
             continue
         known = ~lacks(column)
-        persons = _numbered(column[known]) * (1 + owner.max()) + owner[known]
+        persons = numbered(column[known]) * (1 + owner.max()) + owner[known]
         _, first, counts = np.unique(persons, return_index=True, return_counts=True)
         again = len(persons) - len(counts)
         if len(counts) < 10 or again < max(5, 0.05 * len(persons)) or len(persons) > 30 * len(counts):
@@ -179,7 +78,7 @@ def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
             f"are of one person: {setting(group=name)} keeps such rows together, so that nobody is both trained on and "
             "tested on, and makes no input of the column"
         )
-        yield _finding("persons", [name], message, rows=rows)
+        yield finding("persons", [name], message, rows=rows)
         return
 
 
@@ -191,19 +90,19 @@ def _of_identifiers(numbers: Columns, owner: np.ndarray) -> Iterator[Finding]:
     if days:
         message = (
             f"{_seem(days)} to hold dates that are written as numbers, such as {whole[days[0]][0]:.0f}: make them days "
-            f"since the first, or {_leave(days)}"
+            f"since the first, or {leave(days)}"
         )
-        yield _finding("dates", days, message)
+        yield finding("dates", days, message)
     full = {name: column for name, column in whole.items() if name not in days and len(column) == len(owner)}
     names = [name for name, column in full.items() if _are_names(name, column, owner)]
     if names:
         shown, many = " and ".join(f"{one:.0f}" for one in full[names[0]][:2]), len(names) > 1
         message = (
             f"{_seem(names)} to number the rows, such as {shown}, and "
-            f"{'are used as inputs' if many else 'is used as an input'}: {_leave(names)} if "
+            f"{'are used as inputs' if many else 'is used as an input'}: {leave(names)} if "
             f"{'they say' if many else 'it says'} nothing"
         )
-        yield _finding("numbers-rows", names, message)
+        yield finding("numbers-rows", names, message)
 
 
 def _are_days(column: np.ndarray) -> bool:
@@ -239,7 +138,7 @@ def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
             f"{told}, far from all other values there, as where a number says that nothing is known: leave such cells "
             "empty if so"
         )
-        yield _finding("sentinel", [name for name, _ in found], message)
+        yield finding("sentinel", [name for name, _ in found], message)
 
 
 def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
@@ -266,7 +165,7 @@ def _of_units(columns: Known, sites: Sequence[str], target: str) -> Iterator[Fin
         own, code = setting(pooled="per_site"), setting(categorical=[found[0][0]])
         cure = f", or give {own}; if it is a code, give {code}" * (found[0][0] != target)
         message = f"{told}, as where its unit differs: give all sites the same unit{cure}"
-        yield _finding("other-units", list(dict.fromkeys(name for name, _ in found)), message)
+        yield finding("other-units", list(dict.fromkeys(name for name, _ in found)), message)
 
 
 def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) -> Iterator[str]:
@@ -307,7 +206,7 @@ def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Findi
             f"the target {target!r} has {few(found)}, far from all other values, as where a number says that nothing "
             "is known: drop such rows if so"
         )
-        yield _finding("sentinel-target", [target], message)
+        yield finding("sentinel-target", [target], message)
     until = next((name for name, column in read.items() if _UNTIL.fullmatch(name) and column.dtype.kind in "if"), None)
     event = next((name for name, column in read.items() if _EVENT.fullmatch(name) and _are_two(column)), None)
     if _UNTIL.fullmatch(target) and event is not None and values.dtype.kind in "if":
@@ -315,7 +214,7 @@ def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Findi
             f"the target {target!r} seems to be a time until an event, which {event!r} says of which rows it was seen: "
             f"give {setting(event=event)}, or times that only end the record count as times of the event"
         )
-        yield _finding("censored", [target], message)
+        yield finding("censored", [target], message)
     if _EVENT.fullmatch(target) and until is not None and _are_two(values):
         message = (
             f"the target {target!r} seems to say whether an event was seen until {until!r}: rows that were censored "
@@ -323,24 +222,12 @@ def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Findi
             f"{setting(target=until)} and {setting(event=target)}, or predict what is known of all rows, such as who "
             "had it within a year"
         )
-        yield _finding("censored", [target], message)
+        yield finding("censored", [target], message)
 
 
 def _are_two(column: np.ndarray) -> bool:
     return len(np.unique(column.astype(str))) == 2
 
 
-def _finding(code: str, columns: Sequence[str], message: str, **numbers: float) -> Finding:
-    return Finding(code, f"column {columns[0]!r}", message, {"columns": [*columns], **numbers})
-
-
-def _each(names: Sequence[str]) -> str:
-    return f"{'each of the columns' if len(names) > 1 else 'column'} {few([*map(repr, names)])}"
-
-
 def _seem(names: Sequence[str]) -> str:
     return f"columns {few([*map(repr, names)])} seem" if len(names) > 1 else f"column {names[0]!r} seems"
-
-
-def _leave(names: Sequence[str]) -> str:
-    return f"leave them out by {setting(leave_out=[*names])}" if len(names) > 1 else without(names[0])

@@ -36,7 +36,8 @@ def of_codings(
     """Return the finding that sites write values of a column otherwise than others, such as 0, 1 and no, yes.
 
     Two sites have no value in common, of classes at most half, or count from 0 and from 1; each has two or more and
-    enough rows to show the other's, and no site has both. ``rows`` [K] are for training, ``names`` [K] lists by column.
+    enough rows to show the other's, and no site has values of both that the other lacks. ``rows`` [K] are for training,
+    ``names`` [K] lists of what these have, by column.
     """
     found = {name: _codings(sites, rows, by_site, 0.5 * (name == target)) for name, by_site in names.items()}
     found = {name: one for name, one in found.items() if one}
@@ -44,7 +45,8 @@ def of_codings(
         return []
     told = [f"{'the target' if name == target else 'column'} {name!r} has {one}" for name, one in found.items()]
     message = (
-        f"{few(told, '; ')}, and no site has the values of both: if they mean the same, write them alike at all sites"
+        f"{few(told, '; ')}, and no site has both among its training rows: if they mean the same, write them alike at "
+        "all sites"
     )
     return [Finding("coded-differently", f"column {next(iter(found))!r}", message, {"columns": [*found]})]
 
@@ -60,7 +62,8 @@ def _codings(sites: Sequence[str], rows: Sequence[int], by_site: Sequence[Sequen
     for one, other in combinations(largest, 2) if len(largest) <= 8 else ():  # more are no codings
         smaller = min(len(one), len(other))
         enough = min(sum(rows[k] for k in groups[words]) for words in (one, other)) >= 5 * len(one | other)
-        if enough and smaller > 1 and (len(one & other) <= most * smaller or _shifted(one, other)):
+        mixed = any(words & (one - other) and words & (other - one) for words in groups)
+        if enough and not mixed and smaller > 1 and (len(one & other) <= most * smaller or _shifted(one, other)):
             told = [(by_site[groups[words][0]], [sites[k] for k in groups[words]]) for words in (one, other)]
             return " and ".join(f"{few([*map(repr, words)])} at {few([*map(repr, at)])}" for words, at in told)
     return ""

@@ -11,7 +11,7 @@ import torch
 
 from graphcollab import Tasks, load, run
 from graphcollab.analysis.final import Final
-from graphcollab.cli.finals import _misfits
+from graphcollab.cli.finals import _misfits, chosen_most
 from graphcollab.methods import local
 
 SHORT = ["--seeds", "0", "1", "--rounds", "2", "--hidden", "none", "--lrs", "0.1"]
@@ -149,3 +149,11 @@ def test_models_that_know_less_than_a_constant_are_named():
         "worse than the mean"
         in replace(Final(result, None, "mse", torch.zeros(1, 2)), misfits=["a"], flat="the mean").warning
     )
+
+
+def test_final_models_have_the_most_frequent_model_and_its_most_frequent_step():
+    """Greene's judges: linear on seven splits by three steps, a hidden layer on three by one step."""
+    linear = [("linear", {"lr": lr}, rounds) for lr, rounds in ((0.1, 3), (0.1, 5), (0.1, 9), (0.03, 1), (0.03, 2))]
+    hidden = [("hidden layer of 64", {"lr": 0.03}, 30)] * 4
+    assert chosen_most([*hidden, None, *linear]) == ("linear", {"lr": 0.1}, 5)
+    assert chosen_most([None]) is None

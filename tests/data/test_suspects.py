@@ -406,3 +406,17 @@ def test_zero_that_is_the_next_number_is_no_code():
     weights[:4] = 0
     (text,) = told({**BASE, "weight": weights}, **ALL)
     assert text.startswith("column 'weight' has 0 in 4 rows")
+
+
+def test_a_time_that_ends_no_later_than_the_target_is_named():
+    """Years until a relapse or, without one, until death: never above those, the same in half of rows."""
+    death = np.round(DRAW.uniform(1, 20, N), 2)
+    relapse = np.where(BASE["x"] > 0, death, np.round(0.6 * death, 2))
+    texts = told({**BASE, "relapse": relapse, "y": death}, loss="mse")
+    (text,) = [one for one in texts if "never above" in one]
+    share = (BASE["x"] > 0).mean()
+    assert f"column 'relapse' is never above the target 'y' and is the same in {share:.0%} of rows" in text
+    relapse[0] = death[0] + 1  # later in one row: another time
+    assert not [one for one in told({**BASE, "relapse": relapse, "y": death}, loss="mse") if "never above" in one]
+    zeros = np.where(BASE["x"] > 0, 0, BASE["age"])  # days in hospital, mostly none, and visits
+    assert not [one for one in told({**BASE, "days": 0 * zeros, "y": zeros}, loss="mse") if "never above" in one]
