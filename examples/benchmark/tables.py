@@ -131,7 +131,7 @@ def main() -> None:
         tables = {heart.name: lambda seed: heart.tasks(metric="log_loss", seed=seed)}
     models = {"linear": [], "hidden layer": [64]} if args.hidden is None else {"model": args.hidden}
     work = {"repeats": args.repeats, "rounds": args.rounds, "epochs": args.epochs, "lrs": args.lrs}
-    grids = {"partial_pooling": {"shrink": [0, 10], "warmup": [0, args.rounds // 3]}}  # as at the command line
+    pooling = {"lam": [None, 10.0], "shrink": [0, 10], "warmup": [0, args.rounds // 3]}  # as at the command line
     for name, tasks in tables.items():
         start, splits = time.process_time(), [tasks(seed) for seed in range(args.repeats)]
         classes = splits[0].classes
@@ -140,7 +140,7 @@ def main() -> None:
             splits.__getitem__,
             {name: partial(layers, widths, outputs) for name, widths in models.items()},
             methods={method: getattr(methods, method) for method in args.methods},
-            grids={name: grid for name, grid in grids.items() if name in args.methods},
+            grids={"partial_pooling": pooling} if "partial_pooling" in args.methods else {},
             baseline="sklearn",
             limit=2,  # pairs are not asked for
             device=args.device,

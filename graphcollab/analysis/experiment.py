@@ -86,7 +86,8 @@ class Experiment:
             if at is not None:
                 rounds = min((at[1] + 1) * self.settings["evaluate_every"], self.settings["rounds"])
                 model, point, _ = played.picked[name] = (*arm.settings[at[0]], rounds)
-                played.models[name], told = model, [f"{key}={value}" for key, value in point.items()]
+                told = [f"{key}={value}" for key, value in point.items() if value is not None]
+                played.models[name] = model
                 played.chosen[name] = ", ".join(filter(None, (model, *told, f"{rounds} rounds")))
             if name in runs:
                 last = runs[name].results[0 if at is None else at[0]]

@@ -86,7 +86,7 @@ class Final:
         rows, held = (int(self.result.tasks.sizes(split).sum()) for split in ("train", "val"))
         held *= not torch.equal(*(self.result.tasks.splits[split].index for split in ("train", "val")))
         own = f", {held} of them to learn weights by," * bool(held)
-        by = "".join(f", {name} {value}" for name, value in self.setting.items())
+        by = "".join(f", {name} {value}" for name, value in self.setting.items() if value is not None)
         both = [float(self._over_splits(one.nanmean(1))) for one in self._tested().values()]  # as tables have it
         told = [f"{100 * one:.2f} %" if self.metric in SHARES else f"{one:.4g}" for one in both]
         than = f" ({self.flat}: {told[-1]})" * (len(told) > 1)

@@ -124,21 +124,22 @@ class Benefit:
     @cached_property
     def overall(self) -> list[Gain]:
         """Gains in the mean over sites, by all together and by every method; their ``site`` is ``"all sites"``."""
-        return self._overall(torch.ones_like(self.test), self.arms, claimed=True)
+        return self.mean_gains(torch.ones_like(self.test), self.arms, claimed=True)
 
     @cached_property
     def by_samples(self) -> list[Gain]:
         """Gains in the mean over sites weighted by their test samples: told beside `overall`, nothing is claimed."""
-        return self._overall(self.test, self.arms)
+        return self.mean_gains(self.test, self.arms)
 
     @cached_property
     def by_baseline(self) -> list[Gain]:
         """What scikit-learn's models gain over training alone in the mean over sites: told, nothing is claimed."""
-        return self._overall(torch.ones_like(self.test), tuple(self.baseline)) if self.baseline else []
+        return self.mean_gains(torch.ones_like(self.test), tuple(self.baseline)) if self.baseline else []
 
-    def _overall(self, weight: Tensor, arms: Sequence[str], claimed: bool = False) -> list[Gain]:
-        def mean(scores: Tensor) -> Tensor:
-            """Return the mean over sites, [..., 1]."""
+    def mean_gains(self, weight: Tensor, arms: Sequence[str], claimed: bool = False) -> list[Gain]:
+        """Return gains by arms in the mean over sites of a weight [K]; nothing is claimed by default."""
+
+        def mean(scores: Tensor) -> Tensor:  # [..., 1]
             share = weight.expand_as(scores).masked_fill(scores.isnan(), 0)
             return (share * scores.nan_to_num()).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from graphcollab.components.env import Attendance as Attendance, Env as Env, Isolate as Isolate
     from graphcollab.components.judge import FineTuned as FineTuned, NearestPrototype as NearestPrototype
+    from graphcollab.components.random_slopes import RandomSlopes as RandomSlopes
     from graphcollab.components.slots import (
         Exchanger as Exchanger,
         Judge as Judge,

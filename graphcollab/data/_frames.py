@@ -23,6 +23,7 @@ from graphcollab.data._values import factorized
 from graphcollab.data.metric_fit import refuse_misfit
 from graphcollab.data.preparation import Column, Preparation
 from graphcollab.data.quality import of_columns
+from graphcollab.data.quality_of_leaks import of_leaks
 from graphcollab.data.quality_of_samples import of_frequent_class, of_one_class, of_repeats
 from graphcollab.data.quality_of_values import of_codings, of_many_classes, of_spellings, warn_of
 from graphcollab.data.samples import Pool
@@ -54,6 +55,8 @@ def tasks_of_table(
     found = [*rows.left_out, *of_spellings(f"column {how.node!r}, which names the sites,", sites.names)]
     if how.preparation is None:
         found += of_columns(rows.read, rows.categorical, target, values, sites.owner.numpy(), sites.names, rows.groups)
+        if how.event is not None and rows.events is not None:
+            found += of_leaks(rows.read, how.event, rows.events, rows.groups, "the event")
     seen = Seen(rows, splits["train"] if statistics.alone else may_train, real)
     prepared, counts = _prepared(seen, statistics, loss, metric)
     if loss == "poisson" and counts is not None:  # whose mean is their scale

@@ -34,6 +34,8 @@ _SPAN = r"(os|pfs|dfs|rfs|surv(ival)?|vital|cens(or)?|event|death|fu|follow[_ .-
 _EVENT = re.compile(rf"({_SPAN})?(status|event|cens(or(ed|ing)?)?|death|dead|died|delta)", re.IGNORECASE)
 _UNTIL = re.compile(rf"({_SPAN})?(time|days|weeks|months)|{_SPAN}years|time[_ .-]?to[_ .-]?\w+", re.IGNORECASE)
 
+TIMES = 20  # different times, fewer than which are terms or ages rather than when somebody was last seen
+
 
 def of_columns(
     read: Columns,
@@ -171,7 +173,8 @@ def _of_units(columns: Known, sites: Sequence[str], target: str) -> Iterator[Fin
 def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) -> Iterator[str]:
     """Yield at which sites values [n] lie beyond what is usual, by the factor between two units or by 5 and more.
 
-    Nothing where others lie beyond by another factor, larger than its third root: sites then differ by themselves.
+    Nothing where others lie beyond by another factor, larger than its third root, or, below 5, between its quarter and
+    its three quarters: sites then differ by themselves.
     """
     counts = np.bincount(owner, minlength=len(sites))
     many = np.flatnonzero(counts >= 10)
@@ -188,6 +191,9 @@ def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) ->
     times = np.log(sizes / own)
     apart = np.abs(np.abs(times)[:, None] - np.log(_FACTORS)[:, None])  # [beyond, factors, 2]
     fits = (apart < np.log((1.2, 1.6))).all(2).any(1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        way = np.log(bounds[:, 2] / usual[2]) / times[:, :1]  # [beyond, sites], 0 at what is usual, 1 beyond
+    fits &= ~((way > 0.25) & (way < 0.75)).any(1)
     fits |= (np.abs(times[:, 0]) > np.log(5)) & (np.abs(times[:, 0] - times[:, 1]) < np.log(2))
     unlike = np.abs(times[:, 0] - times[:, :1]) > np.log(1.5)  # [beyond, beyond]
     fits &= np.abs(times[:, 0]) > 3 * np.where(unlike, np.abs(times[:, 0]), 0).max(1, initial=0)
@@ -207,9 +213,10 @@ def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Findi
             "is known: drop such rows if so"
         )
         yield finding("sentinel-target", [target], message)
-    until = next((name for name, column in read.items() if _UNTIL.fullmatch(name) and column.dtype.kind in "if"), None)
+    times = [name for name, column in read.items() if _UNTIL.fullmatch(name) and column.dtype.kind in "if"]
+    until = next((name for name in times if len(np.unique(read[name])) >= TIMES), None)
     event = next((name for name, column in read.items() if _EVENT.fullmatch(name) and _are_two(column)), None)
-    if _UNTIL.fullmatch(target) and event is not None and values.dtype.kind in "if":
+    if _UNTIL.fullmatch(target) and event is not None and values.dtype.kind in "if" and len(np.unique(values)) >= TIMES:
         message = (
             f"the target {target!r} seems to be a time until an event, which {event!r} says of which rows it was seen: "
             f"give {setting(event=event)}, or times that only end the record count as times of the event"

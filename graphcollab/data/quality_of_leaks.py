@@ -20,7 +20,9 @@ _LOOK = 10_000  # rows that are looked at first, which clears most columns
 _CHANCE = math.log(1e6)  # in fewer than one of so many tables, chance would do the same
 
 
-def of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | None) -> Iterator[Finding]:
+def of_leaks(
+    read: Columns, target: str, values: np.ndarray, group: Tensor | None, what: str = "the target"
+) -> Iterator[Finding]:
     """Yield which columns tell the target of every row, exactly or by order; rows of a group count as one."""
     rows = np.arange(len(values)) if group is None else np.unique(group.numpy(), return_index=True)[1]
     some = rows[:: -(-len(rows) // _LOOK)]
@@ -36,7 +38,7 @@ def of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | Non
         grouped = "" if group is not None else by
         it = "they are" if len(exactly) > 1 else "it is"
         message = (
-            f"{each(exactly)} tells the target {target!r} of all rows exactly: {leave(exactly)} if {it} the target "
+            f"{each(exactly)} tells {what} {target!r} of all rows exactly: {leave(exactly)} if {it} {what} "
             f"in other words, or known only after it{grouped}"
         )
         yield finding("tells-target", exactly, message)
@@ -44,7 +46,7 @@ def of_leaks(read: Columns, target: str, values: np.ndarray, group: Tensor | Non
     ordered = [name for name, one in rest.items() if all(_sorts(one[k], values[k]) for k in (some, rows))]
     if ordered:
         message = (
-            f"{each(ordered)} tells the target {target!r} by its order alone, without an error in any row, as by "
+            f"{each(ordered)} tells {what} {target!r} by its order alone, without an error in any row, as by "
             f"thresholds: {leave(ordered)} if {'they are' if len(ordered) > 1 else 'it is'} known only after it"
         )
         yield finding("orders-target", ordered, message)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab._base.errors import ConflictError
-from graphcollab._base.settings import Buffers, Incomplete, Natural, NonNegative, Share
+from graphcollab._base.settings import Buffers, Incomplete, Natural, NonNegative, Positive, Share
 from graphcollab.components.exchange import Exchange, ShrinkIntercepts, ThroughServer
-from graphcollab.components.judge import Judge
-from graphcollab.components.local import FitPersonal
+from graphcollab.components.random_slopes import RandomSlopes
 from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.slots import Judge
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
@@ -19,7 +19,7 @@ from graphcollab.methods.phases import Phases
 @method(lr=0.05, epochs=1, batch_size=16)
 def partial_pooling(
     *,
-    lam: NonNegative | None = None,
+    lam: Positive | None = None,
     shrink: NonNegative = 0.0,
     warmup: Natural = 0,
     fraction: Share = 1.0,
@@ -35,18 +35,18 @@ def partial_pooling(
     <https://doi.org/10.1017/CBO9780511790942>`_, chapter 12: the regression with an intercept per group, and with
     slopes per group. As federated learning it is `partial personalization <https://arxiv.org/abs/1912.00818>`_
     (Arivazhagan et al., 2019; `Pillutla et al. <https://arxiv.org/abs/2204.03809>`_, ICML 2022), whose personal part is
-    the bias of the output layer; with ``lam`` it is the objective of `Ditto <https://arxiv.org/abs/2012.04221>`_ (Li et
-    al., ICML 2021) on the other part.
+    the bias of the output layer.
 
     .. math::
-        \beta &\leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} \beta_k,
-        \qquad \alpha_k \text{ stays} \\
-        v_k &\leftarrow v_k - \eta \big( \nabla F_k(v_k) + \lambda (v_k - (\beta, \cdot)) \big)
+        \beta \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} \beta_k,
+        \qquad \alpha_k \text{ stays}
 
     over the nodes S at work, with :math:`(\beta_k, \alpha_k)` slopes and intercept after local steps from
-    :math:`(\beta, \alpha_k)`. With ``lam`` a node trains a second model :math:`v_k` beside it, which never leaves the
-    node and by which it is judged: its slopes are pulled, its intercept is free. A linear model without ``lam``, one
-    full batch a round and a small step converges to least squares with an indicator of every node.
+    :math:`(\beta, \alpha_k)`. A linear model, one full batch a round and a small step converge to least squares with an
+    indicator of every node. With ``lam`` a node is judged by slopes of its own, which are fitted to its samples and
+    shrunk towards the common ones, as if their sum of losses had a term :math:`\frac{\lambda}{2} \lVert \beta_k - \beta
+    \rVert^2`; of models with hidden layers these are the output layer's. They never leave the node
+    (`graphcollab.components.RandomSlopes`).
 
     With ``shrink`` intercepts are pulled to their mean :math:`\bar\alpha`, as if each node's mean loss had a term
     :math:`\frac{\nu}{2 n_k} (\alpha_k - \bar\alpha)^2`, so the fewer samples a node has, the more it takes from the
@@ -63,36 +63,35 @@ def partial_pooling(
       (a school's size), its own intercept would learn what their slopes should, which then hardly move.
 
     Args:
-        lam: λ, the pull of a node's slopes to the common ones: 0 is local training, a large one the common slopes.
-            Steps are stable while ``lr`` times the sum of λ and the loss's largest curvature is below 2. None: slopes
-            are common.
+        lam: λ, the pull of a node's slopes to the common ones, in samples: the more samples a node has, the further its
+            slopes may be from the others'. In the book's terms it is :math:`2 \sigma_y^2 / \sigma_\beta^2` for
+            ``loss="mse"`` and for classes :math:`1 / \sigma_\beta^2`, with the spread between nodes of a standardized
+            input's slope. None: slopes are common.
         shrink: ν, the pull of intercepts to their mean. In the book's terms it is :math:`2 \sigma_y^2 /
             \sigma_\alpha^2` for ``loss="mse"``, twice the ratio of the variances within and between nodes, and for
-            classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 0, 1 and 10. Without ``lam``
-            only, and with the whole of slopes as ``part``.
+            classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 0, 1 and 10. With the whole of
+            slopes as ``part`` only.
         warmup: Rounds in which intercepts are common as well, if ``part`` is slopes. Runs must be longer.
         part: Part of the model that is shared. ``"slopes"``: all parameters but the output layer's bias.
     """
     local = fit(training)
-    if shrink and (lam is not None or part != "slopes"):
-        raise ConflictError(
-            "shrink", "intercepts are shrunk beside common slopes: leave out lam= and part=, or shrink="
-        )
+    if shrink and part != "slopes":
+        raise ConflictError("shrink", "intercepts are shrunk beside common slopes: leave out part=, or shrink=")
     taken = LocalSteps(local.epochs, local.steps, local.batch_size, local.optimizer)
     route = ThroughServer(weights, incomplete=incomplete)
     shrinks = ShrinkIntercepts(buffers=buffers, route=route, shrink=shrink, taken=taken)
 
-    def play(shared: str, exchange: Exchange) -> Method:
+    def play(exchange: Exchange) -> Method:
         return Method(
             "partial_pooling",
-            local=local if lam is None else FitPersonal(local, lam, shared),
+            local=local,
             exchange=exchange,
             rewire=sample_nodes(fraction),
-            judge=Judge(field="x" if lam is None else "x_personal"),
+            judge=Judge() if lam is None else RandomSlopes(lam),
         )
 
-    pooling = play(part, shrinks if shrink else Exchange(part=part, buffers=buffers, route=route))
+    pooling = play(shrinks if shrink else Exchange(part=part, buffers=buffers, route=route))
     if warmup == 0:
         return pooling
     every = "all" if part == "slopes" else part
-    return Phases(play(every, Exchange(part=every, buffers=buffers, route=route)), warmup, pooling)
+    return Phases(play(Exchange(part=every, buffers=buffers, route=route)), warmup, pooling)

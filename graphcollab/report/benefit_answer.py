@@ -55,6 +55,7 @@ def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
         *_question(benefit, source),
         *(_headline(one, len(every) > 1) for one in every),
         *_best(benefit),
+        *_swayed(benefit),
         *_simpler(benefit),
         *of_last_rounds(benefit),
         say("reading", "gains", {"level": level}, gains=GAINS[benefit.relative], chance=100 * level),
@@ -100,6 +101,21 @@ def _best(benefit: Benefit) -> Iterator[Finding]:
     words["told"] = f"{write(sign * scale * best.gain, digits)}{_unit(benefit)}"
     between = f" (95 % interval {write(low, digits)} … {write(high, digits)})" * (low == low)
     yield say("best", best.by, {"gain": best.gain}, between=between, sure=_sure(benefit, best), **words)
+
+
+def _swayed(benefit: Benefit) -> Iterator[Finding]:
+    """Tell which site of few samples makes the interval of the best mean gain half as wide again, or wider."""
+    best, count = best_way(benefit), len(benefit.names)
+    if best is None or best.verdict != "no evidence" or count < 3 or best.by not in benefit.arms:
+        return
+    others = benefit.test.new_ones(count, count).fill_diagonal_(0)
+    gains = [one for weight in others for one in benefit.mean_gains(weight, (best.by,))]
+    wide = [one.high - one.low for one in gains]
+    k = min(range(count), key=lambda k: math.inf if math.isnan(wide[k]) else wide[k])
+    if 1.5 * wide[k] < best.high - best.low:
+        rows, told = number(float(benefit.test[k]), 0), _told(benefit, gains[k])
+        numbers = {"gain": gains[k].gain, "low": gains[k].low, "high": gains[k].high}
+        yield say("swayed", benefit.names[k], numbers, site=site_of(benefit, benefit.names[k]), rows=rows, told=told)
 
 
 def _headline(benefit: Benefit, several: bool) -> Finding:

@@ -72,6 +72,8 @@ TEXTS = {
     "alone-weak": "Training alone has not learned all that the rows of sites tell: {own} gains {told} over it. "
     "Compared with that, {by}: {beyond}. Stars of gains count only what is beyond both.",
     "simpler": "On the same test rows {by} gains more than every way tried: {told}, of which nothing is claimed.",
+    "swayed": "That interval is so wide by {site}, with {rows} test samples on a split: in the mean over the "
+    "others the gain is {told}, of which nothing is claimed.",
     "partly-defined": "{metric} is not defined on all {of} splits; numbers of these sites rest on so many: {which}.",
     "not-defined": "{site}: {metric} is not defined on its test samples in any split.",
 }

@@ -486,6 +486,25 @@ def test_groups_of_all_but_one_are_judged():
     assert not pairs.helps
 
 
+def test_a_site_that_makes_the_interval_wide_is_named_with_the_gain_of_the_others():
+    told = with_one_that_spoils()
+    alone, draw = told.scores["alone"], torch.Generator().manual_seed(4)
+    times = 0.95 + 0.02 * torch.randn(10, 4, generator=draw, dtype=torch.float64)
+    times[:, 3] = 0.9 + 0.5 * torch.randn(10, generator=draw, dtype=torch.float64).clamp(-1.5, 1.5)
+    swayed = replace(
+        told, scores={"alone": alone, "together": alone * times}, test=torch.tensor([30.0, 30.0, 30.0, 3.0])
+    )
+    (gain,) = swayed.overall
+    assert gain.verdict == "no evidence"
+    found = finding(swayed, "swayed", "d")
+    others = ((alone * times)[:, :3].mean(1) / alone[:, :3].mean(1)).log().mean().exp()
+    assert found.numbers["gain"] == pytest.approx(1 - float(others))
+    assert gain.low < found.numbers["low"] < found.numbers["gain"] < found.numbers["high"] < gain.high
+    assert "wide by d, with 3 test samples on a split" in found.message
+    times[:, 3] = times[:, 2].flip(0)
+    assert findings(replace(swayed, scores={"alone": alone, "together": alone * times}), "swayed") == []
+
+
 def test_an_answer_in_full():
     """An example of the text; other tests look at findings."""
     assert benefit_answer(with_one_that_spoils()).splitlines() == [

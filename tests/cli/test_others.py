@@ -38,13 +38,13 @@ def test_benefit(call, patients, about, tmp_path):
 
 
 def test_methods_of_a_benefit():
-    own = ["partial_pooling.shrink=0,10", "partial_pooling.warmup=0,10"]
+    own = ["partial_pooling.lam=none,10", "partial_pooling.shrink=0,10", "partial_pooling.warmup=0,10"]
 
     def of(data, named, words, event=None):
         return methods_for({"data": data, "methods": named, "set": words, "event": event, "rounds": 30})
 
     assert of("own.csv", None, ["*.part=all"]) == (["meta_l2c", "partial_pooling"], ["*.part=all", *own])
-    given = ["partial_pooling.shrink=3", "partial_pooling.warmup=0"]
+    given = ["partial_pooling.lam=3", "partial_pooling.shrink=3", "partial_pooling.warmup=0"]
     assert of("heart_disease", None, given) == (["meta_l2c", "partial_pooling"], given)
     assert of("digits", None, ()) == (["meta_l2c"], [])
     assert of("own.csv", (), ()) == ([], [])

@@ -297,6 +297,19 @@ def test_sites_of_other_people_have_the_same_unit():
     assert told({**BASE, "salary": ranks}, **ALL) == []  # three levels, of which two are inches to centimeters
 
 
+def test_dear_makes_have_the_same_unit_where_others_lie_between():
+    """Prices of six makes: the dearest has 2.2 times the usual one's, as pounds would, and another lies between."""
+    draw = np.random.default_rng(5)
+    levels = {"Saturn": 16, "Chevrolet": 16.5, "Pontiac": 18, "Buick": 19, "Saab": 29.6, "Cadillac": 39}
+    site = np.repeat([*levels], 60)
+    price = np.repeat([*levels.values()], 60) * 1000 * draw.lognormal(0, 0.12, len(site))
+    table = {"site": site, "x": draw.normal(size=len(site)), "y": price.round(2)}
+    assert told(table, loss="mse", **ALL) == []
+    alone = site != "Saab"
+    (text,) = told({name: column[alone] for name, column in table.items()}, loss="mse", **ALL)
+    assert "'Cadillac'" in text
+
+
 def test_days_that_are_written_as_numbers():
     days = DRAW.choice([20200101, 20200131, 20200201], N)
     (text,) = told({**BASE, "date": days, "until": days + 10_000}, **ALL)
@@ -382,6 +395,17 @@ def test_targets_that_are_censored_are_named(until):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Tasks.from_frame({**table, "downtime": BASE["x"]} | {until: BASE["ward"]}, target="status", **ALL)
+        Tasks.from_frame({**table, until: 6 * (BASE["age"] % 12)}, target="status", **ALL)  # terms of loans
+
+
+def test_a_column_that_tells_the_event_is_named():
+    """The cause of death, which is known of the dead alone."""
+    table = {**BASE, "y": DRAW.integers(1, 4000, N), "died": BASE["y"]}
+    cause = np.where(BASE["y"] == 1, DRAW.choice(["heart", "lungs"], N), "none")
+    texts = told({**table, "cause": cause}, loss="cox", event="died", **ALL)
+    (text,) = [one for one in texts if "exactly" in one]
+    assert text.startswith("column 'cause' tells the event 'died' of all rows exactly: leave it out")
+    assert not [one for one in told(table, loss="cox", event="died", **ALL) if "exactly" in one]
 
 
 def test_columns_that_add_up_to_the_target_are_told():

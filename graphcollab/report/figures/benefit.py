@@ -112,7 +112,7 @@ def _pairs(panel: Axes, benefit: Benefit) -> None:
     most = float(np.quantile(sizes, MOST)) if len(sizes) else 1.0
     most = (min(most, -FLOOR) if benefit.relative else most) or 1.0
     panel.set_facecolor(GRAY)
-    image = panel.imshow(np.ma.masked_invalid(matrix), "PuOr_r", vmin=-most, vmax=most, interpolation="nearest")
+    image = panel.imshow(np.ma.masked_invalid(matrix), "PuOr", vmin=-most, vmax=most, interpolation="nearest")
     place = {name: k for k, name in enumerate(benefit.names)}
     for gain in [] if constants else benefit.pair_gains:
         at, sure = (place[gain.by], place[gain.site]), gain.verdict in CLAIMED
