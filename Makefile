@@ -118,7 +118,7 @@ $(VENV)/.torch: $(VENV)/.created constraints.txt
 	@$(PIP) torch setuptools wheel; echo "            done after $$SECONDS s"
 	@touch $@
 
-$(VENV)/.package: $(VENV)/.torch pyproject.toml constraints.txt $(wildcard graphcollab/*/_*.[ch])
+$(VENV)/.package: $(VENV)/.torch pyproject.toml constraints.txt $(wildcard graphcollab/*/_*.[ch] graphcollab/*/*/_*.[ch])
 	@echo "[setup 3/3] installing graphcollab and what it needs"
 	@$(PIP) --no-build-isolation --editable '.[dev]'; echo "            done after $$SECONDS s"
 	@touch $@

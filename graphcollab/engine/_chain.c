@@ -39,8 +39,8 @@ typedef struct {
   void (*fit)(const Work *work, int64_t row, char *memory, int *wrong);
 } Kernels;
 
-#define KERNELS "../engine/_chain_set.h" /* as seen from there */
-#include "../ops/_sets.h"
+#define KERNELS "../../engine/_chain_set.h" /* as seen from there */
+#include "../nn/functional/_sets.h"
 
 /* fit(instructions, kind, models, apart, rows, inputs, labels, index, sizes, steps, width, losses, lr, decay, layers,
  * first, last): addresses and sizes as in Work; `layers` is bytes of [L, 5] whole numbers, those of Layer but for `at`.

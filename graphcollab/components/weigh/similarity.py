@@ -82,7 +82,7 @@ class CosineWeights(Similarity):
         s_i(j) = s_j(i) = \frac{\langle w_i, w_j \rangle}{\lVert w_i \rVert \lVert w_j \rVert}
 
     It is 0 for models that are zero. Models that start alike have cosines near 1; the digits that tell them apart are
-    kept, see `ops.edge_cosines`.
+    kept, see `edge_cosines`.
     """
 
     part: str = "all"
