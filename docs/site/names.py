@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import graphcollab
 
@@ -38,15 +39,22 @@ class Name:
         return "autofunction" if inspect.isroutine(self.what) else "autodata"
 
 
+def shows(module: pkgutil.ModuleInfo) -> bool:
+    """Return whether a module says itself what it shows."""
+    file = Path(graphcollab.__path__[0]).parent.joinpath(*module.name.split(".")).with_suffix(".py")
+    return file.is_file() and "\n__all__ = [" in file.read_text(encoding="utf-8")
+
+
 @cache
 def modules() -> dict[str, list[str]]:
-    """Return the public modules, packages and the modules beside them, with what they export."""
+    """Return the public modules, packages and those in them that say what they show, with what they export."""
     found = {"graphcollab": graphcollab.__all__}
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
         above, _, name = module.name.rpartition(".")
-        if (module.ispkg or above == "graphcollab") and not name.startswith("_"):
-            names = importlib.import_module(module.name).__all__
-            if names and (name not in found[above] or not {*names} <= {*found[above]}):  # else it is what it exports
+        if (module.ispkg or shows(module)) and (name == "_base" or not name.startswith("_")):
+            names = getattr(importlib.import_module(module.name), "__all__", [])
+            around = {*found.get(above, ())}
+            if names and (name not in around or not {*names} <= around):  # else it is what it exports
                 found[module.name] = names
     return found
 
@@ -75,7 +83,7 @@ def reference() -> dict[str, str]:
 def overview() -> str:
     """Return the page that lists all modules, packages first, with the first line of their docstrings."""
     lines = [heading("API", "="), ABOUT]
-    for title, packages in (("Packages", True), ("Modules beside them", False)):
+    for title, packages in (("Packages", True), ("Modules in them", False)):
         named = [one for one in modules() if hasattr(importlib.import_module(one), "__path__") == packages]
         lines += [heading(title, "-"), ".. list-table::", ""]
         for one in named:

@@ -146,7 +146,7 @@ def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
 def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
     """Return which codes are in how many rows, three at least, and farther from other values than these differ.
 
-    Or below 0, where no other value is.
+    And three times as far as any of these from the next. Or below 0, where no other value is.
     """
     if not len(values) or not (values.min() in codes or values.max() in codes):
         return []
@@ -155,8 +155,9 @@ def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
     if len(others) < 10 or not (span := np.ptp(others)) > 0:
         return []
     counts = zip(*(one.tolist() for one in np.unique(values[coded], return_counts=True)), strict=True)
-    least = 0 if others.min() >= 0 else others.min() - span
-    return [f"{code:.0f} in {n} rows" for code, n in counts if n >= 3 and (code < least or code > others.max() + span)]
+    reach = max(span, 3 * np.diff(np.unique(others)).max())
+    least = 0 if others.min() >= 0 else others.min() - reach
+    return [f"{code:.0f} in {n} rows" for code, n in counts if n >= 3 and (code < least or code > others.max() + reach)]
 
 
 def _of_units(columns: Known, sites: Sequence[str], target: str) -> Iterator[Finding]:

@@ -83,7 +83,7 @@ SHARED = {
 
 
 def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function the function of a method: its arguments are checked (`settings.checked`) and documented.
+    """Make a function the function of a method: its arguments are checked (`checked`) and documented.
 
     What they mean is said by its docstring, the pieces named here, by settings of the same name, or ``SHARED``; it is a
     TypeError if nothing does. ``**training`` becomes the arguments of `Training`, with the defaults given here or in

@@ -163,7 +163,7 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
     scale, digits, _ = scale_of(benefit)
     allowed = LEVELS["overall" if gain.site == "all sites" else "groups"] * benefit.level
     near = f" ({p_text(gain.p_value)}, corrected; up to {number(allowed, None)} counts as evidence)"
-    near *= allowed < 2 * gain.p_value < 6 * allowed
+    near *= allowed < 2 * gain.p_value < 6 * allowed or (gain.verdict not in CLAIMED and gain.low * gain.high > 0)
     if gain.verdict in CLAIMED:
         return f"There is evidence of that{near or f' ({p_text(gain.p_value)})'}."
     if gain.detectable == 0:
@@ -257,7 +257,8 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
         many = "more"
         if times <= MOST:
             many = f"about {math.ceil(times)} times as many (for the gain {by}, if it is as it seems)"
-        if best is not None and best.gain > 0 and best.p_value <= benefit.level:  # of which means have a part only
+        # The level, of which means have a part only, or the interval of this comparison alone
+        if best is not None and best.gain > 0 and (best.p_value <= benefit.level or best.low > 0):
             yield so("likely", {"many": many, "way": by_whom(best.by)}, times=times, by=best.by)
         else:
             yield so("undecided", {"many": many}, times=times)

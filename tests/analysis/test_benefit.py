@@ -281,12 +281,12 @@ def test_harm_without_gains_is_the_headline(found):
 
 def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(found):
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
-    ratio = torch.tensor([[0.88], [0.92], [0.9]], dtype=torch.float64)
+    ratio, clear = (torch.tensor(one, dtype=torch.float64)[:, None] for one in ((0.88, 0.95, 0.9), (0.88, 0.92, 0.9)))
     pairs, without = torch.full_like(found.pairs, 1.0), torch.full_like(found.without, 1.0)
     scores = {"alone": alone, "together": alone * ratio, "ditto": 1.01 * alone}
     told = replace(found, scores=scores, pairs=pairs, without=without, quick="")
     seen = told.overall[0]
-    assert seen.gain == pytest.approx(1 - (0.88 * 0.92 * 0.9) ** (1 / 3))
+    assert seen.gain == pytest.approx(1 - (0.88 * 0.95 * 0.9) ** (1 / 3))
     undecided = finding(told, "advice")
     assert undecided.subject == "undecided"
     assert undecided.numbers["times"] == pytest.approx((seen.detectable / seen.gain) ** 2)
@@ -296,7 +296,7 @@ def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(found):
     open_ = replace(told, scores={"alone": alone, "together": alone * swings, "ditto": alone * swings})
     assert max(gain.gain for gain in open_.overall) < 0 < max(gain.high for gain in open_.overall)
     assert "ask again with more samples." in str(finding(open_, "advice", "undecided"))
-    worse = replace(told, scores={"alone": alone, "together": alone / ratio, "ditto": alone / ratio})
+    worse = replace(told, scores={"alone": alone, "together": alone / clear, "ditto": alone / clear})
     assert max(gain.high for gain in worse.overall) < 0
     assert finding(worse, "advice").subject == "alone"
     quick = replace(told, quick="3 of the usual 10 splits")
@@ -840,26 +840,26 @@ def test_evidence_near_what_is_allowed_says_so(found):
         (0.06, "no evidence", False),
     ):
         told = replace(found)
-        object.__setattr__(
-            told, "overall", [replace(gain, verdict=verdict, p_value=p_value, gain=0.9), *found.overall[1:]]
-        )
+        one = replace(gain, verdict=verdict, p_value=p_value, gain=0.9, low=-0.1, high=0.95)
+        object.__setattr__(told, "overall", [one, *found.overall[1:]])
         assert ("up to 0.0175 counts as evidence" in str(finding(told, "best"))) is close
 
 
 def test_a_gain_that_just_misses_is_likely(found):
-    """A corrected p of .0184 is below the level of .05, of which means over sites have .0175."""
+    """A corrected p of .0184 is below the level of .05, of which means over sites have .0175; or the interval is."""
     models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
     told = replace(found, chosen=models, quick="", constant=torch.full_like(found.constant, 9.0))
     first, *rest = told.overall
-    for p_value, subject in ((0.0184, "likely"), (0.051, "undecided")):
+    for p_value, low, subject in ((0.0184, -0.1, "likely"), (0.076, 0.05, "likely"), (0.051, -0.01, "undecided")):
         near = replace(told)
-        one = replace(first, gain=0.9, p_value=p_value, verdict="no evidence", detectable=0.95, high=0.99)
+        one = replace(first, gain=0.9, p_value=p_value, verdict="no evidence", detectable=0.95, low=low, high=0.99)
         object.__setattr__(near, "overall", [one, *(replace(gain, gain=0.0, verdict="no evidence") for gain in rest)])
         object.__setattr__(near, "gains", [])
         object.__setattr__(near, "group_gains", [])
         object.__setattr__(near, "pair_gains", [])
         assert finding(near, "advice").subject == subject
         assert ("seem to gain by all together" in str(finding(near, "advice"))) is (subject == "likely")
+        assert ("corrected; up to 0.0175" in str(finding(near, "best"))) is (low > 0 or p_value < 0.0525)
 
 
 def test_a_metric_that_is_defined_on_some_splits_is_told(found):

@@ -297,6 +297,14 @@ def test_sites_of_other_people_have_the_same_unit():
     assert told({**BASE, "salary": ranks}, **ALL) == []  # three levels, of which two are inches to centimeters
 
 
+def test_the_last_of_few_years_is_no_code():
+    """Years 92, 95 and 99: the last is four after the one before, which is three after the first."""
+    years = np.tile([92, 95, 99], N // 3)
+    assert told({**BASE, "year": years}, categorical=[], **ALL) == []
+    (text,) = told({**BASE, "pain": np.tile([1, 2, 99], N // 3)}, **ALL)
+    assert "column 'pain' has 99 in 100 rows" in text
+
+
 def test_dear_makes_have_the_same_unit_where_others_lie_between():
     """Prices of six makes: the dearest has 2.2 times the usual one's, as pounds would, and another lies between."""
     draw = np.random.default_rng(5)
