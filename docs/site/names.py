@@ -63,7 +63,9 @@ def exports() -> Iterator[Name]:
     """Yield everything that is exported, as often as it is."""
     for module, names in modules().items():
         for name in names:
-            yield Name(module, name, getattr(importlib.import_module(module), name))
+            what = getattr(importlib.import_module(module), name)
+            if not inspect.ismodule(what):  # which has a page of its own
+                yield Name(module, name, what)
 
 
 @cache

@@ -14,6 +14,7 @@ import zlib
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -99,13 +100,13 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
 
 
 def exported() -> dict[int, set[str]]:
-    """By what it is, all names of everything that is exported by the packages and by the modules beside them."""
+    """By what it is, all names of everything that is exported by packages, and by modules that say what they show."""
     names: dict[int, set[str]] = {}
     for module in ["graphcollab", *(one.name for one in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."))]:
         path = module.split(".")
         loaded = importlib.import_module(module) if not path[-1].startswith("_") else None
-        if hasattr(loaded, "__path__") or (loaded and len(path) == 2):
-            for name in loaded.__all__:
+        for name in getattr(loaded, "__all__", ()):
+            if not isinstance(getattr(loaded, name), ModuleType):
                 names.setdefault(id(getattr(loaded, name)), set()).add(f"{module}.{name}")
     return names
 
