@@ -60,7 +60,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
         names = archive.namelist()
         [metadata] = [archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA")]
     package = ROOT / "graphcollab"
-    data = [package / "py.typed", package / "datasets" / "heart_disease.csv"]
+    data = [package / "py.typed", package / "data" / "datasets" / "heart_disease.csv"]
     data += [*package.rglob("*.html"), *package.rglob("*.css")]
     data += (package / "nn" / "pretrained").iterdir()
     files = [*package.rglob("*.py"), *data]

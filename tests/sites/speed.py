@@ -48,7 +48,7 @@ for mbit in {rates}:
             time.sleep(0.1)
         seen = []
         settings = {{"rounds": {rounds}, "progress": False, "evaluate_every": {rounds}, "callbacks": [Watch()]}}
-        result = hospital.run(getattr(graphcollab, name)(), model, **settings)
+        result = hospital.run(getattr(graphcollab.methods, name)(), model, **settings)
         found[f"{{mbit}} {{name}}"] = seen
 found["parameters"] = sum(one.numel() for one in result.model(hospital.name).parameters())
 (private / "found.json").write_text(json.dumps(found))

@@ -30,7 +30,7 @@ def model(tasks):
 
 
 for name in {METHODS}:
-    result = hospital.run(getattr(graphcollab, name)(), model, rounds={ROUNDS}, progress=False)
+    result = hospital.run(getattr(graphcollab.methods, name)(), model, rounds={ROUNDS}, progress=False)
     torch.save({{k: one.state_dict() for k, one in result.models().items()}}, private / f"{{name}}.pt")
     result.history.to_json(private / f"{{name}}.json")
 
