@@ -116,6 +116,7 @@ def main() -> None:
     add("--tables", nargs="+", default=[], help="FILE=SITE:TARGET, or a TOML file of such (default: heart patients)")
     add("--methods", nargs="*", default=["partial_pooling"], help="beside training alone and all together")
     add("--hidden", nargs="*", type=int, help="widths of hidden layers (default: linear or 64, by validation rows)")
+    add("--pulls", nargs="*", type=float, default=[30.0], help="lam of partial_pooling, beside none (default: 30)")
     add("--repeats", type=int, default=10, help="splits (default: %(default)s)")
     add("--rounds", type=int, default=30, help="default: %(default)s")
     add("--epochs", type=int, default=3, help="passes over a site's samples in a round (default: %(default)s)")
@@ -131,7 +132,7 @@ def main() -> None:
         tables = {heart.name: lambda seed: heart.tasks(metric="log_loss", seed=seed)}
     models = {"linear": [], "hidden layer": [64]} if args.hidden is None else {"model": args.hidden}
     work = {"repeats": args.repeats, "rounds": args.rounds, "epochs": args.epochs, "lrs": args.lrs}
-    pooling = {"lam": [None, 10.0], "shrink": [0, 10], "warmup": [0, args.rounds // 3]}  # as at the command line
+    pooling = {"lam": [None, *args.pulls], "shrink": [0, 10], "warmup": [0, args.rounds // 3]}  # as at the command line
     for name, tasks in tables.items():
         start, splits = time.process_time(), [tasks(seed) for seed in range(args.repeats)]
         classes = splits[0].classes

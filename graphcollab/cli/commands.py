@@ -124,7 +124,7 @@ def benefit(
     Args:
         data: CSV or Parquet file with a row for every sample, or the name of a dataset (graphcollab datasets).
         methods: Methods to try beside averaging. Default: meta_l2c, and for tables partial_pooling, too, to choose
-            from common slopes or a pull (lam) of 10, a shrink of 0 or 10, a warmup of none or a third of the rounds.
+            from common slopes or a pull (lam) of 30, a shrink of 0 or 10, a warmup of none or a third of the rounds.
         rounds: Rounds on every split.
         epochs: Passes over a site's samples in a round.
         batch_size: Samples of a step.

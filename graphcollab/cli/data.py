@@ -103,7 +103,7 @@ def methods_for(asked: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     if named is not None or str(asked["data"]) in DATASETS or asked["event"] is not None:  # risks have no intercept
         return ["meta_l2c"] if named is None else [*named], [*words]
     warmups = [str(many) for many in sorted({0, asked["rounds"] // 3})]
-    own = {f"{POOLED}.lam": "none,10", f"{POOLED}.shrink": "0,10", f"{POOLED}.warmup": ",".join(warmups)}
+    own = {f"{POOLED}.lam": "none,30", f"{POOLED}.shrink": "0,10", f"{POOLED}.warmup": ",".join(warmups)}
     given = {word.split("=")[0] for word in words}
     return ["meta_l2c", POOLED], [*words, *(f"{name}={value}" for name, value in own.items() if name not in given)]
 

@@ -43,7 +43,7 @@ class RandomSlopes(Judge):
             samples.
     """
 
-    lam: Positive = 10.0
+    lam: Positive = 30.0
 
     def init(self, data: Data, env: Env) -> Data:
         data.x.part("intercept")

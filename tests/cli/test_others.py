@@ -38,7 +38,7 @@ def test_benefit(call, patients, about, tmp_path):
 
 
 def test_methods_of_a_benefit():
-    own = ["partial_pooling.lam=none,10", "partial_pooling.shrink=0,10", "partial_pooling.warmup=0,10"]
+    own = ["partial_pooling.lam=none,30", "partial_pooling.shrink=0,10", "partial_pooling.warmup=0,10"]
 
     def of(data, named, words, event=None):
         return methods_for({"data": data, "methods": named, "set": words, "event": event, "rounds": 30})
