@@ -53,7 +53,7 @@ def options(parser: argparse.ArgumentParser, rounds: int, out: str) -> None:
     add("--seed", type=int, default=0, help="default: %(default)s")
     add_device(parser)
     add("--jobs", type=int, default=1, help="processes (default: %(default)s)")
-    add("--out", type=Path, default=Path("results") / out, help="folder for the picture (default: %(default)s)")
+    add("--out", type=Path, default=Path("results") / out, help="folder for the page (default: %(default)s)")
     add("--json", type=Path, help="write all numbers to this file")
     add("--no-pictures", action="store_true", help="draw nothing")
 
@@ -70,4 +70,4 @@ def answer(found: Benefit, args: argparse.Namespace) -> None:
     if args.json is not None:
         print("wrote", found.save(args.json))
     if not args.no_pictures:
-        print("wrote", report.save_figure(report.benefit_figure(found), args.out / "benefit.png"))
+        print("wrote", report.page(found, args.out / "report.html"))

@@ -94,7 +94,7 @@ def play_compare(asked: dict[str, Any]) -> None:
             told = {one.caption: one.records() for one in inside}
             write_whole(out / "results.json", report.results_json(found, _reference(found), inside=told).encode())
             report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
-            _write(found, out, asked, text, saved, lambda: _figures(found), inside=inside)
+            _write(found, out, asked, text, saved, write_figures(lambda: _figures(found), out), inside=inside)
 
 
 def _require_columns(asked: Mapping[str, Any]) -> None:
@@ -206,11 +206,12 @@ def _figures(found: Comparison) -> dict[str, Any]:
     return figures
 
 
-def _write(found: Any, out: Path, asked: Mapping[str, Any], text: str, saved: Told, draw: Any, **more: Any) -> None:
-    """Write what both commands do: the answer as text and page, and figures; note all files."""
+def _write(
+    found: Any, out: Path, asked: Mapping[str, Any], text: str, saved: Told, drawn: Sequence[Path] = (), **more: Any
+) -> None:
+    """Write what both commands do, the answer as text and page; note all files, figures among them."""
     told, command = [*saved.values()], "benefit" if isinstance(found, Benefit) else "compare"
     write_whole(out / RESULTS, ("\n\n".join([text, *told]) + "\n").encode())
-    drawn = write_figures(draw, out)
     pages = write_page(found, out, command, source=Path(str(asked["data"])).name, models=told, **more)
     texts = [out / name for name in ("results.json", RESULTS, "sites.csv") if (out / name).is_file()]
     note_files([*texts, *drawn, *saved, *pages, out / RUN], asked["quiet"])
@@ -235,4 +236,4 @@ def play_benefit(asked: dict[str, Any]) -> None:
         if out is not None:
             saved = save_of_benefit(found, makers, model, out, asked) if asked["save"] else {}
             found.save(out / "results.json")
-            _write(found, out, asked, text, saved, lambda: {"benefit": report.benefit_figure(found)})
+            _write(found, out, asked, text, saved)

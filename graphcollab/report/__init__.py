@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from graphcollab.report.description import Description as Description, describe_table as describe_table
     from graphcollab.report.figures import (
         accuracy_curves as accuracy_curves,
-        benefit_figure as benefit_figure,
         save_figure as save_figure,
         weight_heatmaps as weight_heatmaps,
     )

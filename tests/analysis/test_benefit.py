@@ -19,7 +19,7 @@ from graphcollab.analysis.baseline import OWN
 from graphcollab.analysis.held import minority_held
 from graphcollab.analysis.metrics import corrected_differences
 from graphcollab.methods import cobo, ditto, fedavg, local, meta_l2c
-from graphcollab.report import benefit_answer, benefit_figure, benefit_table, save_figure
+from graphcollab.report import benefit_answer, benefit_table
 from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.benefit_table import benefit_values, sites_of_benefit
 from graphcollab.report.page.sections import content_of_benefit
@@ -233,26 +233,9 @@ def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
     table = benefit_table(found)
     assert [line.split()[0] for line in table.split("\n\n")[0].splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
     assert "gain by all together (%)" in table
-    save_figure(benefit_figure(found, "three sites"), tmp_path / "benefit.png")
     again = pickle.loads(pickle.dumps(found))
     assert isinstance(again, Benefit)
     assert benefit_table(again) == table
-
-
-def test_figures_name_test_samples_and_cut_what_would_hide_the_others(found):
-    wild = {name: scores.clone() for name, scores in found.scores.items()}
-    wild["together"][:, 2] *= torch.tensor([1.0, 50.0, 1000.0])
-    figure = benefit_figure(replace(found, scores=wild, also={}), "three sites")
-    left, right = figure.axes[:2]
-    assert [text.get_text() for text in left.get_yticklabels()] == ["a (8)", "b (5)", "c (10)", "all sites (23)"]
-    assert left.get_xlim()[0] >= -250  # an error that has trebled or worse
-    assert len([text for text in right.texts if text.get_text()]) == 6  # a number for each pair
-    missing = replace(found, scores={name: scores.clone() for name, scores in found.scores.items()})
-    for scores in missing.scores.values():
-        scores[:, 1] = math.nan
-    left = benefit_figure(missing).axes[0]
-    texts = [text.get_text() for text in left.texts]
-    assert [text for text in texts if not text.startswith("−")] == ["mse is not defined"]
 
 
 def test_sites_with_few_test_samples_are_named(found):
@@ -648,7 +631,7 @@ def test_nothing_is_claimed_of_sites_and_pairs_for_whose_models_constants_stood(
     assert {gain.verdict for gain in replace(told, chosen=models).pair_gains} == {"loses"}
     stood = replace(told, chosen={**models, "pairs": [found.flat] * 3})
     assert {gain.verdict for gain in stood.pair_gains} == {"no evidence"}
-    assert all(not section.charts for section in content_of_benefit(stood, "", "").sections)
+    assert "pairs" not in [section.name for section in content_of_benefit(stood, "", "").sections]
     worse = replace(told, scores={"alone": alone, "together": 3 * alone * noise[..., 0]})
     assert {gain.verdict for gain in replace(worse, chosen=models).gains} == {"loses"}
     stood = replace(worse, chosen={**models, "together": [found.flat] * 3})
@@ -932,8 +915,6 @@ def test_what_constants_stand_for_is_marked(found):
     assert "gain" in finding(told, "mean", "together").numbers
     assert "by all together†: " in benefit_answer(told)
     assert len(re.findall(r"\)\*?†", benefit_table(told))) == 5  # three sites and two means; none by ditto
-    names = [text.get_text() for text in benefit_figure(told).axes[0].get_legend().get_texts()]
-    assert names == ["by all together†", "by ditto"]
     told = replace(told, chosen={**told.chosen, "alone": flat})
     assert finding(told, "mean", "together").numbers == {"constants": True}
     table = benefit_table(told)
@@ -941,27 +922,6 @@ def test_what_constants_stand_for_is_marked(found):
     assert table.count("–†") == 5
     assert "†: on half of the splits or more the mean of the targets of each site took the place of models." in table
     assert "†" not in benefit_table(replace(found, chosen=models))
-    left, right = benefit_figure(told).axes[:2]
-    names = [text.get_text() for text in left.get_legend().get_texts()]
-    assert names == ["by all together: no better than the mean of the targets", "by ditto"]
-    assert [text.get_text() for text in right.texts] == ["models of pairs did no better\nthan the mean of the targets"]
-
-
-def test_gains_beyond_the_axis_stand_at_its_end(found):
-    """An error of c that is four times as large: no mark beyond the axis, but its size."""
-    alone = found.scores["alone"]
-    scores = {"alone": alone, "together": alone * torch.tensor([0.9, 1.0, 4.0]), "ditto": alone}
-    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
-    told = replace(found, scores=scores, chosen=models, names=("1", "2", "23"))
-    left, right = benefit_figure(told).axes[:2]
-    assert [text.get_text() for text in left.texts] == ["−300"]
-    low, high = left.get_xlim()
-    marks = [x for line in left.lines if line.get_marker() == "o" for x in line.get_xdata()]
-    assert len(marks) == 7  # of three sites and the mean, by two arms, but for one
-    assert all(low < x < high for x in marks)
-    sites = ["site 1 (8)", "site 2 (5)", "site 23 (10)", "all sites (23)"]
-    assert [text.get_text() for text in left.get_yticklabels()] == sites
-    assert [text.get_text() for text in right.get_xticklabels()] == ["site 1", "site 2", "site 23"]
 
 
 def test_errors_that_are_many_times_as_large_are_told_in_percent_too(found):

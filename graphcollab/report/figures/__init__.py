@@ -7,7 +7,6 @@ from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.report.figures._style import save_figure as save_figure
-    from graphcollab.report.figures.benefit import benefit_figure as benefit_figure
     from graphcollab.report.figures.curves import accuracy_curves as accuracy_curves
     from graphcollab.report.figures.heatmaps import weight_heatmaps as weight_heatmaps
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -18,7 +19,7 @@ from graphcollab.report.values import Table, cell_text
 Rows = Sequence[Mapping[str, Any]]
 
 WRITTEN = 12  # sites up to which gains are written into the cells of a matrix
-USUAL = 0.9  # share of the gains that colors distinguish: a few large ones would leave all others pale
+USUAL = 0.9  # share of the gains that colors and axes are made for
 FIELDS = ("to:N", "by:N", "text:N")  # of a cell of a matrix
 FORMAT = ",.4~r"  # four significant digits, commas between thousands, never an exponent
 DOTTED = 60  # points of a line, up to which each has a dot
@@ -144,6 +145,41 @@ def _by_method(rows: Rows) -> tuple[Any, Any, list[str]]:
     return alt.Chart(alt.InlineData(list(rows))).encode(color=color).add_params(pick), pick, methods
 
 
+def gain_chart(name: str, caption: str, table: Table) -> Chart:
+    """Draw gains with their intervals, filled where there is evidence; columns: sites, ways to train, gains."""
+    alt = altair()
+    column = table.columns[2]
+    rows = []
+    for site, by, gain in table.rows:
+        ends = [gain.value if math.isnan(end) else end for end in gain.interval or ()] or [gain.value] * 2
+        row = {"site": site.value, "by": by.value, "value": gain.value, "low": ends[0], "high": ends[1]}
+        rows.append({**row, "text": cell_text(gain, column), "sure": gain.star})
+    most = _usual([row[end] for end in ("low", "high") for row in rows])
+    sites, ways = ([*dict.fromkeys(row[name] for row in rows)] for name in ("site", "by"))
+    x = partial(
+        alt.X, title=column.title, axis=alt.Axis(tickCount=8), scale=alt.Scale(domain=[-most, most], clamp=True)
+    )
+    base = alt.Chart(alt.InlineData(rows)).encode(
+        y=alt.Y("site:N", sort=sites, title=None, axis=alt.Axis(labelLimit=140, grid=True)),
+        yOffset=alt.YOffset("by:N", sort=ways),
+        color=alt.Color("by:N", sort=ways, scale=alt.Scale(scheme="category10"), legend=legend()),
+        tooltip=["site:N", "by:N", alt.Tooltip("text:N", title=column.title)],
+    )
+    dots = base.encode(x=x("value:Q"))
+    sure = dots.transform_filter("datum.sure").mark_point(filled=True, size=60)
+    open_ = dots.transform_filter("!datum.sure").mark_point(filled=False, fill="white", size=45)
+    zero = alt.Chart(alt.InlineData([{"value": 0}])).mark_rule(color="gray").encode(x=x("value:Q"))
+    chart = alt.layer(zero, base.mark_rule().encode(x=x("low:Q"), x2="high:Q"), sure, open_)
+    height = min(len(sites) * (12 * len(ways) + 10), max(720, 14 * len(sites)))
+    return finished(chart.properties(width="container", height=height), name, caption, table)
+
+
+def _usual(gains: Sequence[Any]) -> float:
+    """Return the size that most gains do not exceed: scales are made for these, so that a few hide no other."""
+    sizes = torch.tensor(gains, dtype=torch.float64).abs().nan_to_num(0.0)
+    return float(sizes.quantile(USUAL)) or float(sizes.max()) or 1.0
+
+
 def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) -> Chart:
     """Draw what sites gain by others as cells, losses orange, gains blue; columns: who gains, by whom, the gain."""
     alt = altair()
@@ -152,8 +188,7 @@ def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) ->
     for site, by, gain in table.rows:
         short, text = (cell_text(cell, column) for cell in (replace(gain, interval=None), gain))
         rows.append({"to": site.value, "by": by.value, "value": gain.value, "text": text, "short": short})
-    sizes = torch.tensor([row["value"] for row in rows], dtype=torch.float64).abs()
-    most = float(sizes.quantile(USUAL)) or float(sizes.max()) or 1.0
+    most = _usual([row["value"] for row in rows])
     scale = alt.Scale(scheme="blueorange", reverse=True, domain=[-most, most], clamp=True)
     base = alt.Chart(alt.InlineData(rows))
     chart = cells(base, names, ("who gains", "by whom", column.title), scale, f"abs(datum.value) > {0.7 * most}")

@@ -13,10 +13,10 @@ from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.baseline import BASELINES
 from graphcollab.analysis.held import asked
 from graphcollab.report.benefit_answer import benefit_findings
-from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of, sites_of_benefit
+from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of, sites_of_benefit, way_of
 from graphcollab.report.comparison_answer import comparison_findings, details_of, doubts_about, last_results
 from graphcollab.report.description import Description, columns_described, sites_described, summary
-from graphcollab.report.page.charts import Chart, Content, Section, matrix_chart
+from graphcollab.report.page.charts import Chart, Content, Section, gain_chart, matrix_chart
 from graphcollab.report.page.drawn import calibration_section, curve_section, graph_section
 from graphcollab.report.site_table import site_table, sites_of_comparison
 from graphcollab.report.tables import paired_values, results_values
@@ -78,10 +78,11 @@ def content_of_benefit(benefit: Benefit, title: str, source: str) -> Content:
     asked, *found = benefit_findings(benefit, source)
     every = [benefit, *benefit.also.values()]
     charts = [chart for k, one in enumerate(every) for chart in _matrix(one, k)]
+    drawn = [chart for k, one in enumerate(every) for chart in _gains(one, k)]
     tables = benefit_values(benefit)
     simple = [tables.pop(name) for name in [*tables] if name.startswith("reference")]
     sections = [
-        Section("sites", "Site by site", tables=[sites_of_benefit(benefit)], more=[*tables.values()]),
+        Section("sites", "Site by site", [], drawn, [sites_of_benefit(benefit)], [*tables.values()]),
         Section("details", "Details", [*(one for one in found if one.code not in ANSWER), TUNED], tables=simple),
         *([Section("pairs", "Who gains by whom", charts=charts)] if charts else []),
         Section("words", "What words mean", terms=terms_of_benefit(benefit)),
@@ -89,6 +90,26 @@ def content_of_benefit(benefit: Benefit, title: str, source: str) -> Content:
     ]
     answer = [one for one in found if one.code in ANSWER]
     return Content(title or "What collaborating brings", str(asked), answer, sections)
+
+
+def _gains(benefit: Benefit, place: int) -> Iterator[Chart]:
+    scale, digits, unit = scale_of(benefit)
+    names = [*benefit.names[:MOST_SITES], "all sites"]
+    every = [gain for gain in (*benefit.gains, *benefit.overall) if gain.site in names and gain.by in benefit.arms]
+    every = [gain for gain in every if not (benefit.untold(gain.by) or math.isnan(gain.gain))]
+    rows = [[Cell(gain.site), Cell(way_of(gain.by)), gain_cell(gain, scale)] for gain in every]
+    what = f"gain{unit if benefit.relative else f', {of_metric(benefit)}'}"
+    caption = (
+        f"What each of {len(names) - 1} sites of {len(benefit.names)} gains over training alone ({what}), with 95 % "
+        "intervals of one comparison alone; a filled mark is evidence after correction for all. What lies beyond the "
+        "axis is drawn at its end."
+    )
+    if rows:
+        yield gain_chart(
+            f"gains-{place}",
+            caption,
+            Table([Column("site"), Column("by"), Column(what, "gain", digits)], rows, caption=what),
+        )
 
 
 def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:

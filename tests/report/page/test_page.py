@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 import sys
 from html.parser import HTMLParser
@@ -14,8 +15,9 @@ import pytest
 from graphcollab import report
 from graphcollab.analysis import Benefit, Comparison, Trial
 from graphcollab.report.benefit_table import benefit_values
+from graphcollab.report.page.charts import gain_chart
 from graphcollab.report.tables import paired_values, results_values
-from graphcollab.report.values import Table, cell_text
+from graphcollab.report.values import Cell, Column, Table, cell_text
 from tests.raising import raises, warns
 from tests.report.page.found import HOSTILE, compared
 
@@ -178,11 +180,33 @@ def test_charts_have_words(read: Read) -> None:
     assert all(len(said) > 20 for said in read.words.values())
 
 
+def test_a_benefit_has_gains_with_intervals(found_benefit: Benefit, tmp_path: Path) -> None:
+    read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
+    marks = _with_field(json.loads(read.specs)["gains-0"], "low")
+    gains = [*found_benefit.gains, *found_benefit.overall]
+    by = {(one.site, "all together"): one for one in gains if one.by == "together"}
+    assert {(one["site"], one["by"]) for one in marks} == {*by}
+    for one in marks:
+        gain = by[one["site"], one["by"]]
+        ends = [one[name] / 100 for name in ("low", "value", "high")]
+        assert ends == pytest.approx([gain.low, gain.gain, gain.high])
+        assert one["sure"] == (gain.verdict in ("gains", "loses"))
+    assert read.tables[0][0] == ["site", "by", "gain (%)"]
+    assert len(read.tables[0]) == 6
+
+
+def test_gains_without_an_interval_are_marks_alone() -> None:
+    gains = [Cell(1.0, interval=(math.nan, math.nan)), Cell(2.0, interval=(1.0, 3.0), star=True)]
+    table = Table([Column("site"), Column("by"), Column("gain", "gain", 1)], [[Cell("a"), Cell("b"), g] for g in gains])
+    marks = _with_field(dict(gain_chart("gains", "", table).spec), "low")
+    assert [(one["low"], one["high"], one["sure"]) for one in marks] == [(1.0, 1.0, False), (1.0, 3.0, True)]
+
+
 def test_a_benefit_has_its_matrix(found_benefit: Benefit, tmp_path: Path) -> None:
     read = Read(report.page(found_benefit, tmp_path / "benefit.html").read_text(encoding="utf-8"))
-    assert read.tables[1] == in_text(benefit_values(found_benefit)["mse"])
-    assert read.tables[0][0] == ["site", "rows", "alone, mse", "gain by all together (%)"]
-    for name, rows, _, gain in read.tables[0][1:5]:
+    assert read.tables[2] == in_text(benefit_values(found_benefit)["mse"])
+    assert read.tables[1][0] == ["site", "rows", "alone, mse", "gain by all together (%)"]
+    for name, rows, _, gain in read.tables[1][1:5]:
         together = f"{100 * found_benefit.of(name)['together'].gain:+.1f}".replace("-", "−")
         assert (rows, gain.partition(" ")[0]) == ("20", together)
     cells = _with_field(json.loads(read.specs)["matrix-0"], "value")
