@@ -60,7 +60,8 @@ def options(parser: argparse.ArgumentParser, rounds: int, out: str) -> None:
 
 def asked(args: argparse.Namespace) -> dict[str, Any]:
     """Return what these options ask `benefit` for."""
-    given = {name: getattr(args, name) for name in ("metrics", "repeats", "rounds", "seed", "device", "jobs")}
+    given = {name: getattr(args, name) for name in ("metrics", "repeats", "rounds", "seed")}
+    given |= {"compute": args.device, "n_jobs": args.jobs}
     return {**given, "methods": {name: get_method(name) for name in args.methods}, "progress": True}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from graphcollab.train.start import check_device
+from graphcollab.train import Compute
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +15,6 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def _device(word: str) -> str:
     try:
-        return str(check_device(word))
+        return str(Compute(word).found_device())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error

@@ -95,7 +95,7 @@ def main() -> None:
             bar.set_postfix_str(f"{trial.method} on problem {trial.seed + 1}")
 
         play: dict[str, Any] = {"on_trial": keep, "callbacks": [RecordGraph()]}
-        play |= {"rounds": args.rounds, "budget": "rounds", "evaluate_every": args.rounds, "device": args.device}
+        play |= {"rounds": args.rounds, "budget": "rounds", "evaluate_every": args.rounds, "compute": args.device}
         found = compare(makers, lambda seed: draw(seed=seed), model, range(args.seeds), grids, **play)
     cluster = torch.arange(len(nodes)).repeat_interleave(torch.tensor(nodes))
     seen = {n: [graphs[id(t)] for t in many if not t.failure] for n, many in found.chosen.items() if n != "none"}
@@ -115,7 +115,7 @@ def main() -> None:
             watch = [WatchMerging(), ProbeSimilarity(METRICS[SHOWN.removeprefix("dac ")])]
             method = makers[name](**found.chosen[name][-1].setting)
             again: dict[str, Any] = {"rounds": args.rounds, "seed": args.seeds - 1, "callbacks": watch}
-            again["device"] = args.device
+            again["compute"] = args.device
             history = run(method, draw(seed=args.seeds - 1), model, **again).history
             pictures[f"merging_{name}"] = merge_curves(history, cluster, name)
         pictures["similarity"] = similarity_curves(history.scores, cluster, "cosine of weights", SHOWN)

@@ -89,9 +89,9 @@ def main() -> None:
             kept[id(trial)] = result.history.graphs
 
     jobs = 1 if launched() else args.jobs
-    play: dict[str, Any] = {"budget": budget, "evaluate_every": args.rounds, "on_trial": keep, "jobs": jobs}
+    play: dict[str, Any] = {"budget": budget, "evaluate_every": args.rounds, "on_trial": keep, "n_jobs": jobs}
     play |= {"callbacks": [RecordGraph(shown)], "checkpoint": args.checkpoint, "progress": jobs > 1}
-    play["device"] = args.device
+    play["compute"] = args.device
     model = partial(build_lora, base, rank=args.rank)
     found = compare(chosen, draw, model, range(args.seeds), grids, **play)
     if not speaks():

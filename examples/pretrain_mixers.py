@@ -137,7 +137,7 @@ def main() -> None:
         print(f"{name}: learning on {recipe.what}", flush=True)
         make = partial(recipe.model, recipe.source)
         taught = run(
-            meta_l2c(**recipe.settings, **recipe.mixing), recipe.source, make, rounds=args.rounds, device=args.device
+            meta_l2c(**recipe.settings, **recipe.mixing), recipe.source, make, rounds=args.rounds, compute=args.device
         )
         path = taught.save_mixer(args.out / f"{name}.safetensors")
         found = {target: try_out(recipe, draw, path, args) for target, draw in recipe.targets.items()}
@@ -154,7 +154,7 @@ def try_out(recipe: Recipe, draw: Draw, path: Path, args: argparse.Namespace) ->
         "anew": partial(meta_l2c, **settings, **recipe.mixing),
     }
     play: dict[str, Any] = {"rounds": args.rounds, "budget": "rounds", "evaluate_every": max(args.rounds // 5, 1)}
-    found = compare(contestants, draw, recipe.model, range(args.seeds), device=args.device, **play)
+    found = compare(contestants, draw, recipe.model, range(args.seeds), compute=args.device, **play)
     told = report.results_table(found), report.paired_table(found, "local", over="seeds")
     print("\n".join(told), flush=True)
     return "\n\n".join(told)

@@ -36,7 +36,7 @@ from graphcollab.comm import one_voice, speaks
 from graphcollab.data.datasets import join_datasets
 from graphcollab.data.partition import disjoint_classes, permuted_labels
 from graphcollab.models import MODELS
-from graphcollab.train import RecordGraph
+from graphcollab.train import Checkpoint, RecordGraph
 
 SAMPLINGS: dict[str, Any] = {"cobo": "constant", "cobo_time": "time", "cobo_mixed": "mixed", "cobo_all": "all"}
 NUMBERS = {"--lrs": [0.3], "--rhos": [0.1], "--gammas": [0.03], "--lambdas": [0.03]}  # ρ, γ of CoBo, λ of Ditto
@@ -115,8 +115,9 @@ def main() -> None:
     chosen, grids = contestants(args)
     runs = sum(math.prod(map(len, {**grids["*"], **grids.get(name, {})}.values())) for name in chosen)
     kept: dict[int, Any] = {}  # of every trial: pairs compared, graphs of some rounds, and the last one
-    play: dict[str, Any] = {"rounds": args.rounds, "evaluate_every": args.evaluate_every, "device": args.device}
-    play |= {"budget": "rounds", "checkpoint": args.checkpoint, "checkpoint_every": args.evaluate_every}
+    play: dict[str, Any] = {"rounds": args.rounds, "evaluate_every": args.evaluate_every, "compute": args.device}
+    checkpoint = args.checkpoint and Checkpoint(args.checkpoint, args.evaluate_every)
+    play |= {"budget": "rounds", "checkpoint": checkpoint}
     play["callbacks"] = [RecordGraph(range(args.evaluate_every, args.rounds + 1, args.evaluate_every))]
     with tqdm(total=runs * args.seeds * args.rounds, unit="round", disable=not speaks()) as bar:
 

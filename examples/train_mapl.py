@@ -107,7 +107,7 @@ def main() -> None:
             evaluate_every=max(args.rounds // 12, 1),
             callbacks=[RecordGraph(shown)],
             progress=False,
-            device=args.device,
+            compute=args.device,
         )
     print(report.results_table(found, reference=args.methods[0]), budget_table(found), sep="\n\n")
     for result in learned:

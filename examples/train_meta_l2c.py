@@ -106,7 +106,7 @@ def main() -> None:
             on_trial=lambda trial, *_: bar.set_postfix_str(f"{trial.method} on partition {trial.seed + 1}"),
             rounds=args.rounds,
             evaluate_every=EVALUATE_EVERY,
-            device=args.device,
+            compute=args.device,
             callbacks=[CountRounds(bar), RecordGraph({*SHOWN, args.rounds})],
         )
     print(report.results_table(comparison))

@@ -89,7 +89,7 @@ def main() -> None:
     target_model = partial(build_model, args.model, target.input_shape, target.num_classes)
     mixer = Mixer.load(args.mixer) if args.mixer else Mixer.create(ParamSpec.from_module(source_model()))
     mixer.check(ParamSpec.from_module(target_model()))  # before any training: are the filters of one shape?
-    settings: dict[str, Any] = {"evaluate_every": EVALUATE_EVERY, "device": args.device, "rounds": args.rounds}
+    settings: dict[str, Any] = {"evaluate_every": EVALUATE_EVERY, "compute": args.device, "rounds": args.rounds}
     scratch, path = partial(meta_l2c, lr=args.lr, mixer_lr=args.mixer_lr, drop_round=args.drop_round), args.mixer
     print(f"source {source}, target {target}")
     parts = []

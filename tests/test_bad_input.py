@@ -33,7 +33,7 @@ from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import cga, directed, ditto, dpsgd, fc, fedavg, fomo, ifca, l2c, local, meta_l2c
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
-from graphcollab.train import Callback
+from graphcollab.train import Callback, Checkpoint, Compute
 from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")
@@ -252,7 +252,7 @@ BAD = {
     ),
     "metric": (lambda: go(tasks=nodes(metric="acuracy")), ("value", "metric", "'accuracy'", "'acuracy'")),
     "loss": (lambda: go(tasks=nodes(loss="crossentropy")), ("value", "loss", "'cross_entropy'", "'crossentropy'")),
-    "backend": (lambda: go(backend="vamp"), ("value", "backend", "'shared'", "'vamp'")),
+    "backend": (lambda: go(compute=Compute(backend="vamp")), ("value", "backend", "'shared'", "'vamp'")),
     "variant": (lambda: l2c(variant="paper"), ("value", "variant", "'consistent'", "'neighbors'", "'algorithm'")),
     "scale": (lambda: meta_l2c(scale="average"), ("value", "scale", "'sum'", "'mean'", "'average'")),
     "weights": (lambda: dpsgd(weights="metro"), ("value", "weights", "'metropolis'", "'uniform'", "'metro'")),
@@ -319,9 +319,9 @@ BAD = {
     "rounds": (lambda: go(rounds=0), ("value", "rounds")),
     "half rounds": (lambda: go(rounds=1.5), ("value", "rounds", "1.5")),
     "evaluate_every": (lambda: go(evaluate_every=0), ("value", "evaluate_every")),
-    "checkpoint_every": (lambda: go(checkpoint_every=-1), ("value", "checkpoint_every")),
+    "every": (lambda: go(checkpoint=Checkpoint("here", every=-1)), ("value", "every")),
     "patience": (lambda: go(patience=0), ("value", "patience")),
-    "chunk": (lambda: go(chunk=0), ("value", "chunk")),
+    "chunk": (lambda: go(compute=Compute(chunk=0)), ("value", "chunk")),
     "on_nonfinite": (lambda: go(on_nonfinite="skip"), ("value", "on_nonfinite", "'stop'", "'isolate'")),
     "optimizer": (lambda: as_row_optimizer(torch.optim.LBFGS), ("value", "optimizer", "LBFGS")),
     "frozen": (lambda: meta_l2c(frozen=True), ("missing", "pretrained")),
@@ -337,9 +337,9 @@ BAD = {
         lambda: go(model=Counting),
         ("contract", "model", "'count'"),
     ),
-    "device": (lambda: go(device="gpu"), ("unsupported", "device", "'gpu'", "'cpu'")),
-    "device number": (lambda: go(device="cuda:77"), ("unsupported", "device", "'cuda:77'")),
-    "device without values": (lambda: go(device="meta"), ("unsupported", "device", "'meta'")),
+    "device": (lambda: go(compute="gpu"), ("unsupported", "device", "'gpu'", "'cpu'")),
+    "device number": (lambda: go(compute="cuda:77"), ("unsupported", "device", "'cuda:77'")),
+    "device without values": (lambda: go(compute="meta"), ("unsupported", "device", "'meta'")),
 }
 
 

@@ -54,7 +54,7 @@ def test_a_comparison_shows_how_far_it_is(terminal, monkeypatch, tmp_path, jobs)
     monkeypatch.chdir(tmp_path)
     told = terminal(30, 120)
     line = ["compare", "heart_disease", "--methods", "local", "fedavg", "--seeds", "2", "--rounds", "3"]
-    call([*line, "--hidden", "8", "--lrs", "none", "--jobs", str(jobs)])
+    call([*line, "--hidden", "8", "--lrs", "none", "--n-jobs", str(jobs)])
     shown = told()
     assert "4/4" in shown
     assert "trial" in shown

@@ -13,6 +13,7 @@ from graphcollab import Method, Tasks, methods, run
 from graphcollab.components.local import Fit
 from graphcollab.engine import SGD, AdamW, static_steps
 from graphcollab.testing import Scene
+from graphcollab.train import Compute
 from tests.methods.quick import early, quick
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -28,7 +29,7 @@ def test_models_are_those_of_the_cpu(name):
     scene = Scene.small(sizes=SIZES, embeds=method.embeds)
     settings = {"rounds": 3, "seed": 3, "architecture": scene.architecture}
     there, here = (
-        run(method, scene.tasks, scene.modules, **settings, device=device).data for device in ("cuda", "cpu")
+        run(method, scene.tasks, scene.modules, **settings, compute=device).data for device in ("cuda", "cpu")
     )
     for one, other in zip(there.x.tensors, here.x.tensors, strict=True):
         torch.testing.assert_close(one.cpu(), other, rtol=0, atol=1e-9)
@@ -39,9 +40,11 @@ def test_half_precision_is_close_to_full(backend):
     inputs = torch.randn(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     tasks = Tasks.from_arrays(inputs, (inputs.mean((1, 2, 3)) > 0).long(), torch.arange(60) // 20)
     layers = lambda: nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(576, 2))  # noqa: E731
-    settings = {"rounds": 2, "backend": backend, "device": "cuda"}
     half, full = (
-        run(methods.fedavg(lr=0.1), tasks, layers, autocast=how, **settings).data.x.tensors[0] for how in (True, False)
+        run(
+            methods.fedavg(lr=0.1), tasks, layers, rounds=2, compute=Compute("cuda", backend, autocast=how)
+        ).data.x.tensors[0]
+        for how in (True, False)
     )
     assert half.dtype == torch.float32
     assert not torch.equal(half, full)

@@ -26,7 +26,7 @@ def test_rounds_that_are_replayed_come_to_the_models_of_the_cpu(make, recorded, 
     scene = Scene.small(sizes=(8, 13, 9, 13, 10, 11))
     settings = {"rounds": 6, "seed": 3, "architecture": scene.architecture}
     there, here = (
-        run(make(lr=0.1, batch_size=4, steps=2), scene.tasks, scene.modules, **settings, device=device).data
+        run(make(lr=0.1, batch_size=4, steps=2), scene.tasks, scene.modules, **settings, compute=device).data
         for device in ("cuda", "cpu")
     )
     for one, other in zip(there.x.tensors, here.x.tensors, strict=True):

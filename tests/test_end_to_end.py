@@ -22,7 +22,7 @@ from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.methods import dpsgd, fedavg, l2c, local, meta_l2c
 from graphcollab.models import MLP
 from graphcollab.nn import Mixer
-from graphcollab.train import RecordGraph
+from graphcollab.train import Compute, RecordGraph
 from graphcollab.transforms import Ring
 from tests.raising import raises
 
@@ -195,7 +195,9 @@ def test_own_loss_and_metric():
         nodes.append((torch.ones(len(target), 1), target))
     tasks = Tasks.from_samples(nodes, test=nodes, loss=pinball, metric=distance_from_half)
     for backend in ("vmap", "loop"):
-        result = run(dpsgd(epochs=3, lr=0.02), tasks, lambda: nn.Linear(1, 1), rounds=20, backend=backend)
+        result = run(
+            dpsgd(epochs=3, lr=0.02), tasks, lambda: nn.Linear(1, 1), rounds=20, compute=Compute(backend=backend)
+        )
         assert result.history.metric == "distance_from_half"
         assert not result.history.higher_is_better
         assert result.history.mean("test_metric")[-1] < 0.1
@@ -307,7 +309,7 @@ def test_results_do_not_depend_on_chunk_and_backend(digits):
     model = MLP(64, (8,), 10).double()
     tasks = replace(tasks, pools={n: replace(p, inputs=p.inputs.double()) for n, p in tasks.pools.items()})
     rows = [
-        run(meta_l2c(lr=0.05), tasks, model, rounds=2, **settings).stacks.tensors[0]
+        run(meta_l2c(lr=0.05), tasks, model, rounds=2, compute=Compute(**settings)).stacks.tensors[0]
         for settings in ({"backend": "vmap"}, {"backend": "vmap", "chunk": 3}, {"backend": "loop"})
     ]
     assert float((rows[0] - rows[1]).abs().max()) < 1e-9

@@ -184,7 +184,7 @@ def test_many_settings():
 # Settings whose strings are names that models, tasks, files or users give.
 OPEN = {"part", "head", "split", "pretrained", "within", "name", "field"}
 OPEN |= {"pfedgraph(compare)", "NoExchange(shown)", "Fit(through)"}  # parts of models
-OPEN |= {"run(progress)", "run(checkpoint)", "run(device)", "run(graph)", "run(architecture)"}
+OPEN |= {"run(checkpoint)", "run(compute)", "run(graph)", "run(architecture)"}
 OPEN |= {"compare(methods)", "compare(model)", "compare(grids)", "compare(graphs)", "compare(budget)", "join(allowed)"}
 OPEN |= {f"Tasks.from_samples({split})" for split in ("train", "val", "test")}
 

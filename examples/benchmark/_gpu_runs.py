@@ -130,7 +130,7 @@ def _many(bench: Bench) -> None:
     tasks = make_tasks(bench.size(500, 4), (3, 32, 32), "cpu", parts, classes=100)
     model, method = partial(fedavg_cnn, (3, 32, 32), 100), fedavg(epochs=1, batch_size=10, lr=0.005, weight_decay=0.0)
     start = time.perf_counter()
-    peak = peak_bytes(lambda: run(method, tasks, model, rounds=2, evaluate_every=2, device=bench.device), bench.device)
+    peak = peak_bytes(lambda: run(method, tasks, model, rounds=2, evaluate_every=2, compute=bench.device), bench.device)
     seconds = time.perf_counter() - start
     bench.note("size", "4-layer CNN, 500 nodes", GB=peak / 1e9, of_PFLlib=peak / PFLLIB_BYTES, seconds=seconds)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from graphcollab.train.start import check_device
+from graphcollab.train import Compute
 
 
 class Ratio(NamedTuple):
@@ -151,7 +151,7 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def _device(word: str) -> str:
     try:
-        return str(check_device(word))
+        return str(Compute(word).found_device())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

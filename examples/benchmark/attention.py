@@ -60,7 +60,7 @@ def main() -> None:
         tasks, rounds = setting.tasks(args.seed), args.rounds or setting.rounds
         for method in args.methods:
             made = METHODS[method](lr=args.lr, batch_size=setting.batch_size)
-            settings: dict[str, Any] = {"rounds": rounds, "seed": args.seed, "device": args.device}
+            settings: dict[str, Any] = {"rounds": rounds, "seed": args.seed, "compute": args.device}
             result = run(made, tasks, setting.model, callbacks=[WatchWeights()], **settings)
             print(f"\n{name}, {method}: test {float(result.history.mean('test_metric')[-1]):.4f}")
             print(table(result.history, rounds), flush=True)

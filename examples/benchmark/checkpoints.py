@@ -27,6 +27,7 @@ from graphcollab.methods import cobo
 from graphcollab.persistence import load_checkpoint
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
+from graphcollab.train import Checkpoint
 
 SHOWN = (10, 100, 1000, 10_000)
 
@@ -57,8 +58,8 @@ def main() -> None:
         measure_saves(tasks, model, Path(folder), args.saves, args.device)
 
     def play(folder: str | None) -> None:
-        settings: dict[str, Any] = {"checkpoint": folder, "checkpoint_every": args.every, "device": args.device}
-        run(cobo(), tasks, model, rounds=args.rounds, **settings)
+        checkpoint = None if folder is None else Checkpoint(folder, args.every)
+        run(cobo(), tasks, model, rounds=args.rounds, checkpoint=checkpoint, compute=args.device)
 
     play(None)
     without = seconds(lambda: play(None))
@@ -68,7 +69,7 @@ def main() -> None:
 
 
 def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int, device: str) -> None:
-    result = run(cobo(), tasks, model, rounds=1, device=device)
+    result = run(cobo(), tasks, model, rounds=1, compute=device)
     data, history = result.data, result.history
     values = {name: rows[0] for name, rows in history.values.items()}
     saver, times = Saver(folder, 1), list[float]()

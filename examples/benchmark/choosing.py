@@ -48,7 +48,7 @@ def main() -> None:
         {"*": {"lr": args.lr}},
         rounds=args.rounds,
         evaluate_every=args.rounds,
-        device=args.device,
+        compute=args.device,
         progress=True,
     )
     print(report.results_table(comparison))

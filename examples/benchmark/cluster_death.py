@@ -34,6 +34,7 @@ from graphcollab.components.rewire import Candidates, PeerSampler
 from graphcollab.data.partition import ANIMALS_VEHICLES, concept_shift, label_shift
 from graphcollab.methods import oracle
 from graphcollab.models import MODELS
+from graphcollab.train import Progress
 
 DIGITS = ((0, 1, 2, 3, 4, 5), (6, 7, 8, 9))
 
@@ -93,13 +94,12 @@ def main() -> None:
         deaths = WatchDeaths(tasks.cluster)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            play: dict[str, Any] = {"rounds": args.rounds, "seed": args.seed, "device": args.device}
+            play: dict[str, Any] = {"rounds": args.rounds, "seed": args.seed, "compute": args.device}
             history = run(
                 method,
                 tasks,
                 model,
-                callbacks=[WatchMerging(), deaths],
-                progress=f"{many} deluded",
+                callbacks=[WatchMerging(), deaths, Progress(f"{many} deluded")],
                 checkpoint=place,
                 **play,
             ).history

@@ -89,7 +89,7 @@ def main() -> None:
             rounds=args.rounds,
             budget="rounds",
             evaluate_every=args.rounds,
-            device=args.device,
+            compute=args.device,
         )
         cells = [cell(row) for row in found.rows().values()]
         images = int(draw(seed=0).sizes("train").float().mean())

@@ -61,7 +61,7 @@ def main() -> None:
                 result = run(
                     dac(samples=args.samples, tells=tells, limit=limit, lr=3e-3), tasks,
                     lambda data=data: build_model("mlp", data.input_shape, data.num_classes, hidden=32),
-                    rounds=args.rounds, evaluate_every=args.rounds, seed=seed, device=args.device,
+                    rounds=args.rounds, evaluate_every=args.rounds, seed=seed, compute=args.device,
                 )  # fmt: skip
                 accuracy = result.history.table("test_metric")[-1]
                 known = result.data.memory.edge_index.shape[1] / tasks.num_nodes

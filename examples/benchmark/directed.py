@@ -112,7 +112,7 @@ def main() -> None:
 
             draw = lambda seed, tasks=tasks: tasks(seed=seed)  # noqa: E731
             settings = {"rounds": args.rounds, "evaluate_every": args.rounds, "graphs": graphs, "on_trial": tell}
-            settings |= {"budget": "rounds", "device": args.device}
+            settings |= {"budget": "rounds", "compute": args.device}
             place = args.checkpoint and args.checkpoint / name
             grids = {"*": {"lr": args.lr}}
             comparison = compare(methods, draw, model, range(args.seeds), grids, checkpoint=place, **settings)

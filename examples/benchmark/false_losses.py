@@ -120,7 +120,7 @@ def main() -> None:
         for seed in range(args.first, args.first + args.runs):
             lrs = [0.1] if one.shares else [0.02]  # by larger steps a site of one large amount diverges
             work = {"rounds": args.rounds, "epochs": args.epochs, "lrs": lrs}
-            settings = {"limit": 2, "seed": 1000 * seed, "device": args.device}
+            settings = {"limit": 2, "seed": 1000 * seed, "compute": args.device}
             found = benefit(one.tasks(seed), model, methods={}, metrics=further, **work, **settings)
             counted.update(one.claims(found))
             also = {key: replace(each, minority=None) for key, each in found.also.items()}

@@ -40,7 +40,7 @@ from graphcollab.analysis.metrics import paired_difference, weight_spread
 from graphcollab.methods.method import last_graph
 from graphcollab.report._terms import failures
 from graphcollab.report.values import Column, cell_text, mean_cell, number, text_table
-from graphcollab.train import Result
+from graphcollab.train import Compute, Result
 
 REFERENCES = ("local", "l2c")
 
@@ -121,9 +121,8 @@ def play(name: str, contenders: list[Contender], args: argparse.Namespace) -> Ou
         rounds=rounds,
         budget="rounds",
         evaluate_every=rounds,
-        jobs=args.workers,
-        threads=args.threads,
-        device=args.device,
+        n_jobs=args.workers,
+        compute=Compute(num_threads=args.threads, device=args.device),
         checkpoint=None if args.checkpoint is None else args.checkpoint / name,
     )
     found = {method: [seen[id(trial)] for trial in trials] for method, trials in comparison.chosen.items()}

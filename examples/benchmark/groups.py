@@ -65,7 +65,7 @@ def main() -> None:
             tasks = grouped_tasks(data, 5, 3, seed=seed, shard_size=args.shard_size)
             record = RecordGraph(shown)
             settings: dict[str, Any] = {"rounds": args.rounds, "seed": seed, "evaluate_every": args.rounds}
-            result = run(make(lr=args.lr), tasks, model, callbacks=[record], device=args.device, **settings)
+            result = run(make(lr=args.lr), tasks, model, callbacks=[record], compute=args.device, **settings)
             for round_, graph in result.history.graphs.items():
                 told[name][str(round_)]["auc"].append(float(recovery_auc(*graph, group)))
                 told[name][str(round_)]["share"].append(float(in_cluster_share(*graph, group)))

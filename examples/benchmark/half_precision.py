@@ -24,6 +24,7 @@ from graphcollab.analysis.metrics import paired_difference
 from graphcollab.data.partition import label_shift
 from graphcollab.methods import fedavg
 from graphcollab.models import fedavg_cnn
+from graphcollab.train import Compute
 
 NODES = 10
 
@@ -40,9 +41,7 @@ def play(data: Any, seed: int, autocast: bool, args: argparse.Namespace) -> floa
         rounds=args.rounds,
         seed=seed,
         evaluate_every=args.rounds,
-        autocast=autocast,
-        threads=1,
-        device=args.device,
+        compute=Compute(autocast=autocast, num_threads=1, device=args.device),
     )
     return 100 * float(result.history.table("test_metric")[-1].mean())
 

@@ -91,7 +91,7 @@ def main() -> None:
             make = partial(models, data.input_shape, data.num_classes, args.nodes, args.latent, own, relu)
             result = run(
                 method, tasks, make, Complete(), architecture=torch.arange(args.nodes), rounds=args.rounds, seed=seed,
-                evaluate_every=args.rounds, progress=False, device=args.device,
+                evaluate_every=args.rounds, compute=args.device,
             )  # fmt: skip
             state, cluster = result.data, tasks.require_cluster()
             pairs = state.edge_index[:, state.edge_index[0] != state.edge_index[1]]

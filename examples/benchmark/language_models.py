@@ -30,7 +30,7 @@ from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.llm import build_lora, perplexity, token_loss
 from graphcollab.llm.base import peft, transformers
-from graphcollab.train.run import choose_threads
+from graphcollab.train.prepare import choose_threads
 from graphcollab.train.start import build_modules
 
 VOCABULARY, DROPOUT, LR = 2048, 0.1, 2e-3

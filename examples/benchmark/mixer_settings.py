@@ -77,7 +77,7 @@ def main() -> None:
         for seed in range(args.seeds):
             tasks = shard_tasks(data, seed=seed, **DEAL[args.dataset])
             result = run(
-                make(), tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds, device=args.device
+                make(), tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds, compute=args.device
             )
             accuracy.append(100 * float(result.history.last("test_metric").mean()))
             weight, classes = result.data.edge_weight, torch.zeros(0) if tasks.classes is None else tasks.classes

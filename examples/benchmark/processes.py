@@ -27,6 +27,7 @@ from graphcollab.comm.launch import meet
 from graphcollab.data.partition import shard_tasks
 from graphcollab.methods import dpsgd
 from graphcollab.report.values import text_table
+from graphcollab.train import Compute
 from graphcollab.transforms import Ring
 
 REPEATS = 5
@@ -54,7 +55,7 @@ def played(args: argparse.Namespace) -> dict[str, Any]:
 
     def play(rounds: int) -> tuple[float, Any]:
         began = time.perf_counter()
-        settings: dict[str, Any] = {"evaluate_every": rounds, "threads": 1, "device": args.device}
+        settings: dict[str, Any] = {"evaluate_every": rounds, "compute": Compute(args.device, num_threads=1)}
         result = run(dpsgd(epochs=args.epochs), tasks, model, Ring(args.neighbors), rounds=rounds, **settings)
         return time.perf_counter() - began, result.env.plane.transport
 

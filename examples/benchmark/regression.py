@@ -69,7 +69,7 @@ def times(args: argparse.Namespace) -> list[float]:
     for seed in range(args.seeds):
         start = time.perf_counter()
         tasks = linear_regression_tasks(seed=seed)
-        run(method, tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds, device=args.device)
+        run(method, tasks, model, rounds=args.rounds, seed=seed, evaluate_every=args.rounds, compute=args.device)
         seconds.append(time.perf_counter() - start)
     return seconds
 
@@ -105,7 +105,7 @@ def main() -> None:
             budget="rounds",
             evaluate_every=args.rounds,
             checkpoint=args.checkpoint,
-            device=args.device,
+            compute=args.device,
         )
     print(report.results_table(comparison))
     if {"none"} < chosen.keys() and args.seeds > 1:

@@ -97,7 +97,7 @@ def main() -> None:
             edges = graph if method.along_edges and not method.finds_peers else None
             result = run(
                 method, tasks, model, edges, rounds=rounds, evaluate_every=rounds,
-                callbacks=[clock], device=args.device,
+                callbacks=[clock], compute=args.device,
             )  # fmt: skip
             timed, most = Timed(clock.seconds), peak(args.device) / 2**30
             each = 1e3 * timed.median / nodes

@@ -176,7 +176,7 @@ def main() -> None:
             rounds=args.rounds,
             budget="rounds",
             evaluate_every=args.evaluate_every,
-            device=args.device,
+            compute=args.device,
             checkpoint=args.checkpoint,
             progress=False,
         )

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from graphcollab import Method, Tasks, run
 from graphcollab.methods import dpsgd, fedavg
+from graphcollab.train import Checkpoint, Compute
 
 INPUTS, CLASSES, LAYERS, SAMPLES = 64, 10, 6, 30
 TOKENS, BLOCK = 300, 32  # of a language model
@@ -90,7 +91,14 @@ def measure(kind: str, backend: Any, nodes: int, width: int, rank: int, device: 
     frozen = sum(one.numel() for one in model.parameters() if not one.requires_grad)
     before = forget_peak(device)
     with tempfile.TemporaryDirectory() as folder:
-        run(method, tasks, model, rounds=3, backend=backend, checkpoint=folder, checkpoint_every=1, device=device)
+        run(
+            method,
+            tasks,
+            model,
+            rounds=3,
+            compute=Compute(backend=backend, device=device),
+            checkpoint=Checkpoint(folder, every=1),
+        )
         stored = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
     found = {"base": 4 * frozen, "adapter": 4 * learns, "before": before, "peak": peak(device), "stored": stored}
     return {name: value / MIB for name, value in found.items()}

@@ -199,7 +199,7 @@ def main() -> None:
             budget="rounds",
             evaluate_every=max(rounds // 5, 1),
             checkpoint=args.checkpoint,
-            device=args.device,
+            compute=args.device,
             callbacks=[RecordGraph()],
         )
     kept = {name: trials for name, trials in comparison.chosen.items() if not comparison.failed(name)}

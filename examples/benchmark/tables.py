@@ -144,7 +144,7 @@ def main() -> None:
             grids={"partial_pooling": pooling} if "partial_pooling" in args.methods else {},
             baseline="sklearn",
             limit=2,  # pairs are not asked for
-            device=args.device,
+            compute=args.device,
             **work,
         )
         beside = {"constant": found.constant, **found.baseline, BOOSTING: torch.stack([*map(boosted, splits)])}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -18,9 +17,7 @@ from graphcollab._base.errors import (
     InvalidTypeError,
     MismatchError,
     TooFewError,
-    UnknownError,
 )
-from graphcollab._base.naming import close
 from graphcollab._base.settings import Count, Natural, Positive, Real, checked
 from graphcollab.analysis.arms import Make, Measured
 from graphcollab.analysis.baseline import SKLEARN, Baseline, require_baseline
@@ -36,10 +33,10 @@ from graphcollab.analysis.resplit import HALVES, halve_tests, resplit
 from graphcollab.comm import agreed, speaks
 from graphcollab.data import Tasks
 from graphcollab.methods import meta_l2c
+from graphcollab.train.settings import Computing
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
 REPEATS, ROUNDS = 10, 30
-OF_RUN = ("device", "backend", "chunk", "microbatch", "threads", "autocast")
 RESERVED = ("alone", "together", "pairs", "without", "outside", "constant", "all sites", *SKLEARN)
 Dealt = Annotated[Tasks | Callable[[int], Tasks], "Tasks, or a function from a seed to Tasks"]
 Steps = Annotated[Sequence[Positive], "a list of step sizes"]
@@ -68,10 +65,10 @@ def benefit(
     level: Annotated[float, Real(above=0, most=0.5)] = 0.05,
     limit: Annotated[int, range(2, 1001)] = LIMIT,
     seed: Natural = 0,
-    jobs: Count = 1,
+    n_jobs: Count = 1,
     baseline: Baseline = None,
     progress: bool = False,
-    **settings: Any,
+    compute: Computing = "cpu",
 ) -> Benefit:
     """Find out which sites gain by collaborating, by whom, and by how much.
 
@@ -109,13 +106,13 @@ def benefit(
         level: α, the chance with which any gain may be claimed where there is none; at most 0.5.
         limit: Sites up to which all pairs, and all left-out sites, are tried; of more, as many are drawn.
         seed: Seed of splits, models and batches: split r has seed + r.
-        jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
+        n_jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
             process (see `compare`).
         baseline: ``"sklearn"``: show beside the answer what scikit-learn's linear models reach on the same test rows,
             one per site, one of all sites' rows, and one of these with the site as input. They are fitted to training
             and validation rows, and nothing is claimed of them. All samples must be in one process.
         progress: Show a progress bar.
-        settings: Of `run`: ``device``, ``backend``, ``chunk``, ``microbatch``, ``threads``, ``autocast``.
+        compute: A device, such as ``"cuda"``, or `graphcollab.train.Compute`, as in `run`.
 
     Raises:
         ValueError: If there are fewer than two sites, sites differ between splits, a site has no samples to choose or
@@ -133,7 +130,6 @@ def benefit(
     work = {"epochs": epochs, "batch_size": batch_size}
     for name, make in methods.items():
         _require_settings(name, make, {"lr": lrs[0] if len(lrs) else 1.0, **work})
-    _require_run(settings)
     if not len(lrs):
         raise EmptyError(
             "lrs", "lrs must list one step size or more to choose from, got none: leave it out for the usual"
@@ -167,11 +163,11 @@ def benefit(
     if more_tests:  # how far differences come from test samples is then measured
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
     measured = Measured(every, ("test", *(HALVES if more_tests else ())))
-    settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), **settings}
+    settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), "compute": compute}
     experiment = Experiment(layout, models, methods, points, work, lrs, measured, settings, baseline)
     each = len(models) * (len(lrs) + sum(map(len, points.values())))
     with progress_bar(repeats * each, "run", progress and speaks()) as shown:
-        played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], jobs, shown, each))
+        played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], n_jobs, shown, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]
     usual = {"splits": (repeats, REPEATS), "rounds": (rounds, ROUNDS)}
@@ -210,12 +206,12 @@ def _same_rows(one: Tasks, other: Tasks) -> bool:
 
 
 def _play(
-    experiment: Experiment, given: Sequence[tuple[Tasks, int]], jobs: int, shown: Any, each: int
+    experiment: Experiment, given: Sequence[tuple[Tasks, int]], n_jobs: int, shown: Any, each: int
 ) -> Iterator[Played]:
-    if jobs == 1:
+    if n_jobs == 1:
         yield from (experiment.play(one, shown.update) for one in given)
         return
-    with closing(map_in_processes(experiment.play, given, jobs)) as playing:
+    with closing(map_in_processes(experiment.play, given, n_jobs)) as playing:
         for one in playing:
             shown.update(each)
             yield one
@@ -230,16 +226,6 @@ def _require_settings(name: str, make: Make, wanted: Mapping[str, Any]) -> None:
             f"method {name!r} cannot be made with {', '.join(wanted)}, by which benefit gives all methods the same "
             f"work: give a function that takes them, and does not set them itself ({error})",
         ) from error
-
-
-def _require_run(settings: Mapping[str, Any]) -> None:
-    own = [name for name in inspect.signature(benefit).parameters if name != "settings"]
-    if unknown := sorted(settings.keys() - set(OF_RUN)):
-        raise UnknownError(
-            unknown[0],
-            f"benefit has no setting {unknown[0]!r}; {close(unknown[0], [*own, *OF_RUN], 1)}its own are "
-            f"{', '.join(own)}, and it takes those of run that say where and how to compute: {', '.join(OF_RUN)}",
-        )
 
 
 def _require_names(sites: Sequence[str], methods: Mapping[str, Make]) -> None:

@@ -30,6 +30,7 @@ from graphcollab.train.findings import ALONE, DIVERGED, SINGLE, UNIFORM, told_by
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
+from graphcollab.train.settings import Checkpoint
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
 NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison gives itself
@@ -54,9 +55,10 @@ def compare(
     budget: Budget = "steps",
     evaluate_every: Count = 1,
     graphs: Mapping[str, Graph] | None = None,
-    jobs: Count = 1,
+    n_jobs: Count = 1,
     baseline: Baseline | Literal["constant"] = None,
     on_trial: Callable[[Trial, Result | None, int, int], None] | None = None,
+    progress: bool = False,
     **settings: Any,
 ) -> Comparison:
     """Run every method with every setting of its grid on every seed, and choose settings on validation data alike.
@@ -89,8 +91,8 @@ def compare(
         evaluate_every: Rounds between evaluations, of the method with the most steps; the others are evaluated as
             often, after the same work. With rounds as budget, those of every method.
         graphs: Allowed edges per method. Default: all pairs.
-        jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
-            process, bit for bit where the number of threads is the same (``threads`` of each; models without
+        n_jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
+            process, bit for bit where the number of threads is the same (``num_threads`` of each; models without
             convolutions and of ordinary size take one). What callbacks keep of their own stays in their process.
         baseline: ``"constant"``: show and pair, as if it were a method, what each node's training targets say by
             themselves, their mean or class frequencies, on the same test samples. ``"sklearn"``: scikit-learn's linear
@@ -98,6 +100,7 @@ def compare(
             fitted to training and validation samples, which must all be in one process. None of these have trials.
         on_trial: Called in this process after every trial with it, its result (None if it failed), its number and how
             many there are.
+        progress: Show progress bars.
         settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped
             goes on where it was.
 
@@ -111,7 +114,7 @@ def compare(
         OtherRunError: If a trial's folder is of another run.
         OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison, repeated, goes
             on where it was.
-        KeyboardInterrupt: At Ctrl-C: after the round, or with several ``jobs`` at once.
+        KeyboardInterrupt: At Ctrl-C: after the round, or with several ``n_jobs`` at once.
     """
     own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters
     takes = {**own, **played}.keys() - {"settings", *NOT_PASSED}
@@ -124,13 +127,13 @@ def compare(
     points = _check(methods, grids, graphs, seeds)
     if isinstance(model, Mapping):
         points = {name: [{MODEL: m, **point} for m in models for point in points[name]] for name in methods}
-    folder = settings.pop("checkpoint", None)
+    folder = Checkpoint.of(settings.pop("checkpoint", None))
     every = [
         Contestant(name, p, point, make, models[point.get(MODEL, "")], graphs.get(name))
         for name, make in methods.items()
         for p, point in enumerate(points[name])
     ]
-    game = Trials(every, tasks, settings, folder)
+    game = Trials(every, tasks, settings, folder, progress)
     drawn = game.draw(seeds[0])
     simple: list[Trial] = []
     for seed in seeds if baseline is not None else ():
@@ -149,7 +152,7 @@ def compare(
     kept: dict[tuple[str, int], Result] = {}
     failures: dict[type[Exception], Exception] = {}
     total = len(seeds) * len(every)
-    with closing(game.play_all(seeds, drawn) if jobs == 1 else play_in_processes(game, seeds, jobs)) as playing:
+    with closing(game.play_all(seeds, drawn) if n_jobs == 1 else play_in_processes(game, seeds, n_jobs)) as playing:
         for trial, result, error in playing:
             trials.append(trial)
             if error is not None:

@@ -42,11 +42,16 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
 
 
 def asked(dealt: Sequence[Tasks]) -> dict[str, Any]:
-    """Return the rows of every node by split, all doubts, and of a table its columns: sites, target, groups, inputs."""
+    """Return the rows of every node by split, all doubts, and of a table its columns: sites, target, groups, inputs.
+
+    Rows are means over ``dealt``, made whole such that those of a node add up to all that it has.
+    """
     tasks = dealt[0]
     splits = [name for name in ("train", "val", "test") if name in tasks.splits]
-    many = {name: torch.stack([one.sizes(name) for one in dealt]).double().mean(0).round().long() for name in splits}
-    about: dict[str, Any] = {"rows": {name: sizes.tolist() for name, sizes in many.items()}, "loss": str(tasks.loss)}
+    sizes = torch.stack([torch.stack([one.sizes(name) for name in splits]) for one in dealt]).double().mean(0)  # [S, K]
+    ends = torch.cat([torch.zeros(1, tasks.num_nodes), sizes.cumsum(0)]).round().long()
+    many = dict(zip(splits, ends.diff(dim=0), strict=True))
+    about: dict[str, Any] = {"rows": {name: rows.tolist() for name, rows in many.items()}, "loss": str(tasks.loss)}
     every = {(one.code, one.subject): str(one) for split in reversed(dealt) for one in split.findings}
     about["doubts"] = [*every.values()]
     table = tasks.preparation

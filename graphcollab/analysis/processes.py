@@ -30,13 +30,11 @@ R = TypeVar("R")
 QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of libraries, as they load
 
 
-def play_in_processes(trials: Trials, seeds: Sequence[int], jobs: int) -> Generator[Played]:
+def play_in_processes(trials: Trials, seeds: Sequence[int], n_jobs: int) -> Generator[Played]:
     """Yield what comes of all contestants, seed by seed in order, each in one process; Ctrl-C ends all of them."""
-    settings = dict(trials.settings)
-    shown = settings.pop("progress", False)
-    played = map_in_processes(partial(_play, replace(trials, settings=settings)), seeds, jobs)
+    played = map_in_processes(partial(_play, replace(trials, progress=False)), seeds, n_jobs)
     total = len(seeds) * len(trials.contestants)
-    with closing(played), progress_bar(total, "trial", shown) as progress:
+    with closing(played), progress_bar(total, "trial", trials.progress) as progress:
         for many in played:
             progress.update(len(many))
             yield from many
@@ -48,7 +46,7 @@ def progress_bar(total: int, unit: str, shown: bool) -> tqdm[Any]:
     return tqdm(total=total, unit=unit, disable=not shown, **log)
 
 
-def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) -> Generator[R]:
+def map_in_processes(function: Callable[[T], R], items: Iterable[T], n_jobs: int) -> Generator[R]:
     """Yield what a function makes of items, in their order; each is worked on in one process.
 
     Every process has its share of the caller's threads. Functions travel by joblib, also lambdas, and scripts need no
@@ -56,12 +54,12 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
     """
     if launched():
         raise ConflictError(
-            "jobs",
-            f"jobs={jobs} starts processes, and this run has those of its launcher already, which play it together: "
-            "leave jobs out, or start the script without torchrun",
+            "n_jobs",
+            f"n_jobs={n_jobs} starts processes, and this run has those of its launcher already, which play it "
+            "together: leave n_jobs out, or start the script without torchrun",
         )
-    threads, number_type = max(threads_here() // jobs, 1), torch.get_default_dtype()
-    pool = joblib.Parallel(jobs, backend="loky", return_as="generator", max_nbytes=None)
+    threads, number_type = max(threads_here() // n_jobs, 1), torch.get_default_dtype()
+    pool = joblib.Parallel(n_jobs, backend="loky", return_as="generator", max_nbytes=None)
     told = pool(joblib.delayed(_work)(function, item, threads, number_type, AS_OPTIONS.get()) for item in items)
     try:
         for made, heard in told:
@@ -70,8 +68,8 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], jobs: int) 
             yield made
     except TerminatedWorkerError as error:
         raise ProcessLostError(
-            "jobs",
-            f"one of the processes of jobs={jobs} was ended by the system, as where memory is used up: take fewer",
+            "n_jobs",
+            f"one of the processes of n_jobs={n_jobs} was ended by the system, as where memory is used up: take fewer",
         ) from error
     finally:
         with own_filter("ignore"):  # joblib's word for what nobody waits for any more

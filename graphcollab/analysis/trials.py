@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from safetensors import SafetensorError
@@ -21,13 +20,15 @@ from graphcollab.comm import ProcessLostError
 from graphcollab.data import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
+from graphcollab.train.callbacks import Progress
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.result import Result
 from graphcollab.train.run import run
+from graphcollab.train.settings import Checkpoint
 from graphcollab.train.start import Model, tasks_of
 
-OF_TRIALS = ("patience", "callbacks", "progress", "checkpoint_every", "resume")
+OF_TRIALS = ("patience", "callbacks")
 """Settings of `run` that are for trials only."""
 
 LOOKS = 20  # how often final models are evaluated
@@ -71,7 +72,8 @@ class Trials:
     contestants: Sequence[Contestant]
     tasks: Callable[[int], Tasks]
     settings: Mapping[str, Any]
-    checkpoint: str | Path | None = None
+    checkpoint: Checkpoint | None = None
+    progress: bool = False
 
     def draw(self, seed: int) -> Tasks:
         """Return the tasks of a seed, once it is clear that they are good for all contestants."""
@@ -125,9 +127,11 @@ class Trials:
                 yield Trial.from_result(one.name, seed, one.point, result, **known), result, None
 
     def _run(self, one: Contestant, seed: int, drawn: Tasks) -> Result:
-        place = self.checkpoint and Path(self.checkpoint) / f"{one.name}-{one.number}-seed-{seed}"
+        place = self.checkpoint and self.checkpoint.within(f"{one.name}-{one.number}-seed-{seed}")
         spent = {} if one.spending is None else vars(one.spending)
         settings = {**self.settings, **spent, "checkpoint": place}
+        if self.progress:
+            settings["callbacks"] = [*settings.get("callbacks", ()), Progress(one.name)]
         with (  # `compare` warns once for all trials
             own_filter("ignore", code="quality", subject="metric"),
             own_filter("ignore", code="quality", subject="weights"),

@@ -54,7 +54,7 @@ def compare(
     patience: Annotated[int | None, Parameter(group=TRAINING)] = 20,
     seeds: Annotated[tuple[int, ...], SEVERAL, Parameter(group=EVALUATION)] = (0, 1, 2, 3, 4),
     baseline: Annotated[Literal["constant", "sklearn", "none"] | None, Parameter(group=EVALUATION)] = None,
-    jobs: Jobs = 1,
+    n_jobs: Jobs = 1,
     training: Training = Training(),
     computing: Computing = Computing(),
     out: Folder = None,
@@ -80,7 +80,7 @@ def compare(
         seeds: Seeds of partition and training; a single number says how many, 5 for 0 to 4.
         baseline: Add a row of what a constant reaches (constant), or of scikit-learn's linear models as well, per site,
             pooled, and pooled with the site as input (sklearn). Default: constant for tables, none for other datasets.
-        jobs: Number of processes; results are the same.
+        n_jobs: Number of processes; results are the same.
         out: Folder for results and checkpoints, in which the same command goes on. Default: nothing is written.
         save: Fit every method once more, to all rows, and save these models in OUT/models, for graphcollab predict.
         explain: Show what the models of the best method and of local rely on and, of linear ones, coefficients.
@@ -113,7 +113,7 @@ def benefit(
     limit: Evaluated = 30,
     seed: Evaluated = 0,
     baseline: Baseline = None,
-    jobs: Jobs = 1,
+    n_jobs: Jobs = 1,
     computing: Computing = Computing(),
     out: Folder = None,
     save: Flag = False,
@@ -138,7 +138,7 @@ def benefit(
         baseline: Add rows of scikit-learn's linear models, per site, pooled, and pooled with the site as input
             (sklearn); a gain must then be one over that of a site's own rows, too. Default: sklearn for tables, but of
             times until an event, else none.
-        jobs: Number of processes; results are the same.
+        n_jobs: Number of processes; results are the same.
         out: Folder for the answer, its numbers, a picture and a page. Default: nothing is written.
         save: Fit what the answer advises to all rows, and save these models in OUT/models, for graphcollab predict.
     """

@@ -33,7 +33,7 @@ from graphcollab.cli.folder import (
     write_figures,
     write_page,
 )
-from graphcollab.cli.options import Computing, Training
+from graphcollab.cli.options import Training, compute_of
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
 from graphcollab.data.datasets import DATASETS, TABLES
@@ -48,10 +48,10 @@ from graphcollab.train.start import candidates
 LOCAL = "local"
 LARGE = 100_000  # edges, from which on one graph is kept
 FEW_SITES = 50  # up to which the answer has a row for every site
-OF_COMPARE = ("seeds", "rounds", "budget", "jobs", *vars(Training()), *vars(Computing()))
+OF_COMPARE = ("seeds", "rounds", "budget", "n_jobs", *vars(Training()))
 OF_BENEFIT = (
-    *("metrics", "repeats", "rounds", "epochs", "batch_size", "lrs", "evaluations", "level", "limit", "seed", "jobs"),
-    *("baseline", *vars(Computing())),
+    *("metrics", "repeats", "rounds", "epochs", "batch_size", "lrs", "evaluations", "level", "limit", "seed", "n_jobs"),
+    "baseline",
 )
 
 
@@ -151,7 +151,7 @@ def _compare(
     models = models_for(str(asked["data"]), asked["hidden"])
     many = len(candidates(models))
     tries = [many * math.prod(map(len, {**grids.get(ALL, {}), **grids.get(name, {})}.values())) for name in makers]
-    with progress_bar(len(asked["seeds"]) * sum(tries), "trial", shown and asked["jobs"] == 1) as trials:
+    with progress_bar(len(asked["seeds"]) * sum(tries), "trial", shown and asked["n_jobs"] == 1) as trials:
 
         def on_trial(trial: Any, result: Any, *_: Any) -> None:
             if kept is not None and result is not None:
@@ -171,6 +171,7 @@ def _compare(
             callbacks=[] if out is None else [RecordEvaluated()],
             patience=asked["patience"] or None,
             baseline=None if asked["baseline"] == "none" else asked["baseline"],
+            compute=compute_of(asked),
             **{name: asked[name] for name in OF_COMPARE},
         )
 
@@ -230,7 +231,15 @@ def play_benefit(asked: dict[str, Any]) -> None:
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
     settings["baseline"] = None if asked["baseline"] == "none" else asked["baseline"]
     with folder_of(asked["out"], "benefit", settings_kept(asked)) as out:
-        found = benefit(tasks, model, methods=makers, grids=grids, progress=not asked["quiet"], **settings)
+        found = benefit(
+            tasks,
+            model,
+            methods=makers,
+            grids=grids,
+            progress=not asked["quiet"],
+            compute=compute_of(asked),
+            **settings,
+        )
         text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
         tell(text)
         if out is not None:

@@ -25,6 +25,7 @@ from graphcollab.analysis.trial import Trial
 from graphcollab.analysis.trials import Contestant
 from graphcollab.cli.data import tasks_for
 from graphcollab.cli.folder import tell
+from graphcollab.cli.options import compute_of
 from graphcollab.cli.predicting import MODELS
 from graphcollab.data import Tasks
 from graphcollab.data.datasets import DATASETS
@@ -164,7 +165,7 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
         model, point, rounds = picked
         local_steps = {name: asked[name] for name in ("epochs", "batch_size")}
         one = Contestant(arm, 0, {**point, **local_steps}, makers[arm], candidates(models)[model])
-        play = partial(one.play, {name: asked[name] for name in ("device", "threads")}, asked["seed"])
+        play = partial(one.play, {"compute": compute_of(asked)}, asked["seed"])
         setting = {**({"model": model} if model else {}), **point}
         known: dict[str, Any] = {"metric": found.metric, "test": found.unit * found.scores[arm], "setting": setting}
         known |= {"constant": found.unit * found.constant, "flat": found.flat, "geometric": found.relative}

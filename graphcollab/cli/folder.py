@@ -21,7 +21,7 @@ from graphcollab.cli.options import Dealing
 from graphcollab.cli.settings_file import RUN, read_toml, settings_text
 
 CHECKPOINTS, PAGE, RESULTS = "checkpoints", "report.html", "results.txt"
-FREE = ("jobs", "device", "threads", "save", "calibrate", "threshold", "out", "explain", "by")
+FREE = ("n_jobs", "device", "num_threads", "save", "calibrate", "threshold", "out", "explain", "by")
 """Options that may differ where a run goes on: how it is computed, and what is written."""
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -12,6 +13,8 @@ from graphcollab import methods
 from graphcollab.cli.values import SEVERAL
 
 if TYPE_CHECKING:
+    from graphcollab.train.settings import Compute
+
     Method = str
 else:
     Method = Literal[*methods.__all__]
@@ -120,8 +123,15 @@ class Computing:
 
     device: Literal["auto", "cpu", "cuda"] | str = "cpu"
     """Device; auto takes the GPU if there is one."""
-    threads: int | None = None
+    num_threads: int | None = None
     """Threads of the processor. Default: by the size of the models."""
+
+
+def compute_of(asked: Mapping[str, Any]) -> Compute:
+    """Return where and how to compute, as was asked for."""
+    from graphcollab.train.settings import Compute  # here, since importing it takes long
+
+    return Compute(device=asked["device"], num_threads=asked["num_threads"])
 
 
 @Parameter(name="*", group=TRAINING)

@@ -7,7 +7,7 @@ from typing import Any
 from graphcollab._base.errors import StateError
 from graphcollab.cli.data import changed, model_for, require_data
 from graphcollab.cli.folder import CHECKPOINTS, folder_of, note_files, settings_kept, tell
-from graphcollab.cli.options import Columns, Computing, Training
+from graphcollab.cli.options import Columns, Training, compute_of
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import only_values
 from graphcollab.methods import get_method
@@ -30,7 +30,8 @@ def play_site(asked: dict[str, Any]) -> None:
         )
     dry_run = (asked["others"] or True) if asked["dry_run"] else False
     here = site(name, data, listeners=asked["listeners"], dry_run=dry_run, **changed(Columns, asked))
-    settings = {key: asked[key] for key in ("rounds", "seed", *vars(Training()), *vars(Computing()))}
+    settings = {key: asked[key] for key in ("rounds", "seed", *vars(Training()))}
+    settings["compute"] = compute_of(asked)
     with folder_of(None if asked["dry_run"] else asked["out"], "site", settings_kept(asked)) as out:
         checkpoint = None if out is None else out / CHECKPOINTS
         found = here.run(method, model_for(asked["hidden"]), checkpoint=checkpoint, **settings)

@@ -176,7 +176,7 @@ def meet(
             )
         if owner is not None and bool(torch.as_tensor(owner).any()):
             raise ConflictError(
-                "owner", "owner= names several processes, and this is the only one: start it by torchrun"
+                "placement", "placement= names several processes, and this is the only one: start it by torchrun"
             )
         return Transport()
     if owner is None:
@@ -199,7 +199,8 @@ def _by_samples(names: Sequence[str], held: Sequence[list[int] | None]) -> list[
     for name, claim in zip(names, claims, strict=True):
         if len(claim) != 1:
             raise MismatchError(
-                f"node {name!r}", f"samples of {name!r} are in the processes {claim}: say by owner= whose each node is"
+                f"node {name!r}",
+                f"samples of {name!r} are in the processes {claim}: say by placement= whose each node is",
             )
     return [process for (process,) in claims]
 

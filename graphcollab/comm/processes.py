@@ -44,10 +44,12 @@ class Processes(Meeting, SharedTransport):
         if len({*counts}) > 1:
             raise MismatchError("tasks", f"processes have tasks of {counts} nodes: give all of them the same tasks")
         if self.owner.shape != (count,) or any(other != owner for other in owners):
-            raise MismatchError("owner", f"owner must be the same in all processes, and of {count} nodes, got {owners}")
+            raise MismatchError(
+                "placement", f"placement must be the same in all processes, and of {count} nodes, got {owners}"
+            )
         if {*owner} != {*range(self.size)}:
             raise MismatchError(
-                "owner", f"owner must give nodes to each of the processes 0 to {self.size - 1}, got {owner}"
+                "placement", f"placement must give nodes to each of the processes 0 to {self.size - 1}, got {owner}"
             )
 
     def who(self, process: int) -> str:

@@ -59,8 +59,8 @@ class Transport:
     called = ""
     """What the party is called whose process this is."""
 
-    attendance: Any = None
-    """Who takes part in which round (`graphcollab.components.Attendance`), where that is for the transport to say."""
+    participation: Any = None
+    """A `graphcollab.components.Participation`, where the transport says who takes part."""
 
     @property
     def refused(self) -> dict[int, str]:

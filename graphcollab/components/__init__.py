@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Real as Real,
         Share as Share,
     )
-    from graphcollab.components.env import Attendance as Attendance, Env as Env, Isolate as Isolate
+    from graphcollab.components.env import Env as Env, Isolate as Isolate, Participation as Participation
     from graphcollab.components.judge import FineTuned as FineTuned, NearestPrototype as NearestPrototype
     from graphcollab.components.random_slopes import RandomSlopes as RandomSlopes
     from graphcollab.components.slots import (

@@ -14,35 +14,35 @@ from graphcollab.components.env import Env
 
 def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:
     """Return which nodes belonged to the collaboration in the last round, which means are over, and which ever had."""
-    if env.attend is None:
+    if env.participation is None:
         return torch.ones_like(data.isolated), torch.ones_like(data.isolated)
     last = max(data.round - 1, 0)
-    member = env.attend.members(data, last)
-    return member, member | env.attend.left(data, last)
+    member = env.participation.members(data, last)
+    return member, member | env.participation.left(data, last)
 
 
-def attend(data: Data, env: Env) -> Data:
+def apply_participation(data: Data, env: Env) -> Data:
     """Return the graph with the masks of the round at hand: of the nodes at work those who are there."""
-    if env.attend is None:
+    if env.participation is None:
         return data
-    there, in_time = env.attend.at_work(data, env)
+    there, in_time = env.participation.at_work(data, env)
     data = copy.copy(data)
     data.trains, data.serves = data.trains & there, data.serves & in_time
     return data
 
 
-def dismiss(data: Data, before: Data, began: Data, env: Env) -> Data:
-    """Return the graph with the masks from before `attend`, and who belongs to the collaboration in the next round.
+def restore_participation(data: Data, before: Data, began: Data, env: Env) -> Data:
+    """Return the graph with the masks from before, and who belongs to the collaboration in the next round.
 
     Nodes that were at work when the round ``began`` and are not any more (they have stopped, or were isolated) stay at
     rest.
     """
-    if env.attend is None:
+    if env.participation is None:
         return data
     data = copy.copy(data)
     for name in ("trains", "serves"):
         data[name] = before[name] & (data[name] | ~began[name]) & ~data.isolated
-    data.present = env.attend.members(data, data.round + 1)
+    data.present = env.participation.members(data, data.round + 1)
     return data
 
 

@@ -17,7 +17,7 @@ from graphcollab._base.settings import Count, Fraction, Real, check_settings
 from graphcollab.comm.plane import Plane
 from graphcollab.engine import Engine
 
-__all__ = ["Attendance", "Env", "Isolate"]
+__all__ = ["Env", "Isolate", "Participation"]
 
 Rounds: TypeAlias = Annotated[
     Mapping[Node, Count], "a mapping of nodes, by name or node_id, to whole numbers of at least 1"
@@ -27,7 +27,7 @@ _DROP_STREAM, _LATE_STREAM = 121, 122
 
 
 @dataclass(frozen=True)
-class Attendance:
+class Participation:
     """Who takes part in a round: not those who are away, come late, have not joined yet or have left.
 
     Before it joins and after it has left, a node neither trains nor serves, and no pair with it is touched. It joins
@@ -51,7 +51,7 @@ class Attendance:
 
     Example:
         >>> data = Data(node_id=torch.arange(3))
-        >>> elastic = Attendance(joins={2: 5}, leaves={0: 7})
+        >>> elastic = Participation(joins={2: 5}, leaves={0: 7})
         >>> [elastic.members(data, round_).tolist() for round_ in (4, 6, 7)]
         [[True, True, False], [True, True, True], [False, True, True]]
     """
@@ -74,7 +74,7 @@ class Attendance:
                     f"round {self.leaves[node]}: a node joins first, once, and leaves later",
                 )
 
-    def by_id(self, names: Sequence[str], ids: Tensor) -> Attendance:
+    def by_id(self, names: Sequence[str], ids: Tensor) -> Participation:
         """Return the same with nodes by ``node_id`` [K] in place of names; an `UnknownError` names the nearest.
 
         A node that is given twice, by its name and its ``node_id``, is a `DuplicateError`.
@@ -96,7 +96,8 @@ class Attendance:
         unknown = sorted((self.joins.keys() | self.leaves.keys()) - set(data.node_id.tolist()), key=str)
         if unknown:
             raise UnknownError(
-                "attend", f"nodes {unknown[:5]}, said to join or leave, do not exist: say by name or node_id who does"
+                "participation",
+                f"nodes {unknown[:5]}, said to join or leave, do not exist: say by name or node_id who does",
             )
 
     def members(self, data: Data, round_: int) -> Tensor:
@@ -165,5 +166,5 @@ class Env(NamedTuple):
     plane: Plane
     seed: int
     isolate: Isolate | bool = False
-    attend: Attendance | None = None
+    participation: Participation | None = None
     observers: tuple[Any, ...] = ()

@@ -23,7 +23,7 @@ _FACTORS = (2.2046, 2.54, 3.281)  # between common units: pounds, inches, feet; 
 _NUMBER = r"[_ .-]?(id|no|nr|num|number|code|key)"
 _PERSON = re.compile(
     rf"(patient|person|subject|participant|proband)({_NUMBER})?|id|mrn|pid|pseudonym"
-    rf"|(pat|case|fall|client|customer|user|animal){_NUMBER}",
+    rf"|(pat|case|fall|client|customer|user|animal|child|student|pupil|respondent|individual|resident|worker){_NUMBER}",
     re.IGNORECASE,
 )
 _IDENTIFIER = re.compile(

@@ -13,6 +13,8 @@ from graphcollab._base.findings import Finding
 from graphcollab._base.naming import close, few, setting
 from graphcollab.data._values import is_number
 
+MOST = 10  # values of a coding
+
 
 def warn_of(findings: Iterable[Finding]) -> None:
     """Warn of findings in the name of the first caller outside of the package."""
@@ -35,9 +37,9 @@ def of_codings(
 ) -> list[Finding]:
     """Return the finding that sites write values of a column otherwise than others, such as 0, 1 and no, yes.
 
-    Two sites have no value in common, of classes at most half, or count from 0 and from 1; each has two or more and
-    enough rows to show the other's, and no site has values of both that the other lacks. ``rows`` [K] are for training,
-    ``names`` [K] lists of what these have, by column.
+    Two sites have no value in common, of classes at most half, or count from 0 and from 1; each has two to ten
+    (more are names, as of streets) and enough rows to show the other's, and no site has values of both that the other
+    lacks. ``rows`` [K] are for training, ``names`` [K] lists of what these have, by column.
     """
     found = {name: _codings(sites, rows, by_site, 0.5 * (name == target)) for name, by_site in names.items()}
     found = {name: one for name, one in found.items() if one}
@@ -63,7 +65,13 @@ def _codings(sites: Sequence[str], rows: Sequence[int], by_site: Sequence[Sequen
         smaller = min(len(one), len(other))
         enough = min(sum(rows[k] for k in groups[words]) for words in (one, other)) >= 5 * len(one | other)
         mixed = any(words & (one - other) and words & (other - one) for words in groups)
-        if enough and not mixed and smaller > 1 and (len(one & other) <= most * smaller or _shifted(one, other)):
+        if (
+            enough
+            and not mixed
+            and smaller > 1
+            and max(len(one), len(other)) <= MOST
+            and (len(one & other) <= most * smaller or _shifted(one, other))
+        ):
             told = [(by_site[groups[words][0]], [sites[k] for k in groups[words]]) for words in (one, other)]
             return " and ".join(f"{few([*map(repr, words)])} at {few([*map(repr, at)])}" for words, at in told)
     return ""

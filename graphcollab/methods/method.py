@@ -29,7 +29,7 @@ from graphcollab._base.piece import Field, Piece
 from graphcollab._base.settings import check_settings
 from graphcollab.comm.relation import Relation
 from graphcollab.components.allowed import allowed_only
-from graphcollab.components.at_work import attend, count_messages, dismiss
+from graphcollab.components.at_work import apply_participation, count_messages, restore_participation
 from graphcollab.components.env import Env
 from graphcollab.components.exchange import Exchange, Layer, NoExchange
 from graphcollab.components.guard import screen, settle, settle_validation, sift, unless_ruined, without_refused
@@ -156,7 +156,7 @@ class Method(Playable):
     def walk(self) -> Iterator[Piece]:
         return (piece for slot in self._slots() for piece in slot.walk())
 
-    def ends(self, data: Data) -> bool:
+    def should_stop(self, data: Data) -> bool:
         """Tell whether there is nothing left to do, since all nodes have stopped."""
         return self.stops and bool((data.stopped | data.isolated).all())
 
@@ -181,9 +181,9 @@ class Method(Playable):
     def start(self, data: Data, env: Env) -> Data:
         """Create what the pieces keep from round to round; all nodes but isolated ones are at work."""
         data = copy.copy(data)
-        if env.attend is not None:
-            env.attend.check(data)
-            data.present = env.attend.members(data, data.round)
+        if env.participation is not None:
+            env.participation.check(data)
+            data.present = env.participation.members(data, data.round)
         there = torch.ones_like(data.isolated) if env.plane.complete else env.plane.there
         data.trains = data.serves = ~data.isolated & there
         data.phase_start = data.round
@@ -210,7 +210,7 @@ class Method(Playable):
         data = without_refused(start_round(data, fields), env)
         data.x_start = data.x
         before = data
-        data = began = sift(attend(data, env), self.local, env)
+        data = began = sift(apply_participation(data, env), self.local, env)
         data = settle(self.local(data, env), self.local, env, self.exchange.serves_start)
         for observer in env.observers:
             observer.before_mixing(copy.copy(data), env)
@@ -226,7 +226,7 @@ class Method(Playable):
             observer.after_mixing(copy.copy(data), env)
             observer.after_learning(self, copy.copy(data), env)
         data = without_refused(data, env)
-        data = self.rewire(dismiss(self.stop.after(data, env), before, began, env), env)
+        data = self.rewire(restore_participation(self.stop.after(data, env), before, began, env), env)
         data = end_round(data, fields, self.judge.reads, last, ~began.trains)
         if data.edge_index is not edge_index:
             data.last_graph = Relation(edge_index, edge_weight, (data.num_nodes, data.num_nodes))
@@ -238,9 +238,9 @@ class Method(Playable):
     def models(self, data: Data, env: Env) -> Stacks:
         """Return the models nodes are judged by; of nodes that have left those that they had then."""
         models = self.judge(data, env)
-        if env.attend is None or "as_left" not in data:
+        if env.participation is None or "as_left" not in data:
             return models
-        return models.where(env.attend.left(data, data.round), data.as_left)
+        return models.where(env.participation.left(data, data.round), data.as_left)
 
     def _check_stop(self) -> None:
         if self.stops and "x_local" in self.judge.reads:
@@ -318,9 +318,9 @@ class Method(Playable):
 
     def _let_leave(self, data: Data, last: Data, env: Env) -> Data:
         """Let nodes that have left keep their models, whatever a server sends."""
-        if env.attend is None or not bool((left := env.attend.left(data, data.round)).any()):
+        if env.participation is None or not bool((left := env.participation.left(data, data.round)).any()):
             return data
-        gone = env.attend.left(data, last.round)
+        gone = env.participation.left(data, last.round)
         data.x = data.x.where(gone, last.x)
         if bool((leaving := left & ~gone).any()):
             data.as_left = data.get("as_left", data.x).where(leaving, self.judge(data, env))

@@ -65,10 +65,10 @@ class Phases(Playable):
         """Whether nodes may stop early in all phases."""
         return self.method.stops and self.next.stops
 
-    def ends(self, data: Data) -> bool:
+    def should_stop(self, data: Data) -> bool:
         """Tell whether there is nothing left to do: all nodes have stopped and no phase wakes them up."""
         now = self.at(data.round)
-        return now.ends(data) and (now is self.next or self.next.stops)
+        return now.should_stop(data) and (now is self.next or self.next.stops)
 
     def walk(self) -> Iterator[Piece]:
         yield from self.method.walk()

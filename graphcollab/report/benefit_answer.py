@@ -162,7 +162,9 @@ def _told(benefit: Benefit, gain: Gain) -> str:
 def _sure(benefit: Benefit, gain: Gain) -> str:
     scale, digits, _ = scale_of(benefit)
     allowed = LEVELS["overall" if gain.site == "all sites" else "groups"] * benefit.level
-    near = f" ({p_text(gain.p_value)}, corrected; up to {number(allowed, None)} counts as evidence)"
+    rivals = [benefit.flat] * (gain.constant == gain.constant) + [name for name in benefit.baseline if name == OWN]
+    over = f" of a gain over {', over '.join(['training alone', *rivals])}" * (bool(rivals) and gain.gain > 0)
+    near = f" ({p_text(gain.p_value)}{over}, corrected for all; up to {number(allowed, None)} counts as evidence)"
     near *= allowed < 2 * gain.p_value < 6 * allowed or (gain.verdict not in CLAIMED and gain.low * gain.high > 0)
     if gain.verdict in CLAIMED:
         return f"There is evidence of that{near or f' ({p_text(gain.p_value)})'}."
@@ -177,6 +179,13 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
         return f"That is no evidence{near}, and {few_samples}."
     least = f"{number(scale * gain.detectable, digits)}{_unit(benefit)}"
     return f"That is no evidence{near}; a gain of {least} would have been found four times out of five."
+
+
+def _size(benefit: Benefit, gain: float) -> float:
+    """Return a gain on the scale of its interval, the logarithm of errors' ratios."""
+    if not benefit.relative:
+        return gain
+    return math.inf if gain >= 1 else -math.log1p(-gain)
 
 
 def _groups(benefit: Benefit) -> Iterator[Finding]:
@@ -252,7 +261,8 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
     elif tested and all(gain.high <= 0 for gain in tested):
         yield so("alone")
     elif tested:
-        every = [((gain.detectable / gain.gain) ** 2, by_whom(gain.by)) for gain in tested if gain.gain > 0]
+        sizes = [(_size(benefit, one.detectable), _size(benefit, one.gain), one) for one in tested if one.gain > 0]
+        every = [((needed / found) ** 2, by_whom(one.by)) for needed, found, one in sizes]
         times, by = min(every, default=(math.inf, ""))  # as noise falls with the square root of their number
         many = "more"
         if times <= MOST:

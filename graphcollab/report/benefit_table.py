@@ -162,7 +162,7 @@ def _table(benefit: Benefit) -> Table:
     columns += [gain(f"gain {by_whom(arm)}{unit if benefit.relative else ''}") for arm in benefit.arms]
     columns += [gain("best single other"), gain("missed most"), gain("left out")]
     rows = [_row(benefit, k, site) for k, site in enumerate(benefit.names)]
-    totals = [Cell(float(some.sum())) for some in (benefit.train, benefit.test)]
+    totals = [Cell(round(float(some.sum()))) for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
         rows.append([Cell(label), *totals, *_cells(benefit, gained), *[Cell("")] * 3])
     return Table(columns, rows, foot=2, caption=f"Every site, {of_metric(benefit)}")
@@ -178,8 +178,8 @@ def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
     grouped = float(worth[most]) > 0 and not any(map(benefit.by_constants, ("together", "without")))
     return [
         Cell(site),
-        Cell(float(benefit.train[k])),
-        Cell(float(benefit.test[k])),
+        Cell(round(float(benefit.train[k]))),  # of groups a mean over splits
+        Cell(round(float(benefit.test[k]))),
         *_cells(benefit, gains.values()),
         gain_cell(best, scale, subject=site_of(benefit, best.by)) if best and good else Cell(),
         Cell(scale * float(worth[most]), subject=site_of(benefit, benefit.names[most])) if grouped else Cell(),

@@ -197,7 +197,8 @@ def _counted(
         told["few-beside"] = f"{beside} beside the most frequent {what}" * (len(kinds) > 1 and beside < LEAST)
         if rows.events is not None:
             told = {"few-events": f"{beside} events" * (beside < LEAST)}
-        told["few-rows"] = "few rows" * (round(tested * len(own)) < FEW)
+        many = len(own) if rows.groups is None else len(rows.groups[own].unique())
+        told["few-rows"] = f"few {'rows' if rows.groups is None else 'groups'}" * (round(tested * many) < FEW)
         told["no-values"] = f"no value of {few(lack)}" * bool(lack)
         yield from (Finding(code, f"site {sites.names[k]!r}", text) for code, text in told.items() if text)
 
@@ -256,7 +257,7 @@ def summary(description: Description) -> list[Finding]:
         "few-events": f"Fewer than {LEAST} events, too few for a claim, at",
         "one-class": f"One {what} only at",
         "few-beside": f"Fewer than {LEAST} {units} beside the most frequent {what}, too few for a claim, at",
-        "few-rows": f"Few rows, fewer than {FEW} for testing, at",
+        "few-rows": f"Few {units}, fewer than {FEW} for testing, at",
     }.items():
         if named := [site.name for site in sites if code in {one.code for one in site.odd}]:
             which = f"{len(named)} of {len(sites)} sites ({', '.join(named[:SHOWN])}{', …' * (len(named) > SHOWN)})"

@@ -224,7 +224,7 @@ def _run_again(result: Result, number: int) -> Result:
     allowed = result.data.get("allowed")
     graph = None if allowed is None else Data(edge_index=allowed.edge_index, num_nodes=tasks.num_nodes)
     rounds = history.rounds[history.returned]
-    how: dict[str, Any] = {"seed": result.env.seed + 1 + number, "device": tasks.device}
+    how: dict[str, Any] = {"seed": result.env.seed + 1 + number, "compute": tasks.device}
 
     def model() -> nn.Module:
         made = copy_module(result.modules[0])

@@ -44,8 +44,8 @@ class SiteScores:
 
     ``str`` writes a table with a row per site for every metric, and below it the means over sites that have a value.
     The samples in the last row are those of all sites with a value in some column. Where a model has diverged there are
-    no means; sites that have left (`graphcollab.components.Attendance`) have a row, and are in no mean. `rows` are the
-    numbers, which `to_csv` writes to a file.
+    no means; sites that have left (`graphcollab.components.Participation`) have a row, and are in no mean. `rows` are
+    the numbers, which `to_csv` writes to a file.
 
     Args:
         scores: For every method the metrics of all sites.

@@ -3,7 +3,7 @@
 Every site plays the run by itself, with its own samples, and meets the others step by step. Models go from site to
 site along edges; what everybody may know, and sums, go through a coordinator, which has neither data nor models. A site
 that gives no sign of life is left behind: the others play the round at hand again without it, as if it had been away
-from its beginning (`graphcollab.components.Attendance`), and it comes back between two rounds.
+from its beginning (`graphcollab.components.Participation`), and it comes back between two rounds.
 """
 
 from typing import TYPE_CHECKING

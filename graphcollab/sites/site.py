@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,8 @@ from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
 from graphcollab.sites.transport import CONNECTION, Gathering, connected
 from graphcollab.train import Result, run
-from graphcollab.train.run import BETWEEN_PARTIES
+from graphcollab.train.prepare import BETWEEN_PARTIES
+from graphcollab.train.settings import Checkpoint, Checkpoints, Compute
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -47,16 +48,14 @@ Names = Annotated[Sequence[str], "a list of names of sites"]
 
 GHOSTS = 3  # other sites of a rehearsal, where their names are not known
 
-_OF_ALL = {"owner": "each site has its own samples, and no others", **BETWEEN_PARTIES}
-
 ONE_RUN: Mapping[str, str] = {
     "tasks": "each site has its own samples, which it gives to site(...)",
     "graph": "each site says by listeners= who hears it",
-    **_OF_ALL,
+    **BETWEEN_PARTIES,
 }
 """Settings of `Site.run` that are refused."""
 
-MANY_RUNS: Mapping[str, str] = {"jobs": "all sites play the same run at a time", **_OF_ALL}
+MANY_RUNS: Mapping[str, str] = {"n_jobs": "all sites play the same run at a time", **BETWEEN_PARTIES}
 """Settings of `Site.compare` and `Site.benefit` that are refused."""
 
 
@@ -183,11 +182,10 @@ class Site:
         return self._meet(lambda connection: self._tasks(connection, seed))
 
     def _rehearse_run(
-        self, play: Callable[[Site], object], method: Method | Phases, rounds: int, folder: str | Path | None
+        self, play: Callable[[Site], object], method: Method | Phases, rounds: int, checkpoint: Checkpoints
     ) -> Leaving:
-        if folder is not None:
-            check_setting("checkpoint", str | Path | None, folder)
-            with suppress(InUseError), hold_folder(folder):
+        if given := Checkpoint.of(check_setting("checkpoint", Checkpoints, checkpoint)):
+            with suppress(InUseError), hold_folder(given.folder):
                 pass  # it can be written to
         try:  # what is wrong with the own samples, before others get copies of them
             with own_filter("ignore"):  # the rehearsal warns
@@ -196,7 +194,7 @@ class Site:
             raise told.__cause__ or told from None
         return leaving(self.name, self.listeners, self.rehearse(play), method, rounds)
 
-    def _many(self, what: str, settings: Iterable[str], act: Callable[[], T]) -> T:
+    def _many(self, what: str, settings: Mapping[str, Any], act: Callable[[], T]) -> T:
         if self.dry_run:
             fedavg = " with fedavg() and" if what == "benefit" else ""
             raise UnsupportedError(
@@ -282,8 +280,10 @@ class Site:
             return Hall(sorted(every), poll=1.0).play(play, here=self.name)
 
 
-def _refuse(settings: Iterable[str], refused: Mapping[str, str]) -> None:
-    for name in settings:
+def _refuse(settings: Mapping[str, Any], refused: Mapping[str, str]) -> None:
+    compute = settings.get("compute")
+    placed = isinstance(compute, Compute) and compute.placement is not None
+    for name in (*settings, *["placement"] * placed):
         if name in refused:
             raise UnsupportedError(name, f"{name} cannot be given between sites: {refused[name]}")
 

@@ -16,7 +16,7 @@ from graphcollab._base.errors import ConflictError, ContractError
 from graphcollab._base.naming import few
 from graphcollab.comm.launch import among
 from graphcollab.comm.transport import SharedTransport
-from graphcollab.components.env import Attendance, Env
+from graphcollab.components.env import Env, Participation
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
@@ -31,7 +31,7 @@ CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=Non
 
 
 @dataclass(frozen=True)
-class Presence(Attendance):
+class Presence(Participation):
     """Who takes part in a round between sites: whoever is there."""
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
@@ -49,7 +49,7 @@ class Sites(Rounds, SharedTransport):
 
     speaks = True
     private = True
-    attendance = Presence()
+    participation = Presence()
 
     def __init__(self, connection: Connection, owner: Tensor) -> None:
         Rounds.__init__(self, connection)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.components.env import Attendance
+from graphcollab.components.env import Participation
 from graphcollab.components.state import LOOP
 from graphcollab.persistence import History, load_checkpoint
 from graphcollab.persistence.saver import Saver
@@ -44,8 +44,8 @@ from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory
 
 WITHOUT_SINGLES = (8, 13, 9, 13, 10, 11)  # batches of 4 or 10 never leave a single sample, for batch normalization
 RING = torch.tensor([[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]])
-STRAGGLERS = Attendance(drop=0.3, late=0.3)
-MEMBERS = Attendance(joins={1: 2}, leaves={4: 2})
+STRAGGLERS = Participation(drop=0.3, late=0.3)
+MEMBERS = Participation(joins={1: 2}, leaves={4: 2})
 
 
 def check_runs(method: AnyMethod) -> None:
@@ -140,11 +140,11 @@ def check_two_architectures(method: AnyMethod) -> None:
 def check_stragglers(method: AnyMethod) -> None:
     """Nodes that are away or late do no harm: nobody waits for them; those of probability 0 change nothing at all."""
     scene, rounds = scene_for(method.embeds), rounds_of(method)
-    two, _ = scene.replace(attend=Attendance()).play(method, rounds)
+    two, _ = scene.replace(participation=Participation()).play(method, rounds)
     changed = differences(trajectory(method, scene).after(rounds), two)
     require(not changed, f"stragglers of probability 0 change {changed}")
     _play_with_absent(method, STRAGGLERS)
-    _resume(method, scene.replace(attend=STRAGGLERS))
+    _resume(method, scene.replace(participation=STRAGGLERS))
 
 
 def check_membership(method: AnyMethod) -> None:
@@ -159,18 +159,18 @@ def check_absent_nodes(method: AnyMethod) -> None:
     """A node that is away, has not joined yet or has left keeps its model."""
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which may reach nodes that are away")
-    for attend in (STRAGGLERS, MEMBERS):
-        _play_with_absent(method, attend, keeps=True)
+    for participation in (STRAGGLERS, MEMBERS):
+        _play_with_absent(method, participation, keeps=True)
 
 
-def _play_with_absent(method: AnyMethod, attend: Attendance, keeps: bool = False) -> list[Data]:
+def _play_with_absent(method: AnyMethod, participation: Participation, keeps: bool = False) -> list[Data]:
     """Play four rounds, and check what holds where nodes are absent; whether those must keep their models."""
-    play = trajectory(method, scene_for(method.embeds).replace(attend=attend))
+    play = trajectory(method, scene_for(method.embeds).replace(participation=participation))
     states, models = [play.after(0)], [play.judged(0)]
     for rounds in range(1, 5):
         states.append(play.after(rounds))
         models.append(play.judged(rounds))
-        there, _ = attend.at_work(states[-2], play.env)
+        there, _ = participation.at_work(states[-2], play.env)
         for name, old, new in (("x", states[-2].x, states[-1].x), ("models", models[-2], models[-1])):
             require(bool(torch.isfinite(rows(new)).all()), f"{name} is not finite where nodes are absent")
             if keeps:

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab.comm.plane import Plane
 from graphcollab.comm.transport import Transport
-from graphcollab.components.env import Attendance, Env
+from graphcollab.components.env import Env, Participation
 from graphcollab.components.state import LOOP, keep_own
 from graphcollab.data import Pool, Split, Tasks
 from graphcollab.engine import Engine
@@ -43,7 +43,7 @@ class Scene:
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows at a time.
         seed: Seed of the run.
-        attend: Who takes part in which round. Default: everyone.
+        participation: Who takes part in which round. Default: everyone.
         isolate: Whether nodes that diverge are left behind.
 
     Example:
@@ -61,7 +61,7 @@ class Scene:
     backend: str = "auto"
     chunk: int | None = None
     seed: int = 0
-    attend: Attendance | None = None
+    participation: Participation | None = None
     isolate: bool = False
 
     @classmethod
@@ -117,7 +117,7 @@ class Scene:
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)
         plane = make(self.tasks.num_nodes, transport, kind)
-        env = Env(engine, plane, self.seed, self.isolate, self.attend)
+        env = Env(engine, plane, self.seed, self.isolate, self.participation)
         method.check(self.tasks)
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
         if transport is not None:

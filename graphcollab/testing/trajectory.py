@@ -47,7 +47,7 @@ class Trajectory:
         """Return the state after some rounds."""
         while len(self._states) <= rounds:
             last = self._states[-1]
-            before = None if self.scene.attend is None else snapshot(last)
+            before = None if self.scene.participation is None else snapshot(last)
             self._states.append(self.method.play(last, self.env))
             if before is not None:
                 changed = changes(before, last)

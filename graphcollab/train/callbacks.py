@@ -64,7 +64,7 @@ class Callback:
     def on_evaluate(self, data: Data, history: History) -> None:
         """Called after every evaluation, whose values are the last in the history."""
 
-    def ends(self, data: Data, history: History) -> bool:
+    def should_stop(self, data: Data, history: History) -> bool:
         """Tell whether the run shall end now, whatever rounds are left; its last round is evaluated."""
         return False
 

@@ -44,7 +44,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
     """Return loss and metric of every node's model on its validation and test samples, and what else is known of it.
 
     That is training loss, bytes, messages, and what the run's observers have seen (`Callback.values`). Nodes that did
-    not belong to the collaboration in the last round (`Attendance`) have NaN for all but bytes and messages, so that
+    not belong to the collaboration in the last round (`Participation`) have NaN for all but bytes and messages, so that
     means are over the others.
 
     A node has diverged if its loss or one of its model's predictions is not finite on a split where it has samples;

@@ -17,7 +17,7 @@ from graphcollab.analysis.metrics import Metric, weight_spread
 from graphcollab.analysis.metrics.scores import not_defined
 from graphcollab.analysis.metrics.weight_spread import WeightSpread
 from graphcollab.comm.plane import Plane
-from graphcollab.components.at_work import attend, edges_in_use
+from graphcollab.components.at_work import apply_participation, edges_in_use
 from graphcollab.components.env import Env
 from graphcollab.components.guard import cure, initial_bounds
 from graphcollab.components.slots import Exchanger, Weigher
@@ -144,7 +144,7 @@ def _spread(method: Method | Phases, data: Data, env: Env, per_sample: bool = Fa
         return None
     if per_sample:
         then.edge_weight = then.edge_weight / env.engine.tasks.sizes("train")[then.edge_index[0]]
-    return spread_in_round(last.exchange, attend(then, env), env.plane)
+    return spread_in_round(last.exchange, apply_participation(then, env), env.plane)
 
 
 def learned(method: Method | Phases, last: Method) -> bool:

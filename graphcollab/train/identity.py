@@ -17,17 +17,16 @@ from graphcollab._base.naming import few
 from graphcollab._base.piece import Field
 from graphcollab._base.version import __version__
 from graphcollab.comm.plane import Plane
-from graphcollab.components.env import Attendance, Isolate
+from graphcollab.components.env import Isolate, Participation
 from graphcollab.components.state import ROWS
 from graphcollab.data import Tasks
 from graphcollab.engine.param_spec import shared_tensors
 from graphcollab.engine.stack import Stacks
-from graphcollab.methods.method import Method
-from graphcollab.methods.phases import Phases
 from graphcollab.nn.functional.kernels import PRODUCTS
 from graphcollab.persistence.folder import encode
 from graphcollab.train.fingerprint import MODELS, checksum, describe, digests, fingerprint, weights_checksum
-from graphcollab.train.start import plane_of
+from graphcollab.train.settings import RunSettings
+from graphcollab.train.start import Start, plane_of
 
 OWN = ("inputs in", "targets in", "weights in", "edge_")  # what sites do not compare, not even by checksums
 VERSION = "version of "
@@ -38,29 +37,21 @@ FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds 
 SHOWN = 100  # characters of a value in a message
 
 
-def describe_run(
-    method: Method | Phases,
-    tasks: Tasks,
-    data: Data,
-    modules: Sequence[nn.Module],
-    seed: int,
-    autocast: bool,
-    attend: Attendance | None,
-    isolate: Isolate | bool,
-    plane: Plane,
-) -> dict[str, Any]:
+def describe_run(settings: RunSettings, start: Start, plane: Plane) -> dict[str, Any]:
     """Describe a run: settings by `describe`, everything else by plain values and checksums."""
+    method, isolate, participation = settings.method, settings.isolate, settings.participation
+    tasks, modules, data = start.tasks, start.modules, start.data
     about: dict[str, Any] = {
         **_versions(modules),
         "method": describe(method, "method"),
         "pretrained mixers": [_checksums(piece.given) for piece in method.walk() if piece.given],
-        "seed": seed,
-        "attendance": describe(attend or Attendance(), "attendance"),
+        "seed": settings.seed,
+        "participation": describe(participation or Participation(), "participation"),
         FACTOR: isolate.factor if isinstance(isolate, Isolate) else Isolate().factor if isolate else None,
         "number of nodes": tasks.num_nodes,
         SHAPES: describe([dict(zip(spec.names, spec.shapes, strict=True)) for spec in data.x.specs], SHAPES),
         "number type of the models": str(data.x.dtype),
-        "autocast": autocast,
+        "autocast": settings.compute.autocast,
         "loss": describe(tasks.loss, "loss"),
         "metric": describe(tasks.metric, "metric"),
         "models": describe([*modules], "models", tensors=False),

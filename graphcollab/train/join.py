@@ -181,7 +181,7 @@ def join(
         raise UnsupportedError(
             "result",
             f"nodes cannot join {result.method.name}: {reason}. Use another method, such as l2c, meta_l2c, fedavg, "
-            "ditto or dac; or run with them from the start, attend=Attendance(joins=...)",
+            "ditto or dac; or run with them from the start, participation=Participation(joins=...)",
         )
     method.check(newcomers)
     check_ids(newcomers, result.modules, [torch.arange(count)])

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab._base.settings import Natural
 from graphcollab.comm.plane import Plane
-from graphcollab.components.env import Attendance, Env
+from graphcollab.components.env import Env, Participation
 from graphcollab.components.exchange import Exchange, NeighborhoodMeans, NoExchange, ThroughCenters, ThroughServer
 from graphcollab.components.weigh import Formula, SampleCounts, Uniform
 from graphcollab.data import Pool, Split, Tasks
@@ -109,7 +109,9 @@ def play_newcomers(
     ends = torch.stack([heard[0], heard[1] + known])
     graph = Data(edge_index=torch.cat([ends, ends.flip(0)], 1), num_nodes=tasks.num_nodes)  # of positions
     data = build_graph(tasks, result.modules, graph, None, method)
-    env = Env(_engine(result, tasks), Plane(tasks.num_nodes), result.env.seed, attend=_OnlyNewcomers(known=known))
+    env = Env(
+        _engine(result, tasks), Plane(tasks.num_nodes), result.env.seed, participation=_OnlyNewcomers(known=known)
+    )
     first = old.x_init.tensors[0][:1].expand(newcomers.num_nodes, -1)
     data.x_init = Stacks.single(old.x.specs[0], torch.cat([old.x_init.tensors[0], first]))
     data.x = Stacks.single(old.x.specs[0], torch.cat([result.stacks.tensors[0], start.tensors[0]]))
@@ -123,7 +125,7 @@ def play_newcomers(
 
 
 @dataclass(frozen=True)
-class _OnlyNewcomers(Attendance):
+class _OnlyNewcomers(Participation):
     """Old nodes serve and do not train, newcomers train and do not serve."""
 
     known: Natural = 0

@@ -24,8 +24,6 @@ from graphcollab.comm.plane import Plane
 from graphcollab.components.env import Env
 from graphcollab.components.state import LOOP, tell_all
 from graphcollab.engine import Plan
-from graphcollab.methods.method import Method
-from graphcollab.methods.phases import Phases
 from graphcollab.persistence.history import History
 from graphcollab.persistence.saver import Saver
 from graphcollab.train.callbacks import Callback, Progress
@@ -41,6 +39,7 @@ from graphcollab.train.findings import (
 from graphcollab.train.identity import require_one_state
 from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
+from graphcollab.train.settings import RunSettings
 
 KINDS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 
@@ -70,17 +69,13 @@ class Session:
     evaluation is made up for on resuming; with patience the best state is in the ``Data``, so a resumed run ends alike.
     """
 
-    method: Method | Phases
+    settings: RunSettings
     modules: Sequence[nn.Module]
     env: Env
     data: Data
     history: History
-    rounds: int
     threads: int
     metric: Metric
-    every: int = 1
-    patience: int | None = None
-    callbacks: Sequence[Callback] = ()
     saver: Saver | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +83,7 @@ class Session:
         self._interrupt = threading.Event()
         self._shown: Data | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
-        if self.data.round % self.every and not self._finished() and "best" not in self.data:
+        if self.data.round % self.settings.evaluate_every and not self._finished() and "best" not in self.data:
             self.history.forget(self.data.round)  # made because the round was the last one then
 
     def play(self) -> Result:
@@ -97,21 +92,21 @@ class Session:
         limited = name_limits(self.env.engine.plans)
         with torch.enable_grad(), same_threads(self.threads), limited, _finish_round_on_interrupt() as self._interrupt:
             try:
-                looks = any(not isinstance(callback, Progress) for callback in self.callbacks)
+                looks = any(not isinstance(callback, Progress) for callback in self.env.observers)
                 self._looked_at = looks if plane.private else any(plane.everyone(looks))
                 with plane.agreed():
                     self._begin()
-                    for callback in self.callbacks:
-                        callback.on_start(self.seen, self.history, self.rounds)
+                    for callback in self.env.observers:
+                        callback.on_start(self.seen, self.history, self.settings.rounds)
                 self._play(self._close_round, again=True)
                 while not (self.over or self.asked):
                     self._play_round()
                 self._play(self._stop, again=True)
             finally:
-                for callback in self.callbacks:
+                for callback in self.env.observers:
                     callback.on_end(self.data, self.history)
         env = self.env._replace(observers=())
-        return Result(self.method, self.shown, self.history, env.engine.tasks, self.modules, env, self.asked)
+        return Result(self.settings.method, self.shown, self.history, env.engine.tasks, self.modules, env, self.asked)
 
     def _begin(self) -> None:
         """Go on with all others from one place."""
@@ -136,7 +131,7 @@ class Session:
             self.saver.save(self.data, self.history)
 
     def _take_round(self) -> None:
-        data = self.method.play(self.data, self.env)
+        data = self.settings.method.play(self.data, self.env)
         self.env.plane.commit()
         self.data = data
 
@@ -144,9 +139,9 @@ class Session:
         with self.env.plane.agreed():
             _report_isolated(self.data, self.history)
             _report_refused(self.env.plane, self.data.round, self.history)
-            if may_have_dropped(self.method, self.data):
-                note_dropped(self.method, self.shown, self.env, self.history)
-            for callback in self.callbacks:
+            if may_have_dropped(self.settings.method, self.data):
+                note_dropped(self.settings.method, self.shown, self.env, self.history)
+            for callback in self.env.observers:
                 callback.on_round(self.seen, self.history)
         self._close_round()
 
@@ -155,13 +150,13 @@ class Session:
         # between two questions, and its last round would not be evaluated
         round_ = self.data.round
         missing = round_ > 0 and self.history.rounds[-1:] != [round_]
-        if missing and round_ % self.every == 0:
+        if missing and round_ % self.settings.evaluate_every == 0:
             self._evaluate()
             missing = False
         over = (
             self._finished()
-            or any(callback.ends(self.seen, self.history) for callback in self.callbacks)
-            or (self.patience is not None and out_of_patience(self.data, self.history, self.patience))
+            or any(callback.should_stop(self.seen, self.history) for callback in self.env.observers)
+            or (self.settings.patience is not None and out_of_patience(self.data, self.history, self.settings.patience))
         )
         due = self.saver is not None and self.saver.due(round_)
         self.asked, self.over, self._due = self._decided(self._interrupt.is_set(), over, due)
@@ -175,18 +170,18 @@ class Session:
         """
         plane = self.env.plane
         if plane.private:
-            looks = any(type(callback).ends is not Callback.ends for callback in self.callbacks)
+            looks = any(type(callback).should_stop is not Callback.should_stop for callback in self.env.observers)
             met = looks and not self._finished()  # at its end a site that comes back later finds nobody
             return asked, plane.everyone(over)[0] if met else over, due
         told = plane.everyone([asked, over, due])
         return any(one[0] for one in told), told[0][1], told[0][2]
 
     def _told_to_others(self) -> bytes:
-        return hand_over(self.data, self.history, (*LOOP, *self.method.fields))
+        return hand_over(self.data, self.history, (*LOOP, *self.settings.method.fields))
 
     def _take_over(self, content: bytes) -> None:
         """Go on from where others are, who have played rounds without this site."""
-        self.data, history = take_over(content, self.data, (*LOOP, *self.method.fields), self.history)
+        self.data, history = take_over(content, self.data, (*LOOP, *self.settings.method.fields), self.history)
         vars(self.history).update(vars(history))
         self._shown = None
 
@@ -194,7 +189,7 @@ class Session:
     def shown(self) -> Data:
         """The state for those who look on: what nodes know by themselves is told to all."""
         if self._shown is None:
-            self._shown = tell_all(self.data, (*LOOP, *self.method.fields), self.env.plane)
+            self._shown = tell_all(self.data, (*LOOP, *self.settings.method.fields), self.env.plane)
         return self._shown
 
     @property
@@ -203,22 +198,22 @@ class Session:
         return self.shown if self._looked_at else self.data
 
     def _finished(self) -> bool:
-        return self.data.round >= self.rounds or self.method.ends(self.data)
+        return self.data.round >= self.settings.rounds or self.settings.method.should_stop(self.data)
 
     def _evaluate(self) -> None:
         data, history = self.data, self.history
         seconds = self._before + time.perf_counter() - self._began  # those before a resume included
         try:
-            require_one_state(data, (*LOOP, *self.method.fields), self.env.plane)
+            require_one_state(data, (*LOOP, *self.settings.method.fields), self.env.plane)
             with self.env.plane.agreed():
-                values = evaluate(self.method, data, self.env, self.metric)
+                values = evaluate(self.settings.method, data, self.env, self.metric)
                 if self.env.plane.private and len(history):  # what sites have counted that are not there is not told
                     values |= {name: torch.maximum(values[name], history.last(name)) for name in SENT}
                 history.add(data.round, seconds, values)
                 self._warn_of_undefined()
-                for callback in self.callbacks:
+                for callback in self.env.observers:
                     callback.on_evaluate(self.seen, history)
-            if self.patience is not None:
+            if self.settings.patience is not None:
                 self.data = remember_best(data, history)
         except BaseException as error:  # also where a site was lost, and it is done again
             history.forget(data.round)
@@ -235,12 +230,12 @@ class Session:
         self._save()
         if self.asked and not len(self.history):
             self._evaluate()
-        if self.patience is not None and "best" in self.data:
+        if self.settings.patience is not None and "best" in self.data:
             self.history.returned = self.data.best["evaluation"]
             self.data, self._shown = Data(**self.data.best["state"]), None
         with self.env.plane.agreed():
-            report_collapse(self.method, self.shown, self.env, self.history)
-            report_divergence(self.method, self.data, self.env, self.history)
+            report_collapse(self.settings.method, self.shown, self.env, self.history)
+            report_divergence(self.settings.method, self.data, self.env, self.history)
 
     def _warn_of_undefined(self) -> None:
         if not self._told and any(map(self.history.undefined, ("val", "test"))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -19,11 +19,11 @@ from graphcollab._base.errors import (
     InvalidValueError,
     MismatchError,
     MissingError,
-    UnsupportedError,
 )
 from graphcollab._base.keyed import keyed_seed
 from graphcollab._base.naming import find_nodes
 from graphcollab._base.settings import Natural, Seed, SettingError, checked
+from graphcollab.analysis.metrics import Metric
 from graphcollab.comm import agreed
 from graphcollab.comm.launch import meet
 from graphcollab.comm.plane import BYTES_PER_FLOAT, Plane
@@ -58,6 +58,16 @@ Architecture: TypeAlias = Sequence[Natural] | Mapping[str, Natural] | Tensor | n
 """Architecture of every node, [K] or by name, where there are several."""
 
 _MODEL_STREAM = 108
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run begins with: tasks on their device, modules, models on the graph, and the metric."""
+
+    tasks: Tasks
+    modules: Sequence[nn.Module]
+    data: Data
+    metric: Metric
 
 
 @checked
@@ -233,21 +243,6 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
         tensors.append(spec.flatten(module).to(device).expand(len(where), -1))
         members.append(where)
     return Stacks(tuple(specs), tuple(tensors), tuple(members))
-
-
-def check_device(device: torch.device | str) -> torch.device:
-    """Return a device that can be computed on, a GPU for ``"auto"``; a ValueError names those that this machine has."""
-    try:
-        auto = "cuda" if torch.cuda.is_available() else "cpu"
-        found = torch.device(auto if device == "auto" else device)
-        torch.zeros(1, device=found).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        known = ["'cpu'", *(f"'cuda:{k}'" for k in range(torch.cuda.device_count()))]
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UnsupportedError(
-            "device", f"device {device!r} cannot be used ({reason}); this machine has {', '.join(known)}"
-        ) from error
-    return found
 
 
 def plane_of(tasks: Tasks) -> Plane:

@@ -27,6 +27,7 @@ from graphcollab.engine import SGD, AddNoise, Stacks
 from graphcollab.engine.backend import Backend
 from graphcollab.nn import Mixer
 from graphcollab.testing import Scene
+from graphcollab.train import Compute
 from graphcollab.transforms import WithSelfLoops
 from tests.golden.cases import SIZES
 from tests.methods.quick import quick
@@ -196,7 +197,7 @@ def test_runs_are_resumed_on_a_device(name, tmp_path):
     }
     one = run(method, scene.tasks, scene.modules, rounds=3, **settings)
     with Accelerator():
-        settings |= {"device": DEVICE, "checkpoint": tmp_path}
+        settings |= {"compute": DEVICE, "checkpoint": tmp_path}
         run(method, scene.tasks, scene.modules, rounds=2, **settings)
         other = run(method, scene.tasks, scene.modules, rounds=3, **settings)
         require_places(other.data, method)
@@ -210,7 +211,7 @@ def test_runs_are_resumed_on_a_device(name, tmp_path):
 def test_models_are_saved_from_a_device_and_loaded_without_one(name, tmp_path):
     scene = Scene.small()
     with Accelerator():
-        result = run(quick(name), scene.tasks, scene.modules, rounds=2, device=DEVICE)
+        result = run(quick(name), scene.tasks, scene.modules, rounds=2, compute=DEVICE)
         assert result.stacks.device.type == DEVICE.type
         result.save(tmp_path / "models")
         expected = [result.model(k).to("cpu") for k in range(2)]
@@ -234,13 +235,13 @@ def test_half_precision_is_asked_of_the_device(backend):
         asked.append((kind, dtype, enabled))
         return nullcontext()
 
-    settings = {"rounds": 1, "device": DEVICE, "backend": backend}
+    compute = Compute(DEVICE, backend, autocast=True)
     with Accelerator(), mock.patch.object(Backend, "_autocast", whole), mock.patch("torch.autocast", autocast):
-        run(quick("fedavg"), scene.tasks, scene.modules, autocast=True, **settings)
+        run(quick("fedavg"), scene.tasks, scene.modules, rounds=1, compute=compute)
         half = {one for one in asked if one[2]}
         assert half == {(DEVICE.type, torch.bfloat16, True)}
         asked.clear()
-        run(quick("fedavg"), scene.tasks, scene.modules, **settings)
+        run(quick("fedavg"), scene.tasks, scene.modules, rounds=1, compute=Compute(DEVICE, backend))
         assert not any(enabled for _, _, enabled in asked)
 
 
@@ -250,7 +251,7 @@ def test_intervals_of_models_on_a_device():
     settings = {"rounds": 1, "architecture": scene.architecture}
     one = run(quick("fedproto"), scene.tasks, scene.modules, **settings)
     with Accelerator():
-        other = run(quick("fedproto"), scene.tasks, scene.modules, device=DEVICE, **settings)
+        other = run(quick("fedproto"), scene.tasks, scene.modules, compute=DEVICE, **settings)
         intervals = bootstrap_nodes(other.env.engine, other.stacks, "val", metrics, 5)
     torch.testing.assert_close(
         intervals, bootstrap_nodes(one.env.engine, one.stacks, "val", metrics, 5), equal_nan=True

@@ -16,7 +16,7 @@ from torch import nn
 from graphcollab import Tasks, build_model, run
 from graphcollab.analysis import Benefit, benefit, resplit
 from graphcollab.analysis.baseline import OWN
-from graphcollab.analysis.held import minority_held
+from graphcollab.analysis.held import asked, minority_held
 from graphcollab.analysis.metrics import corrected_differences
 from graphcollab.methods import cobo, ditto, fedavg, local, meta_l2c
 from graphcollab.report import benefit_answer, benefit_table
@@ -122,7 +122,7 @@ def test_models_of_all_others_are_tested_at_the_one_left_out(found):
 def test_results_are_those_of_one_process_bit_for_bit(found):
     methods = {"ditto": lambda **given: ditto(**given), "meta_l2c": lambda **given: meta_l2c(**given)}
     settings = {"methods": methods, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}
-    one, other = (benefit(regression(), lambda: nn.Linear(3, 1), jobs=jobs, **settings) for jobs in (1, 2))
+    one, other = (benefit(regression(), lambda: nn.Linear(3, 1), n_jobs=jobs, **settings) for jobs in (1, 2))
     assert benefit_answer(other) == benefit_answer(one)
     assert other.chosen == one.chosen
     assert list(one.scores) == ["alone", "together", "ditto", "meta_l2c"]
@@ -272,7 +272,7 @@ def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(found):
     assert seen.gain == pytest.approx(1 - (0.88 * 0.95 * 0.9) ** (1 / 3))
     undecided = finding(told, "advice")
     assert undecided.subject == "undecided"
-    assert undecided.numbers["times"] == pytest.approx((seen.detectable / seen.gain) ** 2)
+    assert undecided.numbers["times"] == pytest.approx((math.log(1 - seen.detectable) / math.log(1 - seen.gain)) ** 2)
     times = math.ceil(undecided.numbers["times"])
     assert f"about {times} times as many (for the gain by all together" in str(undecided)
     swings = torch.tensor([[0.8], [1.3], [1.1]], dtype=torch.float64)  # a loss in the mean that may be a gain
@@ -761,7 +761,7 @@ def test_refusals():
     with raises("empty", "lrs"):
         benefit(tasks, linear, lrs=[])
     for name, meant in (("lr", "lrs"), ("metric", "metrics"), ("method", "methods"), ("batchsize", "batch_size")):
-        with raises("unknown", name, f"did you mean '{meant}'"):
+        with raises("type", name, f"did you mean '{meant}'", kind=TypeError):
             benefit(tasks, linear, **{name: 1})
     settings = {"repeats": 3, **WHOLE}
     with raises("too-few", "tasks"):
@@ -772,7 +772,7 @@ def test_refusals():
         benefit(tasks, linear, methods={"alone": fedavg}, **settings)
     with raises("conflict", "site 'ditto'"):
         benefit(replace(tasks, names=("a", "ditto", "c")), linear, methods={"ditto": ditto}, **settings)
-    with raises("unknown", "patience"):
+    with raises("type", "patience", kind=TypeError):
         benefit(tasks, linear, patience=3, **settings)
     table = {"site": list("ab") * 10, "age": [*range(20)], "y": [0.5 * (7 * k % 20) for k in range(20)]}
     with warns("quality", "tasks"):
@@ -842,7 +842,9 @@ def test_a_gain_that_just_misses_is_likely(found):
         object.__setattr__(near, "pair_gains", [])
         assert finding(near, "advice").subject == subject
         assert ("seem to gain by all together" in str(finding(near, "advice"))) is (subject == "likely")
-        assert ("corrected; up to 0.0175" in str(finding(near, "best"))) is (low > 0 or p_value < 0.0525)
+        said = str(finding(near, "best"))
+        assert ("corrected for all; up to 0.0175" in said) is (low > 0 or p_value < 0.0525)
+        assert (f"of a gain over training alone, over {told.flat}, corrected" in said) is (low > 0 or p_value < 0.0525)
 
 
 def test_a_metric_that_is_defined_on_some_splits_is_told(found):
@@ -862,6 +864,17 @@ def test_a_simple_tool_that_gains_more_than_every_way_is_told(found):
             ("pooled", True)
         ] * told
     assert not findings(found, "simpler")
+
+
+def test_rows_of_a_site_add_up_to_all_that_it_has_where_splits_differ_in_size():
+    """Of eleven rows 7 or 6 are to train on, 2 for validation, 2 or 3 to test on: means of 6.5, 2 and 2.5."""
+    x = torch.randn(11, 1)
+
+    def dealt(train, val):
+        own = [[(part, part)] for part in x.split([train, val, 11 - train - val])]
+        return Tasks.from_samples(own[0], val=own[1], test=own[2], loss="mse", metric="mse")
+
+    assert asked([dealt(7, 2), dealt(6, 2)])["rows"] == {"train": [6], "val": [2], "test": [3]}
 
 
 def test_groups_count_where_samples_are_of_groups():

@@ -52,7 +52,7 @@ def test_results_are_those_of_one_process_bit_for_bit() -> None:
     note = lambda trial, result, number, total: order.append((trial.method, trial.seed, number, total))  # noqa: E731
     alone = go(on_trial=note)
     first, order[:] = list(order), []
-    together = go(on_trial=note, jobs=2)
+    together = go(on_trial=note, n_jobs=2)
     assert order == first
     assert [numbers(trial) for trial in together.trials] == [numbers(trial) for trial in alone.trials]
     assert together.chosen.keys() == together.results.keys() == alone.chosen.keys()
@@ -72,7 +72,7 @@ def test_trials_that_fail_are_told_as_in_one_process() -> None:
     told = []
     for jobs in (1, 2):
         with warns("value", "method 'local'", "5") as heard:
-            found = compare({"local": local}, tasks, lambda: nn.Linear(3, 2), [4, 5], rounds=1, jobs=jobs)
+            found = compare({"local": local}, tasks, lambda: nn.Linear(3, 2), [4, 5], rounds=1, n_jobs=jobs)
         told.append(([trial.failure for trial in found.trials], [str(one.message) for one in heard]))
         assert found.results["local"].env.seed == 4
     assert told[0] == told[1]
@@ -81,7 +81,7 @@ def test_trials_that_fail_are_told_as_in_one_process() -> None:
 
 def test_an_error_before_anything_is_finished_is_raised() -> None:
     with raises("contract", "model") as caught:
-        compare({"local": local}, make_tasks, lambda: nn.Linear(9, 2), [4, 5], rounds=1, jobs=2)
+        compare({"local": local}, make_tasks, lambda: nn.Linear(9, 2), [4, 5], rounds=1, n_jobs=2)
     assert "trial 1 of 2: method 'local'" in caught.value.__notes__[0]
 
 
@@ -101,7 +101,7 @@ def test_warnings_are_given_here() -> None:
 
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        compare({"local": local}, tasks, lambda: nn.Linear(3, 2), [0, 1], rounds=1, jobs=2)
+        compare({"local": local}, tasks, lambda: nn.Linear(3, 2), [0, 1], rounds=1, n_jobs=2)
     told = [str(one.message) for one in heard]
     assert sum("auc is not defined for 1 of 2 sites (node 0; split val, test)" in one for one in told) == 1
     assert told.count("drawn 1") == 1  # in another process
@@ -120,7 +120,7 @@ class Count(Callback):
 
 def test_what_is_finished_is_not_played_again(tmp_path: Path) -> None:
     settings = {"checkpoint": tmp_path / "saved", "callbacks": [Count(tmp_path / "rounds")]}
-    first = go(jobs=2, **settings)
+    first = go(n_jobs=2, **settings)
     played = 3 * 2 * (3 + 6)  # seeds, step sizes, rounds: batches of ten take twice as many for the same steps
     assert (tmp_path / "rounds").stat().st_size == played
     again = go(**settings)
@@ -129,7 +129,7 @@ def test_what_is_finished_is_not_played_again(tmp_path: Path) -> None:
 
 
 def test_progress_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    go(grids=None, jobs=2, progress=True)
+    go(grids=None, n_jobs=2, progress=True)
     assert "6/6" in capsys.readouterr().err
 
 
@@ -172,7 +172,7 @@ def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
     try:
         with pytest.raises(KeyboardInterrupt):
-            play(jobs=2)
+            play(n_jobs=2)
     finally:
         over.set()
         signal.signal(signal.SIGINT, before)
@@ -190,4 +190,4 @@ def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_one_process_gives_no_warning_of_its_own() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        go(grids=None, seeds=(1, 2), rounds=1, jobs=2)
+        go(grids=None, seeds=(1, 2), rounds=1, n_jobs=2)

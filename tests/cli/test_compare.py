@@ -91,7 +91,7 @@ def test_goes_on_in_its_folder_and_no_other_run_does(call, line, tmp_path):
     before = (tmp_path / "report" / "results.txt").read_text()
     assert call("predict", "report", "patients.csv").exit_code == 2
     assert call("show", "report").stdout.startswith(before)
-    again = call(*line, "--out", "report", "--jobs", "1")
+    again = call(*line, "--out", "report", "--n-jobs", "1")
     assert (again.exit_code, again.stdout) == (0, before)  # seconds, too: they are those of the checkpoints
     other = call(*line, "--out", "report", "--metric", "brier")
     assert other.exit_code == 2

@@ -17,6 +17,7 @@ from graphcollab.data.datasets import DATASETS, TABLES
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
+from graphcollab.train import Compute
 
 
 def test_benefit(call, patients, about, tmp_path):
@@ -96,9 +97,9 @@ def test_lists(call):
 
 
 def test_every_option_has_help_and_the_default_of_its_function():
-    functions = (Tasks.from_frame, compare, run, benefit, site, grouped_tasks, shard_tasks)
+    functions = (Tasks.from_frame, compare, run, Compute, benefit, site, grouped_tasks, shard_tasks)
     usual = {(of, name): one.default for of in functions for name, one in inspect.signature(of).parameters.items()}
-    groups = {Columns: Tasks.from_frame, Table: Tasks.from_frame, Training: run, Computing: run}
+    groups = {Columns: Tasks.from_frame, Table: Tasks.from_frame, Training: run, Computing: Compute}
     for kind, function in groups.items():
         for field in fields(kind):
             assert field.default in (usual[function, field.name], usual[function, field.name] or ()), field.name

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from graphcollab import run
-from graphcollab.components import Attendance, Isolate
+from graphcollab.components import Isolate, Participation
 from graphcollab.components.guard import find_diverged
 from graphcollab.data import Pool, Split, Tasks
 from graphcollab.methods import (
@@ -270,7 +270,7 @@ def test_a_node_that_goes_on_with_values_that_are_not_finite_is_left_behind_alon
 @pytest.mark.parametrize("make", [fedavg, l2c])
 def test_a_node_at_rest_with_values_that_are_not_finite_is_left_behind(make):
     """It has not joined yet, and the others are as they would be without it."""
-    scene = Scene.small().replace(isolate=True, attend=Attendance(joins={0: 2}))
+    scene = Scene.small().replace(isolate=True, participation=Participation(joins={0: 2}))
     data, _ = scene.play(spoiling(make()), 3)
     assert data.isolated_because == {0: "its model was not finite, while it was at rest"}
     assert all(bool(torch.isfinite(data.x.row(k)[1]).all()) for k in range(NODES))

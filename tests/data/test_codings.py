@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 from graphcollab import Tasks
+from graphcollab.data.quality_of_values import of_codings
 from graphcollab.sites import tasks_of_site
 from tests.data.rooms import at_sites, made
 from tests.raising import raises
@@ -134,3 +135,10 @@ def test_a_site_with_values_of_both_shows_that_they_are_coded_alike_though_it_la
     kinds = {"A": ["one", "two"] * 20, "B": ["town", "end"] * 20, "C": ["one", "town"] * 20}
     tables = {site: {"age": AGE, "kind": kind, "y": ILL} for site, kind in kinds.items()}
     assert not [one for one in told(Tasks.from_frame, tables)[1] if "write them alike" in one]
+
+
+@pytest.mark.parametrize(("many", "told"), [(10, 1), (11, 0)])
+def test_more_than_ten_values_are_names_and_no_coding(many, told):
+    """Streets of one precinct are not those of another."""
+    streets = [["a", "b"], [f"street {k}" for k in range(many)]]
+    assert len(of_codings(["1", "2"], [100, 100], {"street": streets}, "y")) == told

@@ -8,6 +8,7 @@ from graphcollab import build_model, run
 from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.data.partition.regression import linear_regression_truth
 from graphcollab.methods import local
+from graphcollab.train import Compute
 from tests.raising import raises
 
 
@@ -103,7 +104,14 @@ def test_regression_runs_from_end_to_end(model):
     """Many small steps of local training come close to every node's own least squares; both backends agree."""
     tasks = linear_regression_tasks((2, 1))
     results = [
-        run(local(epochs=20, lr=0.002, weight_decay=0.0), tasks, model, rounds=2, seed=1, backend=backend)
+        run(
+            local(epochs=20, lr=0.002, weight_decay=0.0),
+            tasks,
+            model,
+            rounds=2,
+            seed=1,
+            compute=Compute(backend=backend),
+        )
         for backend in ("vmap", "loop")
     ]
     for name in ("train_loss", "val_metric", "test_loss", "test_metric"):

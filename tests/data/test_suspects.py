@@ -345,6 +345,8 @@ def test_persons_that_come_again():
         "Patient": np.array([f"P{k:02d}" for k in visit], object),
         "PatientID": 100_000 + 13 * visit,
         "pat_nr": visit,
+        "childid": visit,
+        "student_id": visit,
         "id": visit,
     }.items():
         (text,) = told({**BASE, name: values}, **ALL)
@@ -358,6 +360,7 @@ def test_persons_that_come_again():
         "patient_age": visit,
         "visits_per_patient": visit,
         "patients": visit,
+        "child": visit,
         "ward": visit,
         "subject": np.arange(N) % 9,  # that are taught
         "person": np.arange(N) % 2,

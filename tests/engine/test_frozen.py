@@ -16,7 +16,7 @@ from graphcollab.engine.guards import Frozen, unwritten
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stacked import stacked_linear, stacked_ops
 from graphcollab.methods import dpsgd
-from graphcollab.train import Callback
+from graphcollab.train import Callback, Compute
 from tests.raising import raises
 
 BACKENDS = ("vmap", "loop")
@@ -194,7 +194,7 @@ def test_no_run_copies_the_base(tmp_path, backend):
     module[0].requires_grad_(False)
     tasks = Tasks.from_samples([(draw(8, 500, seed=k).float(), torch.arange(8) % 2) for k in range(3)])
     with Large(500 * 500, module[0].weight) as large:
-        result = run(dpsgd(epochs=1), tasks, module, rounds=2, backend=backend, checkpoint=tmp_path)
+        result = run(dpsgd(epochs=1), tasks, module, rounds=2, compute=Compute(backend=backend), checkpoint=tmp_path)
         models = result.models()
     assert large.seen == []
     assert {model[0].weight.data_ptr() for model in models.values()} == {module[0].weight.data_ptr()}
@@ -288,7 +288,7 @@ class WritesLater(Callback):
 def test_whoever_writes_between_rounds_is_found(backend):
     module = Adapted()
     with raises("contract", "parameter 'base.bias'", kind=FrozenWeightsError):
-        run(dpsgd(), drawn(), module, rounds=3, backend=backend, callbacks=[WritesLater(module)])
+        run(dpsgd(), drawn(), module, rounds=3, compute=Compute(backend=backend), callbacks=[WritesLater(module)])
 
 
 @pytest.mark.parametrize("compute", ["fit", "grad", "loss"])

@@ -11,6 +11,7 @@ from graphcollab import Tasks, run
 from graphcollab.engine import keyed_checkpoint
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.methods import local
+from graphcollab.train import Compute
 
 
 class Deep(nn.Module):
@@ -75,7 +76,9 @@ def test_local_training_is_that_of_kept_activations(backend):
     x = torch.linspace(-1, 1, 96).view(24, 4)
     tasks = Tasks.from_samples([(x[:10], torch.arange(10) % 2), (x[10:], torch.arange(14) % 2)])
     one, other = (
-        run(local(lr=0.1, epochs=2, batch_size=4), tasks, Deep(again), rounds=2, backend=backend).stacks.part("all")
+        run(
+            local(lr=0.1, epochs=2, batch_size=4), tasks, Deep(again), rounds=2, compute=Compute(backend=backend)
+        ).stacks.part("all")
         for again in (False, True)
     )
     assert torch.equal(one, other)

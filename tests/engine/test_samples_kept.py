@@ -15,7 +15,7 @@ from graphcollab.data import Tasks
 from graphcollab.engine import SGD, Views
 from graphcollab.methods import fomo, l2c, local
 from graphcollab.models import MLP
-from graphcollab.train import run
+from graphcollab.train import Compute, run
 
 
 class Writes(nn.Module):
@@ -67,7 +67,7 @@ def same(before, tasks):
 def play(module, data, backend, method=None):
     """Some rounds; return the models and the history's numbers."""
     before = pools(data)
-    result = run(method or local(lr=0.1), data, module, rounds=2, backend=backend)
+    result = run(method or local(lr=0.1), data, module, rounds=2, compute=Compute(backend=backend))
     assert same(before, data)
     values = result.history.values
     return result.data.x.tensors[0], torch.stack([torch.stack(list(values[n])) for n in ("val_loss", "test_metric")])

@@ -27,14 +27,14 @@ class Adapted(nn.Module):
     def __init__(self, dropout=0.0, bias=False):
         super().__init__()
         self.tokens, self.norm = nn.Embedding(9, 8), nn.LayerNorm(8)
-        self.attend = nn.MultiheadAttention(8, 2, dropout=dropout, batch_first=True)
+        self.participation = nn.MultiheadAttention(8, 2, dropout=dropout, batch_first=True)
         self.head = nn.Linear(8, 3)
         self.requires_grad_(False)
         self.drop, self.down, self.up = nn.Dropout(dropout), nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=bias)
 
     def forward(self, inputs):
         seen = self.norm(self.tokens(inputs))
-        seen = seen + self.attend(seen, seen, seen, need_weights=False)[0]
+        seen = seen + self.participation(seen, seen, seen, need_weights=False)[0]
         return self.head((seen + self.up(self.down(self.drop(seen)))).mean(1))
 
 

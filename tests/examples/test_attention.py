@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from examples.benchmark._attention import WatchWeights, attention
 from graphcollab import Method, Phases, methods, run
 from graphcollab.comm import Plane
-from graphcollab.components import Attendance, Env
+from graphcollab.components import Env, Participation
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.local import Fit
 from graphcollab.components.weigh import ChannelAttention, Formula
@@ -79,9 +79,9 @@ def test_watching_changes_nothing():
 
 
 def test_nodes_that_hear_nobody_in_a_round_keep_their_values():
-    attend, method = Attendance(drop=0.4, late=0.2), averaging()
-    values = play(method, rounds=6, attend=attend).values
-    data, env = Scene.small().replace(attend=attend).begin(method)
+    attend, method = Participation(drop=0.4, late=0.2), averaging()
+    values = play(method, rounds=6, participation=attend).values
+    data, env = Scene.small().replace(participation=attend).begin(method)
     last = [(math.nan, math.nan)] * 6
     for t in range(6):
         there, in_time = attend.at_work(data, env)

@@ -186,7 +186,6 @@ def test_the_architectures_of_torchvision_play_a_round() -> None:
         architecture=range(4),
         rounds=1,
         seed=0,
-        progress=False,
     )
     assert all(bool(tensor.isfinite().all()) for tensor in result.data.x.tensors)
     before, after = result.data.x_init.part("prototypes"), result.data.x.part("prototypes")

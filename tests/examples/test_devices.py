@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from graphcollab.train.start import check_device
+from graphcollab.train import Compute
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path for path in EXAMPLES.rglob("*.py") if not path.name.startswith("_"))
@@ -44,7 +44,7 @@ def test_every_example_takes_a_device(script, capsys, monkeypatch):
 
 def test_the_gpu_is_taken_where_there_is_one(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert check_device("auto").type == "cpu"
+    assert Compute("auto").found_device().type == "cpu"
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.zeros", mock.Mock())  # of a GPU that answers
-    assert check_device("auto").type == "cuda"
+    assert Compute("auto").found_device().type == "cuda"

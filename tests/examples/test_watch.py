@@ -51,7 +51,7 @@ def test_what_is_watched_is_in_the_history_and_changes_nothing():
 
 def test_a_resumed_run_has_watched_the_same(tmp_path):
     """Also of nodes that do not train in the last round, whose values are of an earlier one."""
-    method, often = methods.fedavg(**QUICK, fraction=0.5), {"evaluate_every": 2, "checkpoint_every": 1}
+    method, often = methods.fedavg(**QUICK, fraction=0.5), {"evaluate_every": 2}
     straight = play(method, [WatchMerging()], rounds=6, **often).history
     play(method, [WatchMerging()], tmp_path, rounds=3, **often)
     resumed = play(method, [WatchMerging()], tmp_path, rounds=6, **often).history

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import Phases, methods, run
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.testing import Scene
 from graphcollab.train import Result
 from tests.methods.quick import EARLY, quick
@@ -49,7 +49,7 @@ PARTS = torch.cat(
 )  # all pairs of 4 nodes, and of 2
 IRREGULAR = torch.tensor([[0, 1, 1, 1, 3, 4], [1, 2, 3, 4, 4, 5]])  # degrees from 1 to 4
 ONE_WAY = torch.tensor([[0, 1, 2, 4], [1, 2, 3, 3]])  # two paths that end in node 3; nobody is heard by node 5
-ELASTIC = Attendance(drop=0.2, late=0.2, joins={5: 1}, leaves={0: 3})
+ELASTIC = Participation(drop=0.2, late=0.2, joins={5: 1}, leaves={0: 3})
 
 # Methods that deviate from their papers by default, in the paper's form.
 PAPER: dict[str, dict[str, Any]] = {
@@ -67,7 +67,7 @@ def cases() -> Iterator[tuple[str, Case]]:
             yield f"{name}/{kind}", lambda name=name, play=play: play(name)
     for name, form in PAPER.items():
         yield f"{name}/paper", lambda name=name, form=form: play_quick(name, form)
-        yield f"{name}/paper elastic", lambda name=name, form=form: play_quick(name, form, attend=ELASTIC)
+        yield f"{name}/paper elastic", lambda name=name, form=form: play_quick(name, form, participation=ELASTIC)
 
 
 def play(method: Any, scene: Scene, graph: Tensor | None = None, **settings: Any) -> Result:
@@ -137,7 +137,7 @@ def _buffers(name: str) -> Result:
 
 
 def _elastic(name: str, **settings: Any) -> Result:
-    return play_quick(name, attend=ELASTIC, **settings)
+    return play_quick(name, participation=ELASTIC, **settings)
 
 
 def _phases(name: str, **settings: Any) -> Result:

@@ -17,6 +17,7 @@ from graphcollab.llm import build_lora, text_classification_tasks, text_tasks
 from graphcollab.methods import cobo, fedavg, local, meta_l2c
 from graphcollab.nn.filters import layers_of
 from graphcollab.report import results_table
+from graphcollab.train import Compute
 from graphcollab.train.fingerprint import describe, fingerprint
 from tests.llm.tiny import CAUSAL, SIZE, TEXTS, bert, gpt, words
 from tests.methods.quick import early, settings_of
@@ -42,7 +43,7 @@ def counted(blocks):
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_run_learns(family, backend):
     method = fedavg(part="lora", lr=0.02, epochs=10, batch_size=100, optimizer="adamw")
-    result = run(method, TASKS, model(CAUSAL[family](), dropout=0.0), rounds=3, backend=backend)
+    result = run(method, TASKS, model(CAUSAL[family](), dropout=0.0), rounds=3, compute=Compute(backend=backend))
     train = [float(values.mean()) for values in result.history.values["train_loss"]]
     assert train[-1] < train[0] - 0.2
     assert result.summary()["metric"] == "perplexity"

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab import build_model, load_dataset, run
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.components.weigh import KeepWeights
 from graphcollab.data.partition import permuted_labels
 from graphcollab.engine import AdamW
@@ -181,7 +181,7 @@ def test_a_node_that_joins_starts_with_its_own_model_and_weight_one_to_all(point
     """Two nodes part while a third is away; it comes with weight 1 to both, and then takes part."""
     targets = [*TWO, [[-1.0, 0.0]]]
     method = cobo(lr=0.1, rho=0.5, gamma=0.1, sampling="all")
-    scene = points(targets).scene.replace(attend=Attendance(joins={2: 60}))
+    scene = points(targets).scene.replace(participation=Participation(joins={2: 60}))
     data, env = scene.begin(method)
     data.x = data.x_init = data.x.like([torch.tensor([[0.0, 3.0], [0.0, 3.0], [5.0, 5.0]], dtype=torch.float64)])
     sender, receiver = data.edge_index
@@ -203,7 +203,7 @@ def test_a_node_that_joins_starts_with_its_own_model_and_weight_one_to_all(point
 
 def test_a_node_that_leaves_pulls_no_more(points):
     method = cobo(lr=0.1, rho=0.5, sampling="all", gamma=1e-9)
-    scene = points(TWO).scene.replace(attend=Attendance(leaves={1: 1}))
+    scene = points(TWO).scene.replace(participation=Participation(leaves={1: 1}))
     data, env = scene.begin(method)
     data.x = data.x_init = data.x.like([torch.tensor([[0.0, 0.0], [2.0, 0.0]], dtype=torch.float64)])
     data = method.play(data, env)
@@ -216,7 +216,7 @@ def test_a_node_that_leaves_pulls_no_more(points):
 
 def test_late_partners_are_not_waited_for(points):
     method = cobo(lr=0.1, rho=0.5, sampling="all")
-    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(attend=Attendance(late=0.5))
+    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(participation=Participation(late=0.5))
     data, env = scene.begin(method)
     data = play(method, data, env, 40)
     assert 0 < data.pairs_compared < 40 * 3 / 2  # both are in time in a quarter of the rounds
@@ -238,7 +238,7 @@ def test_digits_with_permuted_labels():
 
 def test_nodes_that_have_not_joined_do_not_count_for_the_step(points):
     # 0.1 · 8 · λ with λ = 2 for the two that are there; with all three it would be 2.4
-    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(attend=Attendance(joins={2: 2}))
+    scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(participation=Participation(joins={2: 2}))
     method = cobo(lr=0.1, rho=8.0, gamma=1e-9)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

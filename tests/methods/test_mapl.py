@@ -124,7 +124,7 @@ def models(latents=(3, 3)):
 
 def test_a_single_class_and_a_class_nobody_has_are_well_defined():
     tasks = labeled((0, 1), (0, 1), (2,))  # node 2 has one class, class 3 is nobody's
-    result = run(mapl(warmup=1, lr=0.01, augment=None), tasks, models()[:1], rounds=3, seed=0, progress=False)
+    result = run(mapl(warmup=1, lr=0.01, augment=None), tasks, models()[:1], rounds=3, seed=0)
     assert all(bool(t.isfinite().all()) for t in result.data.x.tensors)
     prototypes = result.data.x.part("prototypes").view(3, 4, -1)
     assert bool((prototypes[:, 3] != result.data.x_init.part("prototypes").view(3, 4, -1)[:, 3]).any())  # pushed apart
@@ -133,25 +133,25 @@ def test_a_single_class_and_a_class_nobody_has_are_well_defined():
 def test_unequal_latents_are_refused_by_name():
     tasks = labeled((0, 1), (0, 1))
     with raises("mismatch", "part 'prototypes'"):
-        run(mapl(augment=None), tasks, models((3, 5)), architecture=[0, 1], rounds=1, seed=0, progress=False)
+        run(mapl(augment=None), tasks, models((3, 5)), architecture=[0, 1], rounds=1, seed=0)
 
 
 def test_models_without_latents_are_refused_by_name():
     tasks = labeled((0, 1), (0, 1))
     with raises("missing", "node 'node 0'"):
-        run(mapl(augment=None), tasks, MLP(4, 3, 4), rounds=1, seed=0, progress=False)
+        run(mapl(augment=None), tasks, MLP(4, 3, 4), rounds=1, seed=0)
 
 
 def test_samples_that_cannot_be_augmented_are_refused_before_the_first_round():
     tasks = labeled((0, 1), (0, 1))
     with raises("shape", "augment"):
-        run(mapl(), tasks, models()[:1], rounds=1, seed=0, progress=False)
+        run(mapl(), tasks, models()[:1], rounds=1, seed=0)
 
 
 @pytest.mark.filterwarnings("ignore:.*mixes models, and architectures 0, 1:RuntimeWarning")
 def test_methods_without_prototypes_train_the_same_models():
     tasks = labeled((0, 1), (0, 1), (2, 3))
-    result = run(fedavg(part="head"), tasks, models(), architecture=[0, 1, 0], rounds=1, seed=0, progress=False)
+    result = run(fedavg(part="head"), tasks, models(), architecture=[0, 1, 0], rounds=1, seed=0)
     head = result.data.x.part("head")
     assert torch.equal(head[0], head[1])
 
@@ -165,7 +165,7 @@ def test_clusters_of_digits_are_recovered_by_nodes_with_four_architectures():
     def build():
         return split_models(small_backbones(data.input_shape), data.input_shape, 10, latent=32)
 
-    result = run(method, tasks, build, architecture=torch.arange(8) % 4, rounds=20, seed=0, progress=False)
+    result = run(method, tasks, build, architecture=torch.arange(8) % 4, rounds=20, seed=0)
     graph = result.data.edge_index, result.data.edge_weight
     assert recovery_auc(*graph, tasks.cluster) > 0.95
     assert in_cluster_share(*graph, tasks.cluster) > 0.7  # a half if all were alike
@@ -204,7 +204,7 @@ def test_a_graph_that_is_none_is_refused():
 def test_a_run_that_ends_before_weights_are_learned_says_so():
     tasks = labeled((0, 1), (0, 1))
     with warns("no-effect", "rounds"):
-        run(mapl(warmup=2, augment=None), tasks, models()[:1], rounds=2, seed=0, progress=False)
+        run(mapl(warmup=2, augment=None), tasks, models()[:1], rounds=2, seed=0)
 
 
 class OddPrototypes(SplitModel):
@@ -218,7 +218,7 @@ class OddPrototypes(SplitModel):
 @pytest.mark.parametrize("shape", [(2, 3), (4, 5)])
 def test_prototypes_that_do_not_fit_are_refused_before_the_first_round(shape):
     with torch.random.fork_rng(devices=[]), raises("shape", "parameter 'prototypes'"):
-        run(mapl(warmup=0, augment=None), labeled((0, 1), (0, 1)), OddPrototypes(*shape), rounds=1, progress=False)
+        run(mapl(warmup=0, augment=None), labeled((0, 1), (0, 1)), OddPrototypes(*shape), rounds=1)
 
 
 @pytest.mark.parametrize("targets", [torch.zeros(6), torch.zeros(6, 4)])
@@ -226,14 +226,14 @@ def test_regression_is_refused_before_the_first_round(targets):
     tasks = Tasks.from_samples([(torch.randn(6, 4), targets)] * 2, loss="mse", metric="mse")
     model = models()[0] if targets.dim() > 1 else SplitModel(nn.Linear(4, 3), (4,), 1, latent=3, norm="layer")
     with raises("shape", "targets"):
-        run(mapl(warmup=0, augment=None), tasks, model, rounds=1, seed=0, progress=False)
+        run(mapl(warmup=0, augment=None), tasks, model, rounds=1, seed=0)
 
 
 def test_a_loss_of_the_tasks_that_reads_latents_is_refused():
     tasks = labeled((0, 1), (0, 1))
     tasks = replace(tasks, loss=CROSS_ENTROPY + SupervisedContrast())
     with raises("contract", "loss"):
-        run(local(), tasks, models()[:1], rounds=1, seed=0, progress=False)
+        run(local(), tasks, models()[:1], rounds=1, seed=0)
 
 
 def test_the_defaults_learn():
@@ -243,5 +243,5 @@ def test_the_defaults_learn():
     def build():
         return split_models([nn.Flatten()], data.input_shape, 10, latent=32)
 
-    result = run(mapl(), tasks, build, seed=0, rounds=60, evaluate_every=60, progress=False)
+    result = run(mapl(), tasks, build, seed=0, rounds=60, evaluate_every=60)
     assert float(result.history.table("test_metric")[-1].mean()) > 0.4  # 0.2 by chance

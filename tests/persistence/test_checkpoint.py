@@ -20,7 +20,7 @@ from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.persistence import History, checkpoint, folder, load_checkpoint
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, Finding, RecordGraph
+from graphcollab.train import Callback, Checkpoint, Finding, RecordGraph
 from tests.raising import raises, warns
 from tests.train.forged import change, latest_checkpoint, manifest_of, save_checkpoint, seal
 
@@ -46,10 +46,10 @@ def straight(tmp_path_factory):
     return resume(tmp_path_factory.mktemp("straight"))
 
 
-def resume(folder, rounds=6, **settings):
+def resume(folder, rounds=6, again=True, **settings):
     tasks, model = Scene.small(torch.float32).tasks, lambda: MLP(4, (6,), 3)
-    settings = {"rounds": rounds, "checkpoint_every": 1, "callbacks": [RecordGraph({2})], **settings}
-    return run(METHOD, tasks, model, checkpoint=folder, **settings)
+    settings = {"rounds": rounds, "callbacks": [RecordGraph({2})], **settings}
+    return run(METHOD, tasks, model, checkpoint=Checkpoint(folder, 1, again), **settings)
 
 
 def names(folder):
@@ -165,7 +165,7 @@ def test_without_any_undamaged_checkpoint_there_is_an_error(played):
         raises("damaged", "checkpoint", 2, "resume=False"),
     ):
         resume(played)
-    assert resume(played, rounds=1, resume=False).data.round == 1
+    assert resume(played, rounds=1, again=False).data.round == 1
 
 
 def test_two_checkpoints_share_no_bytes(played):
@@ -254,14 +254,14 @@ def test_parts_lie_in_the_folder(played, name):
 
 
 def test_starting_afresh_removes_the_old_checkpoints(played):
-    resume(played, rounds=1, resume=False)
+    resume(played, rounds=1, again=False)
     assert names(played) == ["round-000001"]
 
 
 def test_bad_input_removes_nothing(played):
     before = names(played)
     with pytest.raises(ValueError, match="device"):
-        resume(played, resume=False, device="warp")
+        resume(played, again=False, compute="warp")
     assert names(played) == before
 
 

@@ -12,6 +12,7 @@ from graphcollab import run
 from graphcollab.methods import local
 from graphcollab.persistence import load_checkpoint
 from graphcollab.testing import Scene, differences
+from graphcollab.train import Checkpoint
 from tests.train.forged import latest_checkpoint
 
 PAGE = 4096
@@ -21,7 +22,7 @@ PAGE = 4096
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("run") / "run"
     tasks = Scene.small(torch.float32).tasks
-    run(local(epochs=1), tasks, lambda: torch.nn.Linear(4, 3), rounds=5, checkpoint=place, checkpoint_every=1)
+    run(local(epochs=1), tasks, lambda: torch.nn.Linear(4, 3), rounds=5, checkpoint=Checkpoint(place, every=1))
     return place
 
 

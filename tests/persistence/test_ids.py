@@ -13,7 +13,7 @@ from graphcollab import Tasks, load, run
 from graphcollab.analysis.metrics import Metric
 from graphcollab.engine import Context, Objective
 from graphcollab.methods import fedavg, local
-from graphcollab.train import join
+from graphcollab.train import Compute, join
 from tests.raising import raises
 
 NAMES = ["a", "b", "c"]
@@ -61,7 +61,7 @@ def tasks_of(ids: Tensor, **more: Tensor) -> Tasks:
 def test_ids_without_a_row_are_refused_by_node(model, node, wrong):
     for backend in ("auto", "loop"):
         with raises("range", f"node {node!r}", "'train'", f"id {wrong},", "0 to 19"):
-            run(local(), tasks_of(ids_of(**{node: wrong})), MODELS[model], rounds=1, backend=backend)
+            run(local(), tasks_of(ids_of(**{node: wrong})), MODELS[model], rounds=1, compute=Compute(backend=backend))
 
 
 def test_of_all_splits_newcomers_and_new_samples(tmp_path):
@@ -94,13 +94,23 @@ def test_no_id_is_looked_up_among_rows_of_another_node(wrong, table):
             return super().forward(x.masked_fill(x == 77, wrong) if self.training else x.clamp(max=19))
 
     with pytest.raises(IndexError, match="out of range"):
-        run(local(batch_size=30), tasks_of(ids_of(b=77)), lambda: Masks(table), rounds=1, backend="vmap")
+        run(
+            local(batch_size=30),
+            tasks_of(ids_of(b=77)),
+            lambda: Masks(table),
+            rounds=1,
+            compute=Compute(backend="vmap"),
+        )
 
 
 def test_a_step_with_embeddings_is_that_of_plain_pytorch():
     ids, model = ids_of(), MODELS["layer"]()
     result = run(
-        local(lr=0.5, batch_size=30, epochs=1, weight_decay=0.0), tasks_of(ids), model, rounds=1, backend="vmap"
+        local(lr=0.5, batch_size=30, epochs=1, weight_decay=0.0),
+        tasks_of(ids),
+        model,
+        rounds=1,
+        compute=Compute(backend="vmap"),
     )
     for name, x in zip(NAMES, ids, strict=True):
         own = nn.Sequential(nn.Embedding(20, 4), nn.Flatten(), nn.Linear(24, 2))
@@ -123,8 +133,8 @@ def test_numbers_of_other_nodes_are_not_filled():
     last[1, :, 0] = -1  # hides the last sample of b, and nothing of others
     tasks = [Tasks.from_samples([(own, LABELS[:8]) for own in of], names=NAMES, val_fraction=0.0) for of in (x, last)]
     model, method = Hides(), local(batch_size=8, lr=0.5)
-    one, other = (run(method, of, model, rounds=1, backend="vmap") for of in tasks)
-    alone = run(method, tasks[1], model, rounds=1, backend="loop")
+    one, other = (run(method, of, model, rounds=1, compute=Compute(backend="vmap")) for of in tasks)
+    alone = run(method, tasks[1], model, rounds=1, compute=Compute(backend="loop"))
     for name in NAMES:
         torch.testing.assert_close(other.model(name).head.bias, alone.model(name).head.bias)
         assert torch.equal(one.model(name).head.bias, other.model(name).head.bias) == (name != "b")
@@ -142,4 +152,4 @@ def test_nor_by_an_objective():
     none = Metric.per_node("none", False, lambda outputs, targets: 0.0)
     tasks = Tasks.from_samples([(x, y), (x, other), (x, y)], val_fraction=0.0, loss=ToRows(), metric=none)
     with pytest.raises(IndexError, match="out of range"):
-        run(local(batch_size=20), tasks, nn.Linear(4, 4), rounds=1, backend="vmap")
+        run(local(batch_size=20), tasks, nn.Linear(4, 4), rounds=1, compute=Compute(backend="vmap"))

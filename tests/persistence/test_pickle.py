@@ -14,6 +14,7 @@ import graphcollab
 from graphcollab import Phases, compare, methods, run
 from graphcollab.methods import fedavg, local
 from graphcollab.testing import Scene
+from graphcollab.train import Compute
 from tests.methods.quick import early
 
 
@@ -40,11 +41,16 @@ def test_results_of_every_method(name):
 def test_chains_convolutions_and_several_architectures(backend):
     scene = Scene.small(torch.float32, embeds=True, shared_head=True)
     result = run(
-        local(epochs=1), scene.tasks, scene.modules, rounds=1, architecture=scene.architecture, backend=backend
+        local(epochs=1),
+        scene.tasks,
+        scene.modules,
+        rounds=1,
+        architecture=scene.architecture,
+        compute=Compute(backend=backend),
     )
     assert torch.equal(pickle.loads(pickle.dumps(result)).stacks.tensors[1], result.stacks.tensors[1])
     chain = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 3))
-    result = run(local(epochs=1), Scene.small(torch.float32).tasks, chain, rounds=1, backend=backend)
+    result = run(local(epochs=1), Scene.small(torch.float32).tasks, chain, rounds=1, compute=Compute(backend=backend))
     assert torch.equal(pickle.loads(pickle.dumps(result)).stacks.tensors[0], result.stacks.tensors[0])
 
 

@@ -17,16 +17,16 @@ from graphcollab.persistence import History, checkpoint, load_checkpoint, saver
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback
+from graphcollab.train import Callback, Checkpoint
 from tests.raising import raises
 from tests.train.forged import latest_checkpoint
 
 METHOD = local(epochs=1, batch_size=4)
 
 
-def play(folder, rounds=3, **settings):
+def play(folder, rounds=3, every=None, resume=True, **settings):
     tasks, model = Scene.small(torch.float32).tasks, lambda: MLP(4, (6,), 3)
-    return run(METHOD, tasks, model, rounds=rounds, checkpoint=folder, **settings)
+    return run(METHOD, tasks, model, rounds=rounds, checkpoint=folder and Checkpoint(folder, every, resume), **settings)
 
 
 class Rounds(Callback):
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_the_checkpoints_that_are_there(tmp_path, monkeypatch
 
     monkeypatch.setattr(saver, "write_checkpoint", full)
     with pytest.raises(OSError, match="No space left"):
-        play(tmp_path, rounds=6, checkpoint_every=1)
+        play(tmp_path, rounds=6, every=1)
     assert names(tmp_path) == ["round-000002", "round-000003"]
     straight = play(None, rounds=6)
     assert differences(play(tmp_path, rounds=6).data, straight.data) == []
@@ -155,14 +155,14 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
         (tmp_path / ".round-000001.0123456789abcdef.part").mkdir()
         (tmp_path / ".round-000001.0123456789abcdef.part" / "manifest.json").write_text("")
         (tmp_path / ".lock").write_text("12345")
-        play(tmp_path, resume=resume, checkpoint_every=1)
+        play(tmp_path, resume=resume, every=1)
         assert names(tmp_path) == ["round-000002", "round-000003"]
 
 
 def test_other_files_in_the_folder_stay(tmp_path):
     for name in ("notes.txt", "round-best", "round-1"):
         (tmp_path / name).write_text("mine")
-    play(tmp_path, checkpoint_every=1)
+    play(tmp_path, every=1)
     play(tmp_path, rounds=1, resume=False)
     assert names(tmp_path) == ["notes.txt", "round-000001", "round-1", "round-best"]
 
@@ -175,7 +175,7 @@ def test_a_planted_link_is_not_followed(tmp_path):
     folder.mkdir()
     for name in ("round-000001", "round-000002", ".round-000003.0123456789abcdef.part"):
         (folder / name).symlink_to(victim)
-    play(folder, resume=False, checkpoint_every=1)
+    play(folder, resume=False, every=1)
     assert (victim / "manifest.json").read_text() == "precious"
     assert names(folder) == ["round-000002", "round-000003"]
 
@@ -183,12 +183,12 @@ def test_a_planted_link_is_not_followed(tmp_path):
 @pytest.mark.parametrize("number", [2, 3])
 def test_a_history_that_became_a_link_is_written_anew(tmp_path, number):
     folder, moved = tmp_path / "run", tmp_path / "moved"
-    play(folder, checkpoint_every=1)
+    play(folder, every=1)
     log = folder / f"round-{number:06d}" / "history.jsonl"
     log.rename(moved)
     log.symlink_to(moved)
     before = moved.read_bytes()
-    assert play(folder, rounds=6, checkpoint_every=1).history.rounds == [1, 2, 3, 4, 5, 6]
+    assert play(folder, rounds=6, every=1).history.rounds == [1, 2, 3, 4, 5, 6]
     assert moved.read_bytes() == before
     assert load_checkpoint(folder / "round-000006")[1].rounds == [1, 2, 3, 4, 5, 6]
 
@@ -212,7 +212,7 @@ def test_a_second_run_in_a_folder_is_refused(tmp_path):
                 entered.set()
                 leave.wait(20)
 
-    first = threading.Thread(target=lambda: play(tmp_path, callbacks=[Wait()], checkpoint_every=1))
+    first = threading.Thread(target=lambda: play(tmp_path, callbacks=[Wait()], every=1))
     first.start()
     assert entered.wait(20)
     for resume in (True, False):

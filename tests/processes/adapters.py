@@ -11,7 +11,7 @@ from graphcollab import run
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import build_lora, save_adapters, text_tasks
 from graphcollab.methods import cobo
-from graphcollab.train import Result
+from graphcollab.train import Compute, Result
 from tests.llm.tiny import TEXTS, gpt, words
 from tests.processes.scenes import processes
 
@@ -24,7 +24,7 @@ def play() -> Result:
         model = build_lora(gpt(), dropout=0.0)
     method = cobo(part="lora", domain="simplex", sampling="all", lr=0.1, batch_size=2)
     tasks = text_tasks(NODES, words(), context=5, val_fraction=0.0)
-    return run(method, tasks, model, rounds=3, owner=SHARES[processes()])
+    return run(method, tasks, model, rounds=3, compute=Compute(placement=SHARES[processes()]))
 
 
 if __name__ == "__main__":

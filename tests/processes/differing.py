@@ -13,7 +13,7 @@ import torch
 import graphcollab.train.identity as identity
 from graphcollab import methods, run
 from graphcollab.testing import Scene
-from graphcollab.train import Callback, WatchMetrics
+from graphcollab.train import Callback, Compute, WatchMetrics
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -34,20 +34,20 @@ def over(number: int) -> torch.nn.Module:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "owner twice": {"owner": [0, 0, 0, 0, 0, RANK]},
-    "owner nobody": {"owner": [0, 0, 0, 0, 1, 1 - RANK]},
-    "owner idle": {"owner": [0, 0, 0, 0, 0, 0]},
-    "owner unknown": {"owner": [0, 0, 1, 0, 2, 0]},
-    "owner short": {"owner": [0, 1]},
-    "owner wide": {"owner": torch.zeros(6, 2, dtype=torch.int64)},
+    "placement twice": {"compute": Compute(placement=[0, 0, 0, 0, 0, RANK])},
+    "placement nobody": {"compute": Compute(placement=[0, 0, 0, 0, 1, 1 - RANK])},
+    "placement idle": {"compute": Compute(placement=[0, 0, 0, 0, 0, 0])},
+    "placement unknown": {"compute": Compute(placement=[0, 0, 1, 0, 2, 0])},
+    "placement short": {"compute": Compute(placement=[0, 1])},
+    "placement wide": {"compute": Compute(placement=torch.zeros(6, 2, dtype=torch.int64))},
     "seed": {"seed": RANK},
     "tasks": {"tasks": Scene.small().tasks.hold_out(0.2 + 0.2 * RANK, 0, into="test")},
     "clusters": {"tasks": replace(Scene.small().tasks, cluster=torch.tensor([0, 0, 0, 1, 1, RANK]))},
     "rounds": {"rounds": 1 + RANK},
     "evaluate_every": {"evaluate_every": 1 + RANK},
     "patience": {"patience": 1 + RANK},
-    "chunk": {"chunk": 1 + RANK},
-    "backend": {"backend": ("vmap", "loop")[RANK]},
+    "chunk": {"compute": Compute(chunk=1 + RANK)},
+    "backend": {"compute": Compute(backend=("vmap", "loop")[RANK])},
     "isolate": {"on_nonfinite": ("stop", "isolate")[RANK]},
     "checkpoint": {"checkpoint": tempfile.mkdtemp() if RANK else None},
     "callbacks": {"callbacks": [WatchMetrics(["brier"])] * RANK},

@@ -15,7 +15,7 @@ import torch
 
 from graphcollab import run
 from graphcollab.testing import Scene
-from graphcollab.train import Callback, Result
+from graphcollab.train import Callback, Checkpoint, Compute, Result
 from tests.methods.quick import early
 from tests.processes.scenes import SHARES, processes
 
@@ -39,9 +39,8 @@ def play(folder: str, method: str, rounds: int, seconds: float = 0.0) -> Result:
         scene.modules,
         scene.edge_index,
         rounds=rounds,
-        owner=SHARES[processes()],
-        checkpoint=folder,
-        checkpoint_every=1,
+        compute=Compute(placement=SHARES[processes()]),
+        checkpoint=Checkpoint(folder, every=1),
         callbacks=[Slowly(seconds)],
     )
 

@@ -14,9 +14,9 @@ from torch import nn
 from examples.benchmark._attention import WatchWeights
 from examples.benchmark._watch import WatchMerging
 from graphcollab import Phases, Tasks, build_model, methods, run
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.testing import Scene
-from graphcollab.train import RecordGraph, Result, WatchMetrics
+from graphcollab.train import Compute, RecordGraph, Result, WatchMetrics
 from tests.methods.quick import early
 
 SHARES = {1: None, 2: [0, 1, 1, 0, 0, 1], 4: [0, 1, 1, 2, 3, 1]}
@@ -29,7 +29,7 @@ def processes() -> int:
 
 def played(method: Any, scene: Scene | None = None, rounds: int = 3, **settings: Any) -> Result:
     scene = scene or Scene.small(embeds=method.embeds)
-    fixed: Any = {"rounds": rounds, "seed": scene.seed, "owner": SHARES[processes()]}
+    fixed: Any = {"rounds": rounds, "seed": scene.seed, "compute": Compute(placement=SHARES[processes()])}
     if scene.architecture is not None:
         fixed["architecture"] = list(scene.architecture)
     return run(method, scene.tasks, scene.modules, scene.edge_index, **{**fixed, **settings})
@@ -68,8 +68,8 @@ def weighted(method: Any) -> Result:
 
 def coming(method: Any, **settings: Any) -> Result:
     """Nodes come and go, and are late; a process has none of those that are there at first."""
-    attend = Attendance(drop=0.2, late=0.2, joins={"node 1": 2, "node 2": 2, "node 5": 2}, leaves={"node 3": 3})
-    return played(method, Scene.small(embeds=method.embeds), attend=attend, rounds=4, **settings)
+    attend = Participation(drop=0.2, late=0.2, joins={"node 1": 2, "node 2": 2, "node 5": 2}, leaves={"node 3": 3})
+    return played(method, Scene.small(embeds=method.embeds), participation=attend, rounds=4, **settings)
 
 
 def of_a_table() -> Result:
@@ -86,7 +86,7 @@ def of_a_table() -> Result:
         tasks,
         lambda: build_model("mlp", tasks.input_shape, 2, hidden=4),
         rounds=3,
-        owner=SHARES[processes()],
+        compute=Compute(placement=SHARES[processes()]),
     )
 
 
@@ -95,9 +95,9 @@ SCENES: dict[str, Callable[[], Result]] = {
     **{f"{name} of two kinds": partial(two_kinds, name) for name in ("local", "fedproto", "fedclassavg", "mapl")},
     "phases": lambda: played(Phases(methods.local(), 2, methods.dpsgd()), rounds=4),
     "phases of peers": lambda: played(Phases(methods.pens(), 2, methods.dac()), rounds=4),
-    "stragglers": lambda: played(methods.dpsgd(), attend=Attendance(drop=0.3, late=0.3), rounds=6),
+    "stragglers": lambda: played(methods.dpsgd(), participation=Participation(drop=0.3, late=0.3), rounds=6),
     "membership": lambda: played(
-        methods.fedavg(), attend=Attendance(joins={"node 1": 2}, leaves={"node 4": 2}), rounds=4
+        methods.fedavg(), participation=Participation(joins={"node 1": 2}, leaves={"node 4": 2}), rounds=4
     ),
     "client sampling": lambda: played(methods.fedavg(fraction=0.5), rounds=4),
     "early stopping": lambda: played(methods.local(lr=0.5), rounds=12, patience=2),

@@ -8,12 +8,12 @@ from tests.forked import launch
 from tests.processes.differing import CASES
 
 MESSAGES = {
-    "owner twice": "MismatchError: owner must be the same in all processes",
-    "owner nobody": "MismatchError: owner must be the same in all processes",
-    "owner idle": "MismatchError: owner must give nodes to each of the processes 0 to 1, got [0, 0, 0, 0, 0, 0]",
-    "owner unknown": "MismatchError: owner must give nodes to each of the processes 0 to 1, got [0, 0, 1, 0, 2, 0]",
-    "owner short": "MismatchError: owner must be the same in all processes, and of 6 nodes",
-    "owner wide": "MismatchError: owner must be the same in all processes, and of 6 nodes",
+    "placement twice": "MismatchError: placement must be the same in all processes",
+    "placement nobody": "MismatchError: placement must be the same in all processes",
+    "placement idle": "MismatchError: placement must give nodes to each of the processes 0 to 1",
+    "placement unknown": "MismatchError: placement must give nodes to each of the processes 0 to 1",
+    "placement short": "MismatchError: placement must be the same in all processes, and of 6 nodes",
+    "placement wide": "MismatchError: placement must be the same in all processes, and of 6 nodes",
     "tasks": "MismatchError: processes differ in samples per node in split 'train' (",
     "clusters": "MismatchError: processes differ in true clusters (",
     "isolate": "MismatchError: processes differ in on_nonfinite (stop, isolate): all must play the same run",

@@ -27,10 +27,11 @@ import sys, torch
 from graphcollab import methods, run
 from graphcollab.comm import speaks
 from graphcollab.testing import Scene
+from graphcollab.train import Compute
 scene = Scene.small()
 edges = torch.tensor([[0, 0, 0, 3, 1, 2, 5, 1], [1, 2, 5, 1, 0, 0, 0, 3]])  # who hears whom beyond the own process
-rounds = 3
-result = run(methods.dpsgd(), scene.tasks, scene.modules, edges, rounds=rounds, owner=[0, 1, 1, 0, 0, 1])
+rounds, placed = 3, Compute(placement=[0, 1, 1, 0, 0, 1])
+result = run(methods.dpsgd(), scene.tasks, scene.modules, edges, rounds=rounds, compute=placed)
 transport = result.env.plane.transport
 # to process 1 come the rows of nodes 0 and 3, to process 0 those of nodes 1, 2 and 5, however many nodes hear them
 print(f"process {transport.process}: {transport.rows_moved} rows in {rounds} rounds")

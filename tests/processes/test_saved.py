@@ -98,6 +98,7 @@ import sys, torch
 from graphcollab import methods, run
 from graphcollab.testing import Scene
 from graphcollab.engine import NonFiniteLossError
+from graphcollab.train import Compute
 from dataclasses import replace
 scene = Scene.small()
 pools = {name: replace(pool, inputs=pool.inputs.clone()) for name, pool in scene.tasks.pools.items()}
@@ -105,7 +106,7 @@ for split in scene.tasks.splits.values():
     pools[split.pool].inputs[split.of(5)] *= 1e160
 tasks = replace(scene.tasks, pools=pools)
 try:
-    run(methods.dpsgd(lr=10.0), tasks, scene.modules, rounds=5, owner=[0, 1, 1, 0, 0, 1])
+    run(methods.dpsgd(lr=10.0), tasks, scene.modules, rounds=5, compute=Compute(placement=[0, 1, 1, 0, 0, 1]))
 except NonFiniteLossError as error:
     print(f"told: {error}")
 """

@@ -41,7 +41,7 @@ def test_a_process_alone_owns_all_and_speaks():
     assert not launched()
     assert speaks()
     assert meet(["a", "b"], lambda: torch.ones(2)).own(2).tolist() == [0, 1]
-    with raises("conflict", "owner"):
+    with raises("conflict", "placement"):
         meet(["a", "b"], lambda: torch.ones(2), [0, 1])
 
 

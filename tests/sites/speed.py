@@ -47,7 +47,7 @@ for mbit in {rates}:
         while not (private / f"set-{{mbit}}").exists():
             time.sleep(0.1)
         seen = []
-        settings = {{"rounds": {rounds}, "progress": False, "evaluate_every": {rounds}, "callbacks": [Watch()]}}
+        settings = {{"rounds": {rounds}, "evaluate_every": {rounds}, "callbacks": [Watch()]}}
         result = hospital.run(getattr(graphcollab.methods, name)(), model, **settings)
         found[f"{{mbit}} {{name}}"] = seen
 found["parameters"] = sum(one.numel() for one in result.model(hospital.name).parameters())

@@ -12,7 +12,7 @@ from torch import nn
 from graphcollab import Tasks, methods, run, site
 from graphcollab.models import MLP, SplitModel
 from graphcollab.sites.site import ONE_RUN
-from graphcollab.train import WatchMetrics
+from graphcollab.train import Checkpoint, Compute, WatchMetrics
 from tests.sites.apart import apart
 from tests.sites.in_threads import NAMES, meet
 from tests.sites.test_every_method import SHOWN
@@ -106,20 +106,13 @@ SETTINGS = {
         "architecture": [0, 0, 0, 0],
         "evaluate_every": 2,
         "callbacks": lambda name: [WatchMetrics(["log_loss", "brier"], ("val", "test"))],
-        "progress": False,
         "on_nonfinite": "isolate",
     },
     "checkpoints": {
-        "checkpoint": lambda name: name,
-        "checkpoint_every": 1,
-        "resume": False,
-        "device": "cpu",
-        "backend": "loop",
-        "chunk": 1,
-        "microbatch": 4,
-        "threads": 1,
+        "checkpoint": lambda name: Checkpoint(name, every=1, resume=False),
+        "compute": Compute("cpu", "loop", chunk=1, microbatch=4, num_threads=1),
     },
-    "autocast": {"autocast": True},
+    "autocast": {"compute": Compute(autocast=True)},
 }
 
 

@@ -18,13 +18,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import methods, run
-from graphcollab.components import Attendance, Env
+from graphcollab.components import Env, Participation
 from graphcollab.persistence import History, load_checkpoint
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
 from graphcollab.sites import SiteLostError
 from graphcollab.sites.hall import Hall
-from graphcollab.train import Callback, Result
+from graphcollab.train import Callback, Checkpoint, Result
 from tests.raising import warns
 from tests.sites.in_threads import NAMES, meet, small, together
 
@@ -84,7 +84,7 @@ class CutOff(Callback):
 
 
 @dataclass(frozen=True)
-class Away(Attendance):
+class Away(Participation):
     """Long Beach is away in some rounds."""
 
     rounds: tuple[int, ...] = ()
@@ -110,7 +110,7 @@ def stopped(method, folder: Path) -> None:
 
     def act(here):
         stops = Stops(LOST if here.name == "va" else STOPPED)
-        kept = {"checkpoint": folder / here.name, "checkpoint_every": 1, "callbacks": [stops]}
+        kept = {"checkpoint": Checkpoint(folder / here.name, every=1), "callbacks": [stops]}
         return here.run(method, small, rounds=ROUNDS, **kept)
 
     found = meet(act)
@@ -120,7 +120,7 @@ def stopped(method, folder: Path) -> None:
 
 
 def resumed(method, folder: Path):
-    return meet(lambda here: here.run(method, small, rounds=ROUNDS, checkpoint=folder / here.name, checkpoint_every=1))
+    return meet(lambda here: here.run(method, small, rounds=ROUNDS, checkpoint=Checkpoint(folder / here.name, every=1)))
 
 
 @pytest.mark.parametrize("name", ["l2c", "fedavg"])
@@ -130,7 +130,7 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
     stopped(method, tmp_path)
     with warns("other-run", "site 'va'", f"{LOST} rounds"):
         found = resumed(method, tmp_path)
-    require_models(run(method, together(), small, rounds=ROUNDS, attend=AWAY), found)
+    require_models(run(method, together(), small, rounds=ROUNDS, participation=AWAY), found)
     missed = found["cleveland"].history.table("test_metric")[:, NAMES.index("va")].isnan().tolist()
     assert missed == [LOST <= round_ < STOPPED for round_ in range(ROUNDS)]
     for one in found.values():
@@ -146,11 +146,11 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
 @pytest.mark.parametrize("evaluated", [["cleveland"], ["hungarian", "switzerland", "va"]])
 def test_a_job_that_was_aborted_when_some_had_evaluated_the_last_round(evaluated, tmp_path):
     """What not all have is made again by all, so they go on in step, and as if nothing had happened."""
-    method, kept = methods.l2c(epochs=1), {"rounds": ROUNDS, "checkpoint_every": 1}
+    method, kept = methods.l2c(epochs=1), {"rounds": ROUNDS}
 
     def act(here):
         ends = [Aborted(STOPPED, here.name in evaluated)]
-        return here.run(method, small, checkpoint=tmp_path / here.name, callbacks=ends, **kept)
+        return here.run(method, small, checkpoint=Checkpoint(tmp_path / here.name, every=1), callbacks=ends, **kept)
 
     assert all(isinstance(one, BaseException) for one in meet(act).values())
     last = {name: load_checkpoint(max((tmp_path / name).glob("round-*"))) for name in NAMES}
@@ -168,7 +168,7 @@ def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(
 
     def act(here, stops=()):
         for number in range(2):
-            kept = {"checkpoint": tmp_path / here.name / str(number), "checkpoint_every": 1}
+            kept = {"checkpoint": Checkpoint(tmp_path / here.name / str(number), every=1)}
             callbacks = stops if number else ()
             result = here.run(method, small, rounds=4, seed=number, callbacks=callbacks, **kept)
         return result
@@ -176,7 +176,7 @@ def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(
     assert not any(isinstance(one, Result) for one in meet(lambda here: act(here, [Stops(2)])).values())
     shutil.rmtree(tmp_path / "va")
     found = meet(act)
-    require_models(run(method, together(), small, rounds=4, seed=1, attend=Away(rounds=(2,))), found)
+    require_models(run(method, together(), small, rounds=4, seed=1, participation=Away(rounds=(2,))), found)
 
 
 def test_a_site_waits_until_its_last_job_lets_its_folder_go(tmp_path):
@@ -193,7 +193,7 @@ def test_a_site_waits_until_its_last_job_lets_its_folder_go(tmp_path):
 
 
 def test_a_site_whose_last_job_does_not_end_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["graphcollab.train.run"], "ENDING", 0.1)
+    monkeypatch.setattr(sys.modules["graphcollab.train.prepare"], "ENDING", 0.1)
     with hold_folder(tmp_path / "va"):
         found = resumed(methods.fedavg(epochs=1), tmp_path)
     assert re.search(r"another run is under way in .*va \(process \d+\): wait for its end", str(found.pop("va")))
@@ -211,7 +211,7 @@ def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path)
     else:
         (tmp_path / "va" / f"round-{LOST:06d}" / "manifest.json").write_text("{")
     found = resumed(method, tmp_path)
-    require_models(run(method, together(), small, rounds=ROUNDS, attend=AWAY), found)
+    require_models(run(method, together(), small, rounds=ROUNDS, participation=AWAY), found)
 
 
 def test_a_site_that_cannot_learn_what_it_has_missed_is_named(tmp_path):
@@ -252,13 +252,13 @@ def test_a_site_that_is_cut_off_comes_back(name, tmp_path):
 
     def act(here):
         cut = [CutOff(hall, here.name if here.name == "va" else "", 2, at_work if here.name == "cleveland" else {})]
-        kept = {"checkpoint": tmp_path / here.name, "checkpoint_every": 1, "callbacks": cut}
+        kept = {"checkpoint": Checkpoint(tmp_path / here.name, every=1), "callbacks": cut}
         return here.run(method, small, rounds=6, **kept)
 
     found = meet(act, hall)
     missed = tuple(round_ for round_, trains in at_work.items() if not trains)
     assert missed[:2] == (2, 3)
-    alone = run(method, together(), small, rounds=6, attend=Away(rounds=missed))
+    alone = run(method, together(), small, rounds=6, participation=Away(rounds=missed))
     require_models(alone, found)
     assert not found["cleveland"].history.table("test_metric")[:, : NAMES.index("va")].isnan().any()
     again = meet(lambda here: here.run(method, small, rounds=6, checkpoint=tmp_path / here.name))
@@ -282,14 +282,14 @@ def test_a_site_whose_disk_is_full_leaves(tmp_path, monkeypatch):
     method = methods.l2c(epochs=1)
 
     def act(here):
-        return here.run(method, small, rounds=5, checkpoint=tmp_path / here.name, checkpoint_every=1)
+        return here.run(method, small, rounds=5, checkpoint=Checkpoint(tmp_path / here.name, every=1))
 
     with warns("lost", "site 'va'", "No space left on device"):
         found = meet(act)
     assert isinstance(found["va"], OSError)
     assert "goes on from its last checkpoint" in found["va"].__notes__[0]
     others = [name for name in NAMES if name != "va"]
-    require_models(run(method, together(), small, rounds=5, attend=Away(rounds=(2, 3, 4))), found, others)
+    require_models(run(method, together(), small, rounds=5, participation=Away(rounds=(2, 3, 4))), found, others)
     assert [path.name for path in (tmp_path / "va").glob("round-*")] == ["round-000001"]
     monkeypatch.undo()
     assert isinstance(meet(act)["va"], Result)

@@ -43,10 +43,10 @@ def test_of_the_subject_of_another_one_the_kind_is_told(subject, shown):
 
 def test_of_a_setting_the_name_is_told_and_not_what_was_given():
     scene = Scene.small()
-    error = raised(lambda: run(methods.fedavg(), scene.tasks, scene.models, rounds=2, checkpoint_every=-987))
+    error = raised(lambda: run(methods.fedavg(), scene.tasks, scene.models, rounds=-987))
     assert "-987" in str(error)
     value = as_shared(error, "va")
-    assert value["subject"] == "checkpoint_every"
+    assert value["subject"] == "rounds"
     assert "-987" not in str(value)
 
 
@@ -71,7 +71,7 @@ def test_of_a_file_without_a_header_other_sites_read_no_row(tmp_path):
         lambda: methods.fedavg(**{"Jane Doe": 1}),
         lambda: settings_of(run, {"Jane Doe": 1}),
         lambda: graphcollab.Tasks.from_frame({"Bern": {"Jane Doe": "patients.csv"}}),
-        lambda: run(methods.fedavg(), Scene.small().tasks, nn.Linear(3, 2), rounds=1, device="Jane Doe"),
+        lambda: run(methods.fedavg(), Scene.small().tasks, nn.Linear(3, 2), rounds=1, compute="Jane Doe"),
     ],
 )
 def test_other_words_that_quote_what_was_given_stay_at_the_site(act):

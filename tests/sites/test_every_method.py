@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
-from graphcollab.components import Attendance, Env
+from graphcollab.components import Env, Participation
 from graphcollab.components.state import LOOP
 from graphcollab.persistence import History
 from graphcollab.sites import SiteLostError
@@ -30,7 +30,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Scripted(Attendance):
+class Scripted(Participation):
     """Nodes are there as a table says, [rounds][K]."""
 
     there: tuple[tuple[bool, ...], ...] = ()
@@ -75,7 +75,7 @@ class Small:
         self.method = apart(name)
         self.fields = (*LOOP, *self.method.fields)
         self.sites = Sites(connection, torch.arange(len(NAMES)))
-        scene = Scene.small(embeds=self.method.embeds).replace(attend=Presence())
+        scene = Scene.small(embeds=self.method.embeds).replace(participation=Presence())
         self.data, self.env = scene.begin(self.method, self.sites)
         self.history, self.there = History(NAMES), list[tuple[bool, ...]]()
         self.exchanges, self.why = list[int](), ""
@@ -125,7 +125,7 @@ def check(name: str, found: dict[str, Small]) -> None:
     rounds = found["a"].rounds
     assert len(longest) == rounds
     method = apart(name)
-    scene = Scene.small(embeds=method.embeds).replace(attend=Scripted(there=tuple(longest)))
+    scene = Scene.small(embeds=method.embeds).replace(participation=Scripted(there=tuple(longest)))
     data, env = scene.play(method, rounds)
     judged = method.models(data, env)
     for k, site in enumerate(NAMES):

@@ -30,7 +30,7 @@ def model(tasks):
 
 
 for name in {METHODS}:
-    result = hospital.run(getattr(graphcollab.methods, name)(), model, rounds={ROUNDS}, progress=False)
+    result = hospital.run(getattr(graphcollab.methods, name)(), model, rounds={ROUNDS})
     torch.save({{k: one.state_dict() for k, one in result.models().items()}}, private / f"{{name}}.pt")
     result.history.to_json(private / f"{{name}}.json")
 
@@ -54,7 +54,7 @@ class Watch(Callback):
         (private / "round").write_text(str(data.round))
         time.sleep(0.2)
 
-    def ends(self, data, history):
+    def should_stop(self, data, history):
         return (private / "stop").exists()
 
 
@@ -63,9 +63,7 @@ result = hospital.run(
     lambda tasks: graphcollab.build_model("mlp", tasks.input_shape, 2, hidden=16),
     rounds=5000,
     callbacks=[Watch()],
-    progress=False,
-    checkpoint=private / "checkpoints",
-    checkpoint_every=1,
+    checkpoint=graphcollab.train.Checkpoint(private / "checkpoints", every=1),
 )
 result.history.to_json(private / "history.json")
 result.save(private / "models")
@@ -115,7 +113,6 @@ def test_hospitals_find_what_one_process_finds(tmp_path):
                 pooled,
                 lambda tasks: build_model("mlp", tasks.input_shape, 2, hidden=16),
                 rounds=ROUNDS,
-                progress=False,
             )
             for site in SITES:
                 check(name, site, deployed.sites[site].private, alone)
@@ -205,7 +202,7 @@ import graphcollab
 name, here = Path.cwd().name, Path({str(tmp_path)!r})
 hospital = graphcollab.site(name, here / f"{{name}}.csv", **{SETTINGS})
 model = lambda tasks: graphcollab.build_model("mlp", tasks.input_shape, 2, hidden=4)
-result = hospital.run(graphcollab.methods.fedavg(), model, rounds=2, progress=False)
+result = hospital.run(graphcollab.methods.fedavg(), model, rounds=2)
 result.history.to_json(here / f"{{name}}.json")
 """
     )
@@ -217,7 +214,6 @@ result.history.to_json(here / f"{{name}}.json")
         pooled,
         lambda tasks: build_model("mlp", tasks.input_shape, 2, hidden=4),
         rounds=2,
-        progress=False,
     )
     for name in names:
         path = tmp_path / f"{name}.json"

@@ -24,7 +24,7 @@ from tests.sites.test_site import require_same
 class Ends(Callback):
     """Has seen enough after two rounds."""
 
-    def ends(self, data: Any, history: Any) -> bool:
+    def should_stop(self, data: Any, history: Any) -> bool:
         return bool(data.round >= 2)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import Tasks, methods, run, site
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.components.exchange.servers import places
 from graphcollab.components.state import LOOP
 from graphcollab.engine import NonFiniteLossError
@@ -65,7 +65,7 @@ def play(name: str, when: Sequence[int], spoil: str = "nan", **settings: Any) ->
             connection.__class__ = Liar
             connection.spoil, connection.when = SPOILT[spoil], when
         sites = Sites(connection, torch.arange(len(NAMES)))
-        scene = Scene.small(embeds=method.embeds).replace(attend=Presence(), isolate=True)
+        scene = Scene.small(embeds=method.embeds).replace(participation=Presence(), isolate=True)
         data, env = scene.begin(method, sites)
         refused = []
 
@@ -90,7 +90,7 @@ def alone(name: str, away: Sequence[int]) -> Any:
     """Play a method in one process in which d is away in some rounds."""
     method = apart(name)
     there = tuple(tuple(not (k == LIAR and r in away) for k in range(len(NAMES))) for r in range(ROUNDS))
-    scene = Scene.small(embeds=method.embeds).replace(attend=Scripted(there=there), isolate=True)
+    scene = Scene.small(embeds=method.embeds).replace(participation=Scripted(there=there), isolate=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return scene.play(method, ROUNDS)[0]
@@ -189,7 +189,7 @@ def test_a_run_goes_on_without_what_is_not_finite_and_names_its_sender(make):
     with warns("diverged", "node 'd'"):
         found = sites_run(make, "isolate")
     tasks = prepared(dict.fromkeys(FOUR, TABLE), target="ill")
-    want = run(make(), tasks, linear, rounds=2, attend=Attendance(leaves={"d": 1}), on_nonfinite="isolate")
+    want = run(make(), tasks, linear, rounds=2, participation=Participation(leaves={"d": 1}), on_nonfinite="isolate")
     for name in "abc":
         history = found[name].history
         assert history.refused == {"d": [2]}

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import Tasks, methods, run
-from graphcollab.components import Attendance, Env
+from graphcollab.components import Env, Participation
 from graphcollab.sites import SiteLostError, connected, tasks_of_site
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Door, Hall
-from graphcollab.train import Callback, Result
+from graphcollab.train import Callback, Checkpoint, Result
 from tests.raising import raises
 
 NAMES = ("Basel", "Bern", "Chur")
@@ -62,7 +62,7 @@ class Kill(Callback):
 
 
 @dataclass(frozen=True)
-class Scripted(Attendance):
+class Scripted(Participation):
     """Nodes are there as a table says, [rounds][K]."""
 
     there: tuple[tuple[bool, ...], ...] = ()
@@ -80,13 +80,14 @@ def samples(name: str) -> tuple[Tensor, Tensor]:
 
 def script(connection: Connection, method: str, folder: Path, kill: Kill) -> list[Result]:
     """Two runs after one another, as a site plays them."""
-    settings: dict[str, Any] = {"progress": False, "checkpoint_every": 1}
+    settings: dict[str, Any] = {}
     found = []
     with connected(connection):
         for number, callbacks in enumerate((FIRST, [kill])):
             company = _Meeting(connection)
             tasks = tasks_of_site(company, connection.name, samples(connection.name), test_fraction=0.2)
-            settings |= {"checkpoint": folder / connection.name / str(number) if CHECKPOINTS else None}
+            place = folder / connection.name / str(number)
+            settings |= {"checkpoint": Checkpoint(place, every=1) if CHECKPOINTS else None}
             settings |= {"callbacks": callbacks, "rounds": PLAYED[number]}
             found.append(run(METHODS[method], tasks, lambda: torch.nn.Linear(3, 2), **settings))
     return found
@@ -148,7 +149,7 @@ def test_a_site_that_is_started_again_comes_back(method, tmp_path):
     every = map(torch.cat, zip(*map(samples, NAMES), strict=True))
     pooled = Tasks.from_arrays(*every, [name for name in NAMES for _ in range(40)], test_fraction=0.2)
     for number, attend in enumerate((None, Scripted(there=tuple(working)))):
-        settings = {"rounds": PLAYED[number], "attend": attend}
+        settings = {"rounds": PLAYED[number], "participation": attend}
         alone = run(METHODS[method], pooled, lambda: torch.nn.Linear(3, 2), **settings)
         for k, name in enumerate(NAMES):
             own = found[name][number]
@@ -162,7 +163,7 @@ def test_a_site_that_is_started_again_comes_back(method, tmp_path):
 class Watch(Callback):
     """Might end a run, and never does."""
 
-    def ends(self, data: Data, history: Any) -> bool:
+    def should_stop(self, data: Data, history: Any) -> bool:
         return False
 
 

@@ -301,7 +301,7 @@ def noted_tell(self, what, value=None, tensors=(), add=False, **said):
 Connection.swap, Connection.tell = noted_swap, noted_tell
 model = lambda tasks: graphcollab.build_model("mlp", tasks.input_shape, 2, hidden=16)
 for method in (graphcollab.methods.l2c(), graphcollab.methods.fedavg()):
-    hospital.run(method, model, rounds=3, progress=False)
+    hospital.run(method, model, rounds=3)
 """
 
 

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from graphcollab import Tasks, benefit, compare, join, load, methods, run, site
-from graphcollab.components import Attendance, EarlyStopping, Judge
+from graphcollab.components import EarlyStopping, Judge, Participation
 from graphcollab.models import split_models
 from graphcollab.report import site_table
 from graphcollab.sites.site import MANY_RUNS, ONE_RUN
-from graphcollab.train import Result
+from graphcollab.train import Compute, Result
 from tests.data.rooms import prepared
 from tests.raising import raises
 from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, small, together
@@ -112,11 +112,11 @@ def test_models_that_have_diverged_are_named_at_their_own_site():
     ("settings", "why"),
     [
         ({"patience": 2}, "a site may be gone by then"),
-        ({"attend": Attendance(drop=0.1)}, "those take part who are there"),
-        ({"owner": [0, 1, 2, 3]}, "each site has its own samples"),
+        ({"participation": Participation(drop=0.1)}, "those take part who are there"),
+        ({"compute": Compute(placement=[0, 1, 2, 3])}, "each site has its own samples"),
         ({"graph": [("va", "cleveland")]}, "by listeners= who hears it"),
         ({"tasks": together}, "which it gives to site(...)"),
-        ({"jobs": 2}, "all sites play the same run at a time"),
+        ({"n_jobs": 2}, "all sites play the same run at a time"),
     ],
 )
 def test_what_cannot_be_between_sites_is_refused_by_name(settings, why):
@@ -126,6 +126,7 @@ def test_what_cannot_be_between_sites_is_refused_by_name(settings, why):
         lambda here: here.benefit(small, rounds=1, repeats=3, **settings),
     ]
     (name,) = settings
+    name = "placement" if name == "compute" else name
     for act, refused in zip(verbs, (ONE_RUN, MANY_RUNS, MANY_RUNS), strict=True):
         if name in refused:
             for one in meet(act).values():

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
 from graphcollab.comm import Relation
-from graphcollab.components import Attendance, Field
+from graphcollab.components import Field, Participation
 from graphcollab.components.exchange import NoExchange
 from graphcollab.components.weigh import Formula
 from graphcollab.methods.method import in_step
@@ -51,7 +51,7 @@ def parts(name):
 
 def elastic(name):
     method = quick(name)
-    return method, scene_of(method, attend=ELASTIC)
+    return method, scene_of(method, participation=ELASTIC)
 
 
 def phases(name):
@@ -120,14 +120,14 @@ def test_four_processes_of_uneven_shares(name):
 def test_a_process_of_which_nobody_trains_at_first(name):
     """Its models are as the round found them, and those of others are not: all the same rows travel."""
     method = early(name)
-    check(method, scene_of(method, attend=Attendance(joins={1: 2, 2: 2, 5: 2})))
+    check(method, scene_of(method, participation=Participation(joins={1: 2, 2: 2, 5: 2})))
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["ditto", "fedavg_finetuned", "fedproto", "fedsim", "flt", "ifca", "pfedsim"])
 def test_nodes_that_have_left_keep_their_models_in_every_process(name):
     method = early(name)
-    check_planes(method, scene_of(method, attend=Attendance(leaves={1: 1, 3: 2})), rounds=3)
+    check_planes(method, scene_of(method, participation=Participation(leaves={1: 1, 3: 2})), rounds=3)
 
 
 @dataclass(frozen=True)

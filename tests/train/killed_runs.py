@@ -28,7 +28,7 @@ from graphcollab.methods import fedavg, l2c, meta_l2c
 from graphcollab.models import MLP
 from graphcollab.persistence import checkpoint, saver
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, RecordGraph
+from graphcollab.train import Callback, Checkpoint, RecordGraph
 from graphcollab.transforms import WithSelfLoops
 
 ROUNDS = 12
@@ -53,12 +53,12 @@ averaging = Method(
 )
 CASES = {
     "l2c": {"method": l2c(**QUICK, drop_round=5)},
-    "meta_l2c": {"method": meta_l2c(**QUICK, drop_round=5), "evaluate_every": 2, "checkpoint_every": 3},
+    "meta_l2c": {"method": meta_l2c(**QUICK, drop_round=5), "evaluate_every": 2, "every": 3},
     "client sampling": {"method": fedavg(**QUICK, momentum=0.5, fraction=0.5)},
     "kept optimizer": {"method": averaging, "model": norm_model},
     "dropout": {"method": averaging, "model": dropout_model},
     "patience": {"method": meta_l2c(epochs=1, lr=0.5, batch_size=4), "patience": 3},
-    "phases": {"method": Phases(fedavg(**QUICK), 7, l2c(**QUICK, drop_round=9)), "checkpoint_every": None},
+    "phases": {"method": Phases(fedavg(**QUICK), 7, l2c(**QUICK, drop_round=9)), "every": None},
 }
 
 
@@ -73,14 +73,14 @@ class Log(Callback):
 
 
 def train(case, folder, save=True, callbacks=()):
-    settings = {"model": lambda: MLP(4, (6,), 3), "rounds": ROUNDS, "seed": 3, "checkpoint_every": 1, **CASES[case]}
-    tasks = Scene.small(torch.float32).tasks
+    settings = {"model": lambda: MLP(4, (6,), 3), "rounds": ROUNDS, "seed": 3, "every": 1, **CASES[case]}
+    tasks, every = Scene.small(torch.float32).tasks, settings.pop("every")
     logs = [RecordGraph({1, 6, ROUNDS}), Log(folder / "log.csv"), *callbacks]
     return graphcollab.run(
         settings.pop("method"),
         tasks,
         settings.pop("model"),
-        checkpoint=folder / "checkpoints" if save else None,
+        checkpoint=Checkpoint(folder / "checkpoints", every) if save else None,
         callbacks=logs,
         **settings,
     )

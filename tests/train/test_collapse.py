@@ -18,7 +18,7 @@ from graphcollab import Method, Phases, Tasks, compare, methods, report, run
 from graphcollab.analysis import Comparison, Trial
 from graphcollab.analysis.metrics import weight_agreement
 from graphcollab.analysis.shared_samples import Samples
-from graphcollab.components import Attendance, Exchanger
+from graphcollab.components import Exchanger, Participation
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.local import Fit
 from graphcollab.components.rewire import ApplyTransform
@@ -144,9 +144,9 @@ def test_nodes_without_neighbors_do_not_count():
 
 def test_nodes_that_are_not_there_do_not_count():
     """Those that are away have all weight themselves, and so have those that hear nobody."""
-    assert kinds(averaging(own=0.3, tilt=1.0), attend=Attendance(drop=0.8)) == []
-    assert kinds(averaging(), attend=Attendance(drop=0.3)) == [UNIFORM]  # what they leave is the own model's
-    assert kinds(averaging(own=0.5), attend=Attendance(drop=0.3)) == []
+    assert kinds(averaging(own=0.3, tilt=1.0), participation=Participation(drop=0.8)) == []
+    assert kinds(averaging(), participation=Participation(drop=0.3)) == [UNIFORM]  # what they leave is the own model's
+    assert kinds(averaging(own=0.5), participation=Participation(drop=0.3)) == []
 
 
 def test_a_node_that_gives_itself_more_is_not_averaging():

@@ -13,8 +13,8 @@ from graphcollab._base.threads import same_threads
 from graphcollab.data import Tasks
 from graphcollab.engine import Plan
 from graphcollab.methods import local
-from graphcollab.train import Callback
-from graphcollab.train.run import LARGE, choose_threads
+from graphcollab.train import Callback, Compute
+from graphcollab.train.prepare import LARGE, choose_threads
 from tests.raising import raises
 
 TASKS = Tasks.from_samples([(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * 2)
@@ -57,7 +57,7 @@ def test_threads_by_what_is_computed(modules, backends, count):
 def test_a_run_takes_what_suits_or_what_is_asked_for_and_restores_the_callers(wanted, seen, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     watch = Seen()
-    run(local(), TASKS, nn.Linear(3, 2), rounds=1, threads=wanted, callbacks=[watch])
+    run(local(), TASKS, nn.Linear(3, 2), rounds=1, compute=Compute(num_threads=wanted), callbacks=[watch])
     assert watch.threads == seen
     assert torch.get_num_threads() == 2
 
@@ -65,9 +65,9 @@ def test_a_run_takes_what_suits_or_what_is_asked_for_and_restores_the_callers(wa
 def test_a_resumed_run_cannot_be_asked_for_another_number(tmp_path, monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     module = nn.Linear(3, 2)
-    run(local(), TASKS, module, rounds=1, threads=2, checkpoint=tmp_path)
-    with raises("conflict", "threads", "2", "1"):
-        run(local(), TASKS, module, rounds=2, threads=1, checkpoint=tmp_path)
+    run(local(), TASKS, module, rounds=1, compute=Compute(num_threads=2), checkpoint=tmp_path)
+    with raises("conflict", "num_threads", "2", "1"):
+        run(local(), TASKS, module, rounds=2, compute=Compute(num_threads=1), checkpoint=tmp_path)
     watch = Seen()
     run(local(), TASKS, module, rounds=2, checkpoint=tmp_path, callbacks=[watch])
     assert watch.threads == 2
@@ -75,8 +75,8 @@ def test_a_resumed_run_cannot_be_asked_for_another_number(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("wrong", [0, 1.5, "2"])
 def test_nonsense_is_refused(wrong):
-    with raises("value", "threads", "1"):
-        run(local(), TASKS, nn.Linear(3, 2), rounds=1, threads=wrong)
+    with raises("value", "num_threads", "1"):
+        run(local(), TASKS, nn.Linear(3, 2), rounds=1, compute=Compute(num_threads=wrong))
 
 
 def test_the_number_holds_in_its_own_thread_only():

@@ -21,7 +21,7 @@ from graphcollab.models import MLP
 from graphcollab.nn import Mixer
 from graphcollab.persistence import load_checkpoint
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, identity
+from graphcollab.train import Callback, Checkpoint, Compute, identity
 from graphcollab.train.fingerprint import describe
 from graphcollab.transforms import Ring
 from tests.raising import raises
@@ -83,9 +83,9 @@ OTHERS = {
         {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=Mixer.create(SPEC, seed=9))},
         "method.weigh.pretrained",
     ),
-    "autocast": ({"autocast": True}, "autocast"),
-    "backend": ({"backend": "loop"}, "backend"),
-    "chunk": ({"chunk": 2}, "chunk"),
+    "autocast": ({"compute": Compute(autocast=True)}, "autocast"),
+    "backend": ({"compute": Compute(backend="loop")}, "backend"),
+    "chunk": ({"compute": Compute(chunk=2)}, "chunk"),
 }
 
 
@@ -168,14 +168,14 @@ class Rounds(Callback):
         self.played += 1
 
 
-def start(folder, rounds=2, **changes):
+def start(folder, rounds=2, every=None, resume=True, **changes):
     settings = {**BASE, "tasks": small, **changes}
     return run(
         settings.pop("method"),
         settings.pop("tasks")(),
         settings.pop("model"),
         rounds=rounds,
-        checkpoint=folder,
+        checkpoint=Checkpoint(folder, every, resume),
         **settings,
     )
 
@@ -249,7 +249,7 @@ def test_a_run_can_be_prolonged(tmp_path):
 
 
 def test_the_history_of_a_prolonged_run_is_that_of_a_straight_one(tmp_path):
-    short, long = ({"rounds": rounds, "evaluate_every": 3, "checkpoint_every": 1} for rounds in (2, 4))
+    short, long = ({"rounds": rounds, "evaluate_every": 3, "every": 1} for rounds in (2, 4))
     assert start(tmp_path / "a", **short).history.rounds == [2]
     longer, straight = start(tmp_path / "a", **long), start(tmp_path / "b", **long)
     assert longer.history.rounds == straight.history.rounds == [3, 4]

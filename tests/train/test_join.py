@@ -12,6 +12,7 @@ from graphcollab.methods.method import NonFiniteLossError
 from graphcollab.models import MLP
 from graphcollab.persistence.save_models import briefly
 from graphcollab.testing import Scene, differences
+from graphcollab.train import Compute
 from graphcollab.train.newcomers import names_among
 from tests.methods import plain_attention
 from tests.methods.quick import early
@@ -142,7 +143,7 @@ def test_newcomers_compute_in_the_number_type_of_the_run(joined):
     old = Scene.small(torch.float32).tasks.select(range(4))
     alone, rows = torch.empty(2, 0, dtype=torch.int64), []
     for autocast in (False, True):
-        result = run(meta_l2c(**QUICK), old, make, rounds=1, autocast=autocast)
+        result = run(meta_l2c(**QUICK), old, make, rounds=1, compute=Compute(autocast=autocast))
         rows.append(join(result, new, allowed=alone, finetune=0).stacks.tensors[0])
     assert float((rows[0] - rows[1]).abs().max()) > 1e-5
 

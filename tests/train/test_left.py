@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Phases, Tasks, compare, methods, run
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.methods import fedavg
 from graphcollab.report import results_table, site_table
 from graphcollab.testing import Scene
@@ -25,7 +25,7 @@ CENTERS = torch.randn(4, 5, generator=DRAW)
 NODES = [(torch.randn(20, 5, generator=DRAW), Y)]  # noise, so that a mean with it is a worse one
 NODES += [(CENTERS[Y] + torch.randn(20, 5, generator=DRAW), Y) for _ in range(3)]
 TASKS = Tasks.from_samples(NODES, test=NODES, names=list("abcd"), val_fraction=0)
-LEAVES = Attendance(leaves={"a": 2})
+LEAVES = Participation(leaves={"a": 2})
 
 
 def model():
@@ -65,7 +65,7 @@ def accuracy(held, k):
 
 
 def test_a_node_that_left_keeps_its_model_and_is_in_no_mean():
-    result = played(6, attend=LEAVES)
+    result = played(6, participation=LEAVES)
     states = by_hand(6, lambda round_: (0, 1, 2, 3) if round_ < 2 else (1, 2, 3))
     for k, name in enumerate("abcd"):
         torch.testing.assert_close(result.model(name).weight.detach(), states[-1][k][0])
@@ -87,7 +87,7 @@ def test_a_node_that_left_keeps_its_model_and_is_in_no_mean():
 
 
 def test_tables_have_the_same_mean_and_say_over_how_many_nodes():
-    result = played(6, attend=LEAVES)
+    result = played(6, participation=LEAVES)
     mean = f"{100 * result.summary()['mean']:.1f}"
     table = str(site_table(result, resamples=20))
     [own] = re.findall(r"^a +20 +(\S+)", table, re.MULTILINE)
@@ -95,13 +95,13 @@ def test_tables_have_the_same_mean_and_say_over_how_many_nodes():
     assert re.search(rf"^mean +{mean} \(3 of 4 sites\)", table, re.MULTILINE)
     assert re.search(rf"^mean, by samples +60 +{mean} \(3 of 4 sites\)", table, re.MULTILINE)
     assert "left the collaboration, so in no mean, and judged by the model of then: a" in table
-    found = compare({"fedavg": averaging}, lambda seed: TASKS, model, seeds=[0], rounds=6, attend=LEAVES)
+    found = compare({"fedavg": averaging}, lambda seed: TASKS, model, seeds=[0], rounds=6, participation=LEAVES)
     assert re.search(rf"{mean}.* 3 of 4", str(results_table(found)))
     assert found.values("fedavg")[0] == pytest.approx(result.summary()["mean"])
 
 
 def test_a_node_that_never_joined_has_no_score_and_one_that_joins_begins_with_the_average():
-    result = played(3, attend=Attendance(joins={"a": 5, "b": 2}))
+    result = played(3, participation=Participation(joins={"a": 5, "b": 2}))
     scores = result.scores()
     assert scores["accuracy"].isnan().tolist() == [True, False, False, False]
     assert scores.nodes("accuracy") == result.summary()["nodes"] == 3
@@ -113,14 +113,16 @@ def test_a_node_that_never_joined_has_no_score_and_one_that_joins_begins_with_th
 
     states = by_hand(2, present)
     states[-1][1] = states[-1][2]  # what the server sends reaches it before it joins
-    torch.testing.assert_close(played(2, attend=result.env.attend).model("b").weight.detach(), states[-1][2][0])
+    torch.testing.assert_close(
+        played(2, participation=result.env.participation).model("b").weight.detach(), states[-1][2][0]
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", methods.__all__)
 def test_what_a_node_is_judged_by_stays_as_it_was_when_it_left(name):
     scene = Scene.small(embeds=early(name).embeds)
-    scene = scene.replace(attend=Attendance(leaves={1: 2}))
+    scene = scene.replace(participation=Participation(leaves={1: 2}))
     method = early(name)
     data, env = scene.begin(method)
     judged = []
@@ -133,7 +135,7 @@ def test_what_a_node_is_judged_by_stays_as_it_was_when_it_left(name):
 
 
 def test_newcomers_hear_nobody_who_is_not_there():
-    result = played(6, attend=Attendance(leaves={"a": 2}, joins={"d": 9}))
+    result = played(6, participation=Participation(leaves={"a": 2}, joins={"d": 9}))
     found = join(result, Tasks.from_samples([NODES[1]], names=["new"], val_fraction=0), warmup=0, finetune=0)
     assert {sender for sender, _, _ in found.graph().named_edges()} == {"b", "c"}
     torch.testing.assert_close(found.model("new").weight, result.model("b").weight)  # the average
@@ -143,7 +145,7 @@ def test_a_node_that_left_keeps_its_model_in_later_phases_and_after_a_checkpoint
     def go(rounds, folder=None):
         method = Phases(methods.ditto(lr=0.1), 3, methods.ifca(lr=0.1))
         kind = lambda: nn.Linear(5, 4)  # noqa: E731
-        return run(method, TASKS, kind, rounds=rounds, attend=LEAVES, checkpoint=folder)
+        return run(method, TASKS, kind, rounds=rounds, participation=LEAVES, checkpoint=folder)
 
     with warns("no-effect", "rounds"):
         left = go(2, tmp_path).model("a").weight

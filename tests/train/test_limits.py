@@ -8,7 +8,7 @@ from torch import nn
 
 from graphcollab import Method, Tasks, run
 from graphcollab.methods import dpsgd
-from graphcollab.train import Callback
+from graphcollab.train import Callback, Compute
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
 
@@ -45,7 +45,7 @@ def go(method: Method, **settings):
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
 def test_in_training_and_in_evaluation(training, backend):
     with pytest.raises(torch.OutOfMemoryError) as caught:
-        go(dpsgd(), backend=backend, chunk=2, microbatch=5, callbacks=[Begin(training)])
+        go(dpsgd(), compute=Compute(backend=backend, chunk=2, microbatch=5), callbacks=[Begin(training)])
     said = str(caught.value)
     assert said.startswith(
         "memory is used up (CUDA out of memory. Tried to allocate 9 GiB): lower chunk (now 2 rows at"

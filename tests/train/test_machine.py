@@ -15,7 +15,7 @@ from graphcollab.comm import ProcessLostError
 from graphcollab.methods import local
 from graphcollab.persistence import saver
 from graphcollab.sites import SiteLostError
-from graphcollab.train import Callback
+from graphcollab.train import Callback, Compute
 from tests.raising import raises
 from tests.sites.in_threads import meet, small
 
@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_while_a_trial_is_saved(tmp_path, monkeypatch) -> No
 
 def test_a_machine_that_fails_in_another_process() -> None:
     with pytest.raises(OSError, match="No space left"):
-        go(callbacks=[Fails(NO_SPACE)], jobs=2)
+        go(callbacks=[Fails(NO_SPACE)], n_jobs=2)
 
 
 class Killed(Callback):
@@ -92,8 +92,8 @@ class Killed(Callback):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_process_that_the_system_ends() -> None:
-    with raises("lost", "jobs", "2", kind=ProcessLostError):
-        go(callbacks=[Killed()], jobs=2)
+    with raises("lost", "n_jobs", "2", kind=ProcessLostError):
+        go(callbacks=[Killed()], n_jobs=2)
 
 
 class Full(nn.Linear):
@@ -107,7 +107,7 @@ class Full(nn.Linear):
 
 def test_a_machine_that_fails_ends_benefit() -> None:
     with pytest.raises(MemoryError, match="no memory"):
-        benefit(make_tasks, lambda: Full(3, 2), methods={}, repeats=3, rounds=1, backend="loop")
+        benefit(make_tasks, lambda: Full(3, 2), methods={}, repeats=3, rounds=1, compute=Compute(backend="loop"))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

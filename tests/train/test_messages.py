@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphcollab import methods
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.data import Tasks
 from graphcollab.models import MLP
 from graphcollab.testing import Scene
@@ -44,7 +44,7 @@ def test_edges_that_are_dropped_send_no_more():
 
 def test_nodes_that_are_not_there():
     """Node 0 joins in the second round: 5 nodes, then 6."""
-    assert totals(methods.dpsgd(), attend=Attendance(joins={0: 1})) == [20, 50, 80]
+    assert totals(methods.dpsgd(), participation=Participation(joins={0: 1})) == [20, 50, 80]
 
 
 @pytest.mark.parametrize("name", ["l2c", "cobo", "panm", "fomo", "pens"])

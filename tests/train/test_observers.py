@@ -66,7 +66,7 @@ def test_a_callback_that_looks_on_cannot_change_what_it_is_shown():
 
 def test_a_callback_may_end_a_run_whose_last_round_is_then_evaluated(tmp_path):
     class Budget(Callback):
-        def ends(self, data, history):
+        def should_stop(self, data, history):
             return int(data.messages_sent.sum()) >= 60
 
     first = play(methods.dpsgd(**QUICK), [Budget()], tmp_path, rounds=9, evaluate_every=5)
@@ -115,7 +115,7 @@ def test_a_callback_that_looks_at_the_clock_ends_a_run_that_is_evaluated():
     class Clock(Callback):
         asked = 0
 
-        def ends(self, data, history):
+        def should_stop(self, data, history):
             self.asked += 1
             return self.asked > 2
 

@@ -9,6 +9,7 @@ from graphcollab import Tasks, run
 from graphcollab.methods import fedavg
 from graphcollab.models import fedavg_cnn
 from graphcollab.testing import differences
+from graphcollab.train import Checkpoint, Compute
 from tests.raising import raises
 from tests.train.forged import change
 
@@ -21,8 +22,8 @@ def play(folder, rounds, **settings):
     ]
     method = fedavg(epochs=1, batch_size=4)
     model = lambda: fedavg_cnn((1, 16, 16), 3)  # noqa: E731
-    where = {} if folder is None else {"checkpoint": folder, "checkpoint_every": 1}
-    return run(method, Tasks.from_samples(samples), model, rounds=rounds, **where, **settings)
+    where = None if folder is None else Checkpoint(folder, every=1)
+    return run(method, Tasks.from_samples(samples), model, rounds=rounds, checkpoint=where, **settings)
 
 
 def rewrite(folder, **fields):
@@ -38,8 +39,11 @@ def rewrite(folder, **fields):
 
 @pytest.mark.parametrize("autocast", [False, True])
 def test_resumed_runs_repeat_the_plan(tmp_path, autocast):
-    play(tmp_path, 1, autocast=autocast)
-    resumed, whole = play(tmp_path, 2, autocast=autocast), play(None, 2, autocast=autocast)
+    play(tmp_path, 1, compute=Compute(autocast=autocast))
+    resumed, whole = (
+        play(tmp_path, 2, compute=Compute(autocast=autocast)),
+        play(None, 2, compute=Compute(autocast=autocast)),
+    )
     assert resumed.env.engine.plans == whole.env.engine.plans
     (plan,) = resumed.env.engine.plans
     assert (plan.memory_format, plan.precision) == ("channels_last", "bfloat16" if autocast else "full")

@@ -24,7 +24,7 @@ from graphcollab.methods.method import NonFiniteLossError
 from graphcollab.models import MLP
 from graphcollab.persistence import History, load_checkpoint
 from graphcollab.testing import Scene, differences
-from graphcollab.train import Callback, evaluate
+from graphcollab.train import Callback, Checkpoint, Compute, Progress, evaluate
 from graphcollab.train.evaluation import out_of_patience, remember_best
 from tests.raising import raises, warns
 
@@ -119,7 +119,7 @@ def test_same_seed_same_result_other_seed_other_result():
 
 
 def test_progress_shows_the_metric(capsys):
-    run(local(**QUICK), small(), make, rounds=2, progress="my bar")
+    run(local(**QUICK), small(), make, rounds=2, callbacks=[Progress("my bar")])
     shown = capsys.readouterr().err
     assert "my bar" in shown
     assert "accuracy=0." in shown
@@ -197,7 +197,7 @@ def handler():
 
 
 def test_control_c_finishes_the_round_and_saves(handler, tmp_path):
-    settings = {"rounds": 5, "checkpoint": tmp_path, "checkpoint_every": 4, "evaluate_every": 2}
+    settings = {"rounds": 5, "checkpoint": Checkpoint(tmp_path, every=4), "evaluate_every": 2}
     calls = Calls()
     result = run(meta_l2c(**QUICK), small(), make, callbacks=[PressControlC(1), calls], **settings)
     assert result.interrupted
@@ -295,7 +295,7 @@ def test_non_finite_loss_names_node_round_and_step_and_keeps_the_checkpoint(tmp_
     calls = Calls()
     callbacks = [Poison(tasks, 3, 3), calls]
     with raises("diverged", "node 'dot'", "3", kind=NonFiniteLossError):
-        run(meta_l2c(**QUICK), tasks, make, rounds=9, checkpoint=tmp_path, checkpoint_every=1, callbacks=callbacks)
+        run(meta_l2c(**QUICK), tasks, make, rounds=9, checkpoint=Checkpoint(tmp_path, every=1), callbacks=callbacks)
     assert calls.log[-1] == ("end", 3)
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["round-000002", "round-000003"]
@@ -372,7 +372,7 @@ def test_a_resumed_run_does_not_repeat_what_its_start_said(tmp_path):
     assert len(said) == 1
     run(method, small(), make, rounds=3, checkpoint=tmp_path)  # warnings are errors here
     with pytest.warns(RuntimeWarning, match="round 0: something is odd"):
-        run(method, small(), make, rounds=1, checkpoint=tmp_path, resume=False)
+        run(method, small(), make, rounds=1, checkpoint=Checkpoint(tmp_path, resume=False))
 
 
 @pytest.mark.filterwarnings("ignore:.*never played")
@@ -421,14 +421,14 @@ class FailsAt(Callback):
 )
 def test_an_error_while_judging_loses_no_round(tmp_path, monkeypatch, way, patience, rounds, broken):
     method = local(epochs=1, lr=0.3, batch_size=4).replace(judge=Fragile())
-    settings = {"rounds": rounds, "evaluate_every": 2, "checkpoint_every": 10, "patience": patience}
+    settings = {"rounds": rounds, "evaluate_every": 2, "patience": patience}
     straight = run(method, small(), make, **settings)
     assert broken in straight.history.rounds
     callbacks = [] if way == "model" else [FailsAt(broken)]
     if way == "model":
         monkeypatch.setenv(BROKEN, str(broken))
     with pytest.raises(RuntimeError, match="cannot be judged"):
-        run(method, small(), make, checkpoint=tmp_path, callbacks=callbacks, **settings)
+        run(method, small(), make, checkpoint=Checkpoint(tmp_path, every=10), callbacks=callbacks, **settings)
     assert [path.name for path in tmp_path.iterdir()] == [f"round-{broken:06d}"]
     monkeypatch.delenv(BROKEN, raising=False)
     calls = Calls()
@@ -523,9 +523,7 @@ def test_cloning_and_moving_a_state_takes_its_models_along():
         ({"rounds": 0}, ("value", "rounds")),
         ({"evaluate_every": 2.5}, ("value", "evaluate_every", "2.5")),
         ({"patience": True}, ("value", "patience")),
-        ({"chunk": -1}, ("value", "chunk")),
-        ({"backend": "fast"}, ("value", "backend", "'auto'", "'vmap'", "'loop'")),
-        ({"autocast": "no"}, ("value", "autocast", "'no'")),
+        ({"compute": {"chunk": 1}}, ("value", "compute", "Compute(...)")),
         ({"callbacks": [print]}, ("value", "callbacks")),
         ({"on_nonfinite": "skip"}, ("value", "on_nonfinite", "'stop'")),
         ({"architecture": [0.7] * 6}, ("value", "architecture")),
@@ -538,6 +536,19 @@ def test_cloning_and_moving_a_state_takes_its_models_along():
 def test_settings_are_checked_before_anything_else(settings, message):
     with raises(*message):
         run(**{"method": local(**QUICK), "tasks": small(), "model": make, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"chunk": -1}, ("value", "chunk")),
+        ({"backend": "fast"}, ("value", "backend", "'auto'", "'vmap'", "'loop'")),
+        ({"autocast": "no"}, ("value", "autocast", "'no'")),
+    ],
+)
+def test_settings_of_computing_are_checked(settings, message):
+    with raises(*message):
+        Compute(**settings)
 
 
 def test_settings_that_do_not_exist():

@@ -14,6 +14,7 @@ from graphcollab.analysis.constants import constants
 from graphcollab.analysis.metrics import METRICS, Metric
 from graphcollab.engine import Loss
 from graphcollab.methods import fedavg, ifca, l2c, local
+from graphcollab.train import Compute
 from tests.raising import raises
 
 
@@ -51,7 +52,7 @@ def test_a_run_against_plain_pytorch(backend):
     """Local training with full batches, and the weighted losses of what it ends with."""
     made = tasks()
     method = local(lr=0.5, epochs=3, batch_size=100, weight_decay=0, momentum=0)
-    result = run(method, made, zeros(), rounds=2, backend=backend)
+    result = run(method, made, zeros(), rounds=2, compute=Compute(backend=backend))
     for node in range(3):
         module = zeros()
         x, y, w = of(made, node, "train")

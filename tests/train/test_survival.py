@@ -20,6 +20,7 @@ from graphcollab.analysis.held import rarer_held
 from graphcollab.analysis.metrics import concordance
 from graphcollab.engine import Context, as_objective
 from graphcollab.methods import fedavg
+from graphcollab.train import Compute
 from tests.raising import raises
 
 
@@ -93,7 +94,7 @@ def test_trained_on_whole_sites_it_is_the_regression(backend: str) -> None:
     one = {name: values[table["site"] == "a"] for name, values in table.items()}
     how = {"auto": linear, "vmap": lambda tasks: nn.Sequential(nn.Linear(2, 1, bias=False), nn.Identity())}
     method = fedavg(lr=1.0, epochs=25, batch_size=1000, weight_decay=0.0)
-    result = run(method, tasks_of(one), how.get(backend, linear), rounds=4, backend=backend)
+    result = run(method, tasks_of(one), how.get(backend, linear), rounds=4, compute=Compute(backend=backend))
     train, x = one["split"] == "train", result.tasks.pools["samples"].inputs.double().numpy()
     time, event = one["time"][train], one["status"][train]
     best = minimize(lambda slopes: partial_likelihood(x[train] @ slopes, time, event), np.zeros(2), tol=1e-10).x

@@ -11,6 +11,7 @@ from torch import nn
 from graphcollab import run
 from graphcollab.data import Tasks
 from graphcollab.methods import dpsgd, meta_l2c
+from graphcollab.train import Compute
 
 DRAW = torch.Generator().manual_seed(0)
 SAMPLES = [(torch.randn(n, 6, generator=DRAW), torch.randint(3, (n,), generator=DRAW)) for n in (12, 9, 15, 10)]
@@ -21,7 +22,7 @@ def one(method, seed, dropout, backend):
     def model():
         return nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Dropout(0.3 if dropout else 0.0), nn.Linear(20, 3))
 
-    return run(method(), TASKS, model, rounds=4, seed=seed, backend=backend).data.x.tensors[0]
+    return run(method(), TASKS, model, rounds=4, seed=seed, compute=Compute(backend=backend)).data.x.tensors[0]
 
 
 def at_once(calls):

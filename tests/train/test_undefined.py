@@ -53,7 +53,7 @@ def test_a_comparison_names_a_node_once(tasks, who, jobs) -> None:
     methods = {"local": local, "dac": dac}
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        found = compare(methods, tasks, model, range(2), rounds=1, jobs=jobs)
+        found = compare(methods, tasks, model, range(2), rounds=1, n_jobs=jobs)
         found.results["dac"].scores()
     assert len(told(heard)) == 1
     assert who in told(heard)[0]

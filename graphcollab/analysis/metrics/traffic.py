@@ -75,7 +75,7 @@ def server_graph(data: Data) -> tuple[Tensor, Tensor]:
     It shows methods whose models travel through servers (FedAvg, the oracle, IFCA) as `graphcollab.report` and the
     metrics of graphs show those along edges. Nodes change servers between rounds, so it is whom a node shares its next
     round with. Of 10⁴ nodes with one server it lists 10⁸ edges. Edges [2, E] are sorted by receiver and then by sender;
-    nodes that were isolated, or do not belong to the collaboration (`graphcollab.components.Attendance`), have none.
+    nodes that were isolated, or do not belong to the collaboration (`graphcollab.components.Participation`), have none.
     """
     if "server" not in data:
         raise EmptyError("servers", "there are no servers: the method does not average through any")

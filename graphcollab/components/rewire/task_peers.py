@@ -113,7 +113,7 @@ class TaskPeers(Rewiring):
 
     def __call__(self, data: Data, env: Env) -> Data:
         data = self.also(data, env)
-        there = data.coded if env.attend is None else env.attend.members(data, data.round)
+        there = data.coded if env.participation is None else env.participation.members(data, data.round)
         known = (data.coded | there) & ~data.isolated
         return data if torch.equal(known, data.coded) else self._connect(data, env, there)
 

@@ -4,7 +4,7 @@ import torch
 
 from graphcollab import Phases
 from graphcollab.analysis.metrics import adjusted_rand_index, server_graph
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.methods import cobo, fedavg, local
 from graphcollab.report import weight_heatmaps
 from graphcollab.testing import Scene
@@ -29,7 +29,7 @@ def test_isolated_nodes_share_nothing():
 
 
 def test_nodes_that_have_not_joined_share_nothing():
-    scene = Scene.small().replace(attend=Attendance(joins={0: 2}, leaves={1: 1}))
+    scene = Scene.small().replace(participation=Participation(joins={0: 2}, leaves={1: 1}))
     data, env = scene.begin(fedavg())
     seen = []
     for _ in range(3):

@@ -8,7 +8,7 @@ from torch import nn
 
 from graphcollab import Phases, get_method
 from graphcollab.analysis.metrics import recovery_auc
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.components.rewire import SampleNodes, TaskPeers
 from graphcollab.data import Tasks
 from graphcollab.data.datasets import load_dataset
@@ -149,7 +149,7 @@ def test_nodes_that_join_send_their_centers_then():
     """Node 2 joins in round 1, sends centers in it, and is node 0's neighbor from the next one on; both are alone
     until then, and send no models."""
     method = flt(epochs=1)
-    data, env = scene(attend=Attendance(joins={2: 1})).begin(method)
+    data, env = scene(participation=Participation(joins={2: 1})).begin(method)
     assert pairs(data) == both((1, 3))
     assert data.coded.tolist() == [True, True, False, True]
     assert data.bytes_sent[2] == 0

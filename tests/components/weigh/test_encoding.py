@@ -22,7 +22,7 @@ def learned(**settings):
     draw = torch.Generator().manual_seed(0)
     samples = [(torch.randn(12, 4, generator=draw), torch.randint(3, (12,), generator=draw)) for _ in range(4)]
     method = meta_l2c(lr=0.1, mixer_lr=0.1, steps=2, batch_size=3, **settings)
-    result = run(method, Tasks.from_samples(samples), lambda: MLP(4, 5, 3), rounds=5, progress=False)
+    result = run(method, Tasks.from_samples(samples), lambda: MLP(4, 5, 3), rounds=5)
     return [*result.data.x.tensors, *result.data.mixer.tensors.values(), result.data.edge_weight]
 
 
@@ -49,7 +49,7 @@ def test_encoders_of_two_sizes_in_one_run(traced, monkeypatch, other):
 
     def played():
         method = Phases(meta_l2c(**steps), 3, meta_l2c(**steps, **other))
-        return run(method, Tasks.from_samples(samples), lambda: MLP(4, 5, 3), rounds=6, progress=False).data.x.tensors
+        return run(method, Tasks.from_samples(samples), lambda: MLP(4, 5, 3), rounds=6).data.x.tensors
 
     plain = played()
     monkeypatch.setattr(static_steps, "REPLAYED", {"cpu"})

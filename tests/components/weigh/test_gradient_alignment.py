@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Phases
 from graphcollab.comm import Plane
-from graphcollab.components import Attendance, Env
+from graphcollab.components import Env, Participation
 from graphcollab.components.exchange import LaplacianPull
 from graphcollab.components.weigh import GradientAlignment
 from graphcollab.methods import cga, cobo
@@ -234,7 +234,7 @@ def test_own_models_take_no_share_unless_asked():
 
 
 def test_on_the_simplex_nothing_goes_to_a_node_that_has_not_joined():
-    scene = Scene.small().replace(attend=Attendance(joins={5: 4}))
+    scene = Scene.small().replace(participation=Participation(joins={5: 4}))
     method = cobo(domain="simplex", sampling="all", gamma=1.0)
     data, env = scene.begin(method)
     absent = (data.edge_index == 5).any(0)

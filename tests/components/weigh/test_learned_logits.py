@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_geometric.utils import softmax
 
-from graphcollab.components import Attendance
+from graphcollab.components import Participation
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.weigh import LearnedLogits, learned_logits
 from graphcollab.engine import SGD, Adam, AdamW
@@ -232,7 +232,7 @@ def test_it_needs_validation_samples():
 @pytest.mark.parametrize("own", ["largest", "softmax"])
 def test_pieces_of_edges_change_no_bit(own, monkeypatch):
     """Many edges are worked on a piece at a time, whoever receives them."""
-    scene = Scene.small().replace(attend=Attendance(drop=0.3))
+    scene = Scene.small().replace(participation=Participation(drop=0.3))
     method = l2c(epochs=1, own=own, drop_round=None)
     whole, _ = scene.play(method, rounds=3)
     monkeypatch.setattr(learned_logits, "PART", 4)

@@ -1,0 +1,236 @@
+"""`prepare`: from the settings of a run to the `Session` that plays it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphcollab._base.checks import issue, own_filter
+from graphcollab._base.errors import ConflictError, UnsupportedError
+from graphcollab._base.threads import same_threads, threads_here
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.comm.launch import meet
+from graphcollab.comm.plane import Plane
+from graphcollab.components.env import Env
+from graphcollab.components.state import keep_own, to_device
+from graphcollab.data import Tasks
+from graphcollab.engine import Engine, Plan
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.methods.method import Method
+from graphcollab.methods.phases import Phases
+from graphcollab.persistence.history import History
+from graphcollab.persistence.lock import hold_folder
+from graphcollab.persistence.saver import Saver
+from graphcollab.train.beginning import same_beginning, warn_of_unlike
+from graphcollab.train.check_outputs import check_ids, check_outputs
+from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run
+from graphcollab.train.session import Session, name_limits
+from graphcollab.train.settings import Compute, RunSettings
+from graphcollab.train.start import Start, build_graph, build_modules, for_tasks
+
+BETWEEN_PARTIES = {
+    "participation": "those take part who are there",
+    "patience": "the best state would have to be kept of all sites, and a site may be gone by then",
+    "placement": "each site has its own samples, and no others",
+}
+"""Settings that cannot be given where nodes are of parties that keep their data, and why."""
+
+ENDING = 60.0  # seconds in which a site's last job, which was aborted, may let its folder go
+LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a run goes on from: the checkpoint's state, history and identity; without one nothing."""
+
+    saver: Saver | None
+    about: dict[str, Any]
+    state: tuple[Data, History] | None = None
+    before: Mapping[str, Any] = field(default_factory=dict)
+
+
+def meet_others(settings: RunSettings) -> tuple[RunSettings, Plane]:
+    """Return how the processes of a run meet, and the settings that hold there."""
+    tasks = settings.tasks
+    work = partial(_work, settings.method, tasks)
+    transport = meet(tasks.names, work, settings.compute.placement, tasks.elsewhere)
+    plane = Plane(tasks.num_nodes, transport)
+    if not plane.private:
+        return settings, plane
+    for name, why in BETWEEN_PARTIES.items():
+        if getattr(settings, name, None) is not None:
+            raise UnsupportedError(name, f"{name} cannot be given between sites: {why}")
+    return replace(settings, participation=transport.participation), plane
+
+
+def prepare(settings: RunSettings, plane: Plane, held: ExitStack) -> Session:
+    """Return a run that is ready to be played; what it has to hold on to, such as its folder, is ``held``."""
+    _require_alike(settings, plane)
+    if settings.checkpoint is not None and plane.speaks:
+        held.enter_context(hold_folder(settings.checkpoint.folder, wait=ENDING if plane.private else 0.0))
+    if not plane.speaks:
+        held.enter_context(own_filter("ignore"))  # what there is to say, the first process says
+    start = _begin(settings, plane)
+    if settings.participation is not None:
+        named = settings.participation.by_id(start.tasks.names, start.tasks.ids)
+        settings = replace(settings, participation=named)
+    saved = _saved(settings, start, plane)
+    kinds, data = start.data.x.kinds, keep_own(start.data, settings.fields, plane)
+    if not plane.alone and len(start.modules) > 1:
+        plane.kind = kinds
+    env = Env(
+        _engine(settings, start, saved),
+        plane,
+        settings.seed,
+        settings.isolate,
+        settings.participation,
+        tuple(one for one in settings.callbacks if one.everywhere or plane.speaks),
+    )
+    for callback in env.observers:
+        for split in callback.needs:
+            start.tasks.require(split, f"{type(callback).__name__} needs")
+    settings.method.check(start.tasks)
+    return _session(settings, start, saved, env, data)
+
+
+def _require_alike(settings: RunSettings, plane: Plane) -> None:
+    """Check that all processes were given the same settings, but for those that are each site's own."""
+    if plane.alone:
+        return
+    alike: dict[str, Any] = {name: getattr(settings, name) for name in ("rounds", "evaluate_every", "patience")}
+    alike["on_nonfinite"] = str(settings.on_nonfinite)
+    alike["callbacks"] = [type(one).__name__ for one in settings.callbacks if one.everywhere]
+    if not plane.private:  # each site has a disk and a machine of its own
+        compute = {name: value for name, value in vars(settings.compute).items() if name not in ("device", "placement")}
+        alike |= {"checkpoint": str(settings.checkpoint), **compute}
+    require_alike(alike, plane)
+
+
+def _begin(settings: RunSettings, plane: Plane) -> Start:
+    device, tasks = settings.compute.found_device(), settings.tasks
+    tasks = tasks.to(device) if plane.alone else tasks.share(plane.own, device)
+    modules = build_modules(for_tasks(settings.model, tasks), settings.seed, device)
+    same_beginning(modules, plane)
+    metric = as_metric(tasks.metric)
+    data = build_graph(tasks, modules, settings.graph, settings.architecture, settings.method)
+    check_ids(tasks, modules, data.x.members)
+    check_outputs(tasks if plane.alone else tasks.select(plane.own), modules, metric)
+    return Start(tasks, modules, data, metric)
+
+
+def _saved(settings: RunSettings, start: Start, plane: Plane) -> Saved:
+    """Return what was saved of the run, if that is to be gone on from; an error if it is of another run."""
+    given = settings.checkpoint
+    saver = None if given is None else Saver(given.folder, given.every, plane, settings.fields)
+    found = saver.resume() if saver and given and given.resume else None
+    about: dict[str, Any] = {}
+    if saver or not plane.alone:
+        about = describe_run(settings, start, plane)
+    require_same_run(about, plane)
+    if found is None or given is None:
+        return Saved(saver, about)
+    data, history, before = found
+    return Saved(saver, require_same(before, about, str(given.folder)), (data, history), before)
+
+
+def _engine(settings: RunSettings, start: Start, saved: Saved) -> Engine:
+    compute, specs = settings.compute, [ParamSpec.from_module(module) for module in start.modules]
+    how: dict[str, Any] = {name: getattr(compute, name) for name in ("autocast", "backend", "chunk", "microbatch")}
+    return Engine(
+        start.tasks, start.modules, specs, **how, plans=_plans(saved.before, compute) if saved.state else None
+    )
+
+
+def _session(settings: RunSettings, start: Start, saved: Saved, env: Env, data: Data) -> Session:
+    """Return the run in its first state, or in the one that was saved."""
+    plane, method = env.plane, settings.method
+    history = History(start.tasks.names, start.metric.name, start.metric.higher_is_better)
+    threads = _num_threads(saved.before.get("threads"), settings.compute.num_threads, env.engine)
+    about = saved.about | {"plans": [asdict(plan) for plan in env.engine.plans], "threads": threads}
+    if saved.state is None or plane.private:  # a site meets others in the start, whose run may be new
+        quiet = own_filter("ignore") if saved.state else nullcontext()
+        with same_threads(threads), name_limits(env.engine.plans), quiet:
+            data = method.start(data, env)
+    if saved.state is not None:
+        state, history = saved.state
+        data = to_device(state, method.fields, start.tasks.device)
+        data = data if plane.private else keep_own(data, settings.fields, plane)  # between sites nobody has saved more
+        _require_rounds(data.round, settings)
+    _warn_of_phases(method, settings.rounds)
+    warn_of_unlike(method, start.modules)
+    if saved.saver and settings.checkpoint:
+        saved.saver.begin(about, data, afresh=not settings.checkpoint.resume)
+    return Session(settings, start.modules, env, data, history, threads, start.metric, saved.saver)
+
+
+def _require_rounds(played: int, settings: RunSettings) -> None:
+    if settings.checkpoint and played > settings.rounds:
+        raise ConflictError(
+            "rounds",
+            f"the run in {settings.checkpoint.folder} has played {played} rounds, more than rounds={settings.rounds}: "
+            "ask for as many or more, use another folder, or resume=False to start afresh",
+        )
+
+
+def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
+    """Return what a round costs every node, [K]: local steps, whose batches take equally long, or samples."""
+    sizes = tasks.sizes("train")
+    steps = method.local_steps(sizes, 1)
+    return torch.where(steps > 0, sizes.double(), 1.0) if bool(steps.isnan().any()) else steps.clamp(min=1.0)
+
+
+def _plans(before: Mapping[str, Any], compute: Compute) -> list[Plan]:
+    """Return the plans of the run that is resumed; another way of computing would give other last bits."""
+    plans = [Plan(**plan) for plan in before["plans"]]
+    for plan in plans:
+        for name, default in {"backend": "auto", "chunk": None, "microbatch": None}.items():
+            wanted, there = getattr(compute, name), getattr(plan, name)
+            if wanted not in (default, there):
+                raise ConflictError(
+                    name,
+                    f"the run began with {name}={there!r} and cannot be resumed with {wanted!r}: leave it out, or "
+                    "start afresh with resume=False",
+                )
+    return plans
+
+
+def _num_threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
+    if stored is not None and wanted not in (None, stored):
+        raise ConflictError(
+            "num_threads",
+            f"the run began with num_threads={stored} and cannot be resumed with {wanted}, which would give other last "
+            "bits: leave num_threads out, or start afresh with resume=False",
+        )
+    return stored or wanted or choose_threads([backend.module for backend in engine.backends], engine.plans)
+
+
+def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
+    """Return how many threads suit the work: all that the caller's setting allows where they pay, else one.
+
+    They pay for convolutions and for large models (`LARGE`) computed together. Steps of others are too short to be
+    shared: recurrent layers lose by it, and where another process takes a core threads wait for each other.
+    """
+    for module, plan in zip(modules, plans, strict=True):
+        convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
+        if convolves or (plan.backend != "loop" and sum(p.numel() for p in module.parameters()) >= LARGE):
+            return threads_here()
+    return 1
+
+
+def _warn_of_phases(method: Method | Phases, rounds: int) -> None:
+    """Warn of a phase that a run ends before."""
+    while isinstance(method, Phases) and rounds > method.until:
+        method = method.next
+    if isinstance(method, Phases):
+        message = (
+            f"{method.next.name} begins in round {method.until}, counted from 0, and the run ends after {rounds}: "
+            "this phase is never played; ask for more rounds, or let it begin earlier"
+        )
+        issue("no-effect", "rounds", message)
